@@ -1,0 +1,82 @@
+"""What can go wrong in a store. Every error names the thing, the position and the way out."""
+
+
+class StoreError(Exception):
+    """Any failure of a store."""
+
+
+class StoreLockedError(StoreError):
+    """Another process has this store open."""
+
+
+class StoreLayoutError(StoreError):
+    """Files that do not fit together: lengths, names, gaps between log files."""
+
+
+class StoreClosedError(StoreError):
+    """The store is closed or closing."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store takes no writes: a slave, a failed fsync, a full disk. `reason` says which."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the store takes no writes: {reason}")
+        self.reason = reason
+
+
+class FlushFailedError(StoreReadOnlyError):
+    """An fsync failed: what was written since the last good one may be lost; fatal for the store."""
+
+
+class DiskFullError(StoreReadOnlyError):
+    """No space for the next file, or use above the warning level. Ends when space is there again."""
+
+
+class StoreBusyError(StoreError):
+    """Back-pressure: the disk cannot keep up. Nothing was stored; try again later."""
+
+
+class OffsetOutOfRangeError(StoreError):
+    """A position outside the log. `minimum` and `maximum` are what it holds."""
+
+    def __init__(self, offset: int, minimum: int, maximum: int) -> None:
+        super().__init__(f"offset {offset} is outside the log, which holds {minimum}..{maximum}")
+        self.offset = offset
+        self.minimum = minimum
+        self.maximum = maximum
+
+
+class CorruptStoreError(StoreError):
+    """Bytes on disk that are not what they must be; `file` and `position` say where."""
+
+    def __init__(self, file: str, position: int, reason: str) -> None:
+        super().__init__(f"{file} at {position}: {reason}")
+        self.file = file
+        self.position = position
+        self.reason = reason
+
+
+class BatchRefusedError(StoreError):
+    """A client's batch that was not stored, none of it.
+
+    `code` is one of the names of tandemlog.v1 ErrorCode (BAD_RECORD, MESSAGE_TOO_LARGE, ...),
+    `field` the offending part, `record_index` the record (-1: not about one record).
+    """
+
+    def __init__(
+        self,
+        code: str,
+        field: str,
+        message: str,
+        *,
+        limit: int = 0,
+        actual: int = 0,
+        record_index: int = -1,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.field = field
+        self.limit = limit
+        self.actual = actual
+        self.record_index = record_index

@@ -1,0 +1,54 @@
+"""What each group of tests needs of the machine, and what to install where it is missing.
+
+A group whose needs are missing is skipped with one line that says so. With CI=true a missing need
+is a failure instead: CI installs everything, so there a skip would hide a broken installation.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+GOLDEN = Path(__file__).resolve().parent.parent.parent / "shared" / "golden"
+
+
+def _commands(*names: str) -> str:
+    missing = [name for name in names if shutil.which(name) is None]
+    return f"not on PATH: {', '.join(missing)}" if missing else ""
+
+
+def _root() -> str:
+    return "" if os.geteuid() == 0 else "needs root"
+
+
+def _docker() -> str:
+    missing = _commands("docker")
+    if missing:
+        return missing
+    answer = subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=30)
+    return "" if answer.returncode == 0 else "no Docker engine answers"
+
+
+def _java() -> str:
+    return _commands("java")
+
+
+NEEDS: dict[str, Callable[[], str]] = {
+    "fault": lambda: _root() or _commands("losetup", "mkfs.ext4", "mount", "strace"),
+    "interop": lambda: _commands("java", "javac", "mvn"),
+    "docker": lambda: _root() or _docker(),
+    "spark": _java,
+}
+
+
+@cache
+def missing(group: str) -> str:
+    """Why `group` cannot run here; empty where it can."""
+    need = NEEDS.get(group)
+    return need() if need is not None else ""
+
+
+def must_run() -> bool:
+    return os.environ.get("CI", "").lower() in ("1", "true")

@@ -1,0 +1,189 @@
+"""The layers hold: who may import whom, no imports hidden in functions, pure modules stay pure.
+
+tandemlog.format <- storage <- ha <- node        tandemlog (the client) sees format alone
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN = ("storage", "ha", "node", "tandemlog", "pipeline")
+MAX_LINES = 600
+
+# Which of our own packages a package may import; the longest matching name counts.
+ALLOWED: dict[str, tuple[str, ...]] = {
+    "tandemlog.format": ("tandemlog.format",),
+    "tandemlog.v1": ("tandemlog.v1",),
+    "tandemlog": ("tandemlog",),
+    "storage": ("storage", "tandemlog.format"),
+    "ha": ("ha", "storage", "tandemlog.format", "tandemlog.v1"),
+    "node": ("node", "ha", "storage", "tandemlog", "pipeline"),
+    "pipeline": ("pipeline", "tandemlog"),
+}
+
+# Outside packages that a layer must not know.
+FORBIDDEN: dict[str, tuple[str, ...]] = {
+    "tandemlog.format": ("grpc", "asyncio", "threading", "time", "random", "os", "socket"),
+    "storage": ("grpc", "asyncio", "pydantic", "typer", "rich"),
+    "tandemlog": ("pydantic", "typer", "rich", "aiohttp", "prometheus_client"),
+}
+
+# Decisions take bytes and `now` and return actions; they own neither a loop nor a clock.
+PURE = (
+    "ha/frames.py",
+    "ha/handshake.py",
+    "ha/master_session.py",
+    "ha/slave_session.py",
+    "ha/sync_state_set.py",
+    "ha/confirm.py",
+)
+IMPURE_MODULES = ("asyncio", "grpc", "time", "random", "threading", "socket", "os")
+
+
+def modules() -> Iterator[Path]:
+    for package in OWN:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            if "v1" not in path.relative_to(ROOT).parts:
+                yield path
+    yield from sorted(ROOT.glob("pyspark_tandemlog*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every module that `tree` imports, absolute, with its line."""
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            target = ".".join([*base, *([node.module] if node.module else [])])
+            yield target, node.lineno
+            if node.level or target in OWN:
+                for alias in node.names:
+                    yield f"{target}.{alias.name}", node.lineno
+
+
+def within(name: str, packages: tuple[str, ...]) -> bool:
+    return any(name == each or name.startswith(f"{each}.") for each in packages)
+
+
+def rule_for(name: str, rules: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    matching = [key for key in rules if within(name, (key,))]
+    return rules[max(matching, key=len)] if matching else ()
+
+
+def test_every_import_goes_downward() -> None:
+    wrong = []
+    for path in modules():
+        allowed = rule_for(module_name(path), ALLOWED)
+        for name, line in imported(path, ast.parse(path.read_text())):
+            if within(name, OWN) and allowed and not within(name, allowed):
+                # `from tandemlog import format` names the package before the part
+                if name == "tandemlog" and any(each.startswith("tandemlog.") for each in allowed):
+                    continue
+                wrong.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_layers_do_not_know_what_is_not_theirs() -> None:
+    wrong = []
+    for path in modules():
+        name = module_name(path)
+        if name.startswith("tandemlog.format"):
+            forbidden = FORBIDDEN["tandemlog.format"]
+        else:
+            forbidden = FORBIDDEN.get(name.split(".")[0], ())
+        wrong += [
+            f"{path.relative_to(ROOT)}:{line} imports {target}"
+            for target, line in imported(path, ast.parse(path.read_text()))
+            if within(target, forbidden)
+        ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_is_hidden_in_a_function() -> None:
+    wrong = []
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                wrong += [
+                    f"{path.relative_to(ROOT)}:{inner.lineno}"
+                    for inner in ast.walk(node)
+                    if isinstance(inner, ast.Import | ast.ImportFrom)
+                ]
+    assert not wrong, f"imports inside functions: {wrong}"
+
+
+@pytest.mark.parametrize("relative", PURE)
+def test_decisions_are_pure(relative: str) -> None:
+    path = ROOT / relative
+    tree = ast.parse(path.read_text())
+    impure = [
+        f"{name} at line {line}"
+        for name, line in imported(path, tree)
+        if within(name, IMPURE_MODULES)
+    ]
+    waits = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    assert not impure
+    assert not waits
+
+
+def test_no_cycles_between_modules() -> None:
+    graph: dict[str, set[str]] = {}
+    names = {module_name(path) for path in modules()}
+    for path in modules():
+        name = module_name(path)
+        targets = {target for target, _ in imported(path, ast.parse(path.read_text()))} & names
+        # a package's __init__ re-exports its modules; the modules import each other, not it
+        graph[name] = targets - {name}
+    done: set[str] = set()
+    path_now: list[str] = []
+
+    def visit(name: str) -> None:
+        if name in path_now:
+            raise AssertionError(" -> ".join([*path_now[path_now.index(name) :], name]))
+        if name in done:
+            return
+        path_now.append(name)
+        for target in sorted(graph.get(name, ())):
+            visit(target)
+        path_now.pop()
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name)
+
+
+def test_modules_hold_one_idea() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in modules()
+        if (lines := len(path.read_text().splitlines())) > MAX_LINES
+    }
+    assert not long, f"modules of more than {MAX_LINES} lines: {long}"
+
+
+def test_nothing_prints_outside_the_command_line() -> None:
+    wrong = []
+    for path in modules():
+        if path.relative_to(ROOT).parts[:2] == ("node", "cli"):
+            continue
+        wrong += [
+            f"{path.relative_to(ROOT)}:{node.lineno}"
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "print"
+        ]
+    assert not wrong

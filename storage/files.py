@@ -1,0 +1,316 @@
+"""The only module of the store that calls the operating system.
+
+Everything above takes a `FileSystem`, so that a test can fail a call, cut a write short or lose
+what was never fsynced. The rules that both implementations keep:
+
+    pwrite writes all or raises; after a raise a part may be there
+    written data is durable after fdatasync(handle); a created, renamed or deleted name only after
+    fsync_directory of the directory that holds it
+    a map shows what pwrite writes; it stays valid after close(handle) and unlink, until its last
+    view is gone; nobody may shorten a file that is mapped
+    a failed fdatasync must never be repeated in the hope that it works: the kernel may have
+    dropped the pages that it could not write
+
+Errors are OSError with the errno of the call; the store gives them meaning.
+"""
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol, TypeAlias
+
+import numpy as np
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+ZERO_CHUNK = 1 << 20
+TEMPORARY_SUFFIX = ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """Length in bytes, time of the last change in ms, and whether it is a directory."""
+
+    size: int
+    modified_ms: int
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    """Bytes of the disk that holds a path; `free` is what this process may still use."""
+
+    total: int
+    used: int
+    free: int
+
+    @property
+    def percent(self) -> int:
+        """Use in percent, rounded up (RocketMQ's figure, section 6.8)."""
+        usable = self.used + self.free
+        return -(-100 * self.used // usable) if usable else 0
+
+
+class FileSystem(Protocol):
+    """What the store needs of a disk; see the module's rules. Handles are plain ints."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
+        """Open for reading, and writing unless told not to; `create` makes it where missing."""
+        ...
+
+    def close(self, handle: int) -> None: ...
+
+    def size(self, handle: int) -> int: ...
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
+        """Write all of `data`; the file grows where needed."""
+        ...
+
+    def preallocate(self, handle: int, size: int) -> None:
+        """Reserve disk space for the first `size` bytes, zero where new; ENOSPC without room."""
+        ...
+
+    def zero_range(self, handle: int, offset: int, size: int) -> None:
+        """Make bytes of an existing file zero, cheaply, keeping its length and its space."""
+        ...
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Set the length; new bytes are zero and take no disk space (sparse)."""
+        ...
+
+    def fdatasync(self, handle: int) -> None: ...
+
+    def fsync_directory(self, path: Path) -> None: ...
+
+    def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
+        """The first `size` bytes of the file, shared with it; `size` <= its length, > 0."""
+        ...
+
+    def lock_memory(self, view: memoryview) -> None:
+        """Keep the pages of a map in memory (mlock)."""
+        ...
+
+    def status(self, path: Path) -> FileStatus | None:
+        """None where there is nothing."""
+        ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a directory, sorted; empty where there is no such directory."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """With its parents, durable; nothing happens where it is already there."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """An empty one."""
+        ...
+
+    def read_file(self, path: Path) -> bytes: ...
+
+    def atomic_replace(self, path: Path, data: Buffer) -> None:
+        """Put `data` in place of the file, durable: after a crash it is the old one or the new."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """In place of `target`; durable after fsync_directory of both directories."""
+        ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def disk_usage(self, path: Path) -> DiskUsage: ...
+
+    def lock_range(self, handle: int, offset: int, size: int) -> bool:
+        """Take the exclusive POSIX record lock, without waiting; False if another process has it.
+
+        It ends when this process closes any handle of that file.
+        """
+        ...
+
+
+class RealFileSystem:
+    """Linux."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
+        return os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def size(self, handle: int) -> int:
+        return os.fstat(handle).st_size
+
+    def pread(self, handle: int, size: int, offset: int) -> bytes:
+        data = os.pread(handle, size, offset)
+        if len(data) == size or not data:
+            return data
+        pieces = [data]
+        have = len(data)
+        while have < size and (data := os.pread(handle, size - have, offset + have)):
+            pieces.append(data)
+            have += len(data)
+        return b"".join(pieces)
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
+        if os.pwrite(handle, data, offset) != len(data):
+            # Rare: a signal, or a disk with room for a part. Again from the start is the same.
+            write_fully(os.pwrite, handle, data, offset)
+
+    def preallocate(self, handle: int, size: int) -> None:
+        os.posix_fallocate(handle, 0, size)
+
+    def zero_range(self, handle: int, offset: int, size: int) -> None:
+        if size <= 0 or _zero_range_by_kernel(handle, offset, size):
+            return
+        zero_by_writing(self, handle, offset, size)
+
+    def truncate(self, handle: int, size: int) -> None:
+        os.ftruncate(handle, size)
+
+    def fdatasync(self, handle: int) -> None:
+        os.fdatasync(handle)
+
+    def fsync_directory(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
+        access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        return memoryview(mmap.mmap(handle, size, mmap.MAP_SHARED, access))
+
+    def lock_memory(self, view: memoryview) -> None:
+        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        if _libc.mlock(ctypes.c_void_p(address), ctypes.c_size_t(view.nbytes)) != 0:
+            _raise_errno("mlock")
+
+    def status(self, path: Path) -> FileStatus | None:
+        try:
+            found = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return FileStatus(
+            found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode)
+        )
+
+    def listdir(self, path: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: Path) -> None:
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for each in reversed(missing):
+            each.mkdir(exist_ok=True)
+            self.fsync_directory(each.parent)
+
+    def remove_directory(self, path: Path) -> None:
+        os.rmdir(path)
+
+    def read_file(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def atomic_replace(self, path: Path, data: Buffer) -> None:
+        replace_durably(self, path, data)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        os.unlink(path)
+
+    def disk_usage(self, path: Path) -> DiskUsage:
+        found = os.statvfs(path)
+        return DiskUsage(
+            total=found.f_blocks * found.f_frsize,
+            used=(found.f_blocks - found.f_bfree) * found.f_frsize,
+            free=found.f_bavail * found.f_frsize,
+        )
+
+    def lock_range(self, handle: int, offset: int, size: int) -> bool:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, size, offset)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return False
+            raise
+        return True
+
+
+def write_fully(
+    write: Callable[[int, memoryview, int], int], handle: int, data: Buffer, offset: int
+) -> None:
+    """Call `write` until all of `data` is written; it answers how many bytes it took."""
+    rest = memoryview(data).cast("B")
+    while rest:
+        wrote = write(handle, rest, offset)
+        if wrote <= 0:
+            raise OSError(errno.EIO, "a write took no bytes")
+        rest = rest[wrote:]
+        offset += wrote
+
+
+def zero_by_writing(files: FileSystem, handle: int, offset: int, size: int) -> None:
+    """Zeros over what is not zero, by reading first: holes and clean pages stay as they are."""
+    zeros = bytes(min(size, ZERO_CHUNK))
+    end = offset + size
+    while offset < end:
+        chunk = min(end - offset, ZERO_CHUNK)
+        expected = zeros if chunk == len(zeros) else bytes(chunk)
+        if files.pread(handle, chunk, offset) != expected:
+            files.pwrite(handle, expected, offset)
+        offset += chunk
+
+
+def replace_durably(files: FileSystem, path: Path, data: Buffer) -> None:
+    """Write beside `path`, fsync, rename over it, fsync the directory."""
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    handle = files.open(temporary, create=True)
+    try:
+        files.truncate(handle, 0)
+        files.pwrite(handle, data, 0)
+        files.fdatasync(handle)
+    finally:
+        files.close(handle)
+    files.rename(temporary, path)
+    files.fsync_directory(path.parent)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_FALLOC_FL_KEEP_SIZE = 0x01
+_FALLOC_FL_ZERO_RANGE = 0x10
+
+
+def _zero_range_by_kernel(handle: int, offset: int, size: int) -> bool:
+    """False where this file system has no such call (tmpfs, for one)."""
+    fallocate = getattr(_libc, "fallocate", None)
+    if fallocate is None:
+        return False
+    mode = _FALLOC_FL_ZERO_RANGE | _FALLOC_FL_KEEP_SIZE
+    if fallocate(handle, mode, ctypes.c_int64(offset), ctypes.c_int64(size)) == 0:
+        return True
+    if ctypes.get_errno() in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
+        return False
+    _raise_errno("fallocate")
+
+
+def _raise_errno(call: str) -> NoReturn:
+    number = ctypes.get_errno()
+    raise OSError(number, f"{call}: {os.strerror(number)}")

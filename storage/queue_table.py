@@ -1,0 +1,153 @@
+"""All queues of the store as a dense numbering, and the next queue offset of each.
+
+    topic  -> its run in one flat array, indexed by queue id
+    flat   [ 0  1  2  3 | 4 -1 | 5 6 ...]     run of topic A: 4 slots, of topic B: 2, ...
+               dense index, -1 where there is no such queue
+    next_queue_offsets[dense]   what the next record of that queue gets
+
+So a batch of any number of queues is looked up with two gathers and no loop over queues. Dense
+indexes are never reused: those of a deleted topic stay empty.
+
+Who writes what: `register` and `unregister` take the lock. `next_queue_offsets` never moves; its
+entries belong to the appender on a master, and to reput on a slave. Lookups take no lock: arrays
+are filled before they are published.
+"""
+
+import threading
+from collections.abc import Sequence
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_QUEUES = 1 << 22
+MAX_QUEUE_ID = (1 << 20) - 1
+
+
+class QueueTable:
+    """See the module. Raises ValueError for ids and counts beyond MAX_QUEUE_ID and MAX_QUEUES."""
+
+    def __init__(self) -> None:
+        # calloc gives untouched pages that take no memory, so the array need never be moved
+        self.next_queue_offsets: NDArray[np.int64] = np.zeros(MAX_QUEUES, dtype=np.int64)
+        self._names: list[tuple[str, int]] = []
+        self._topic_numbers: dict[str, int] = {}
+        self._starts = np.zeros(16, dtype=np.int64)
+        self._lengths = np.zeros(16, dtype=np.int64)
+        self._flat = np.full(64, -1, dtype=np.int64)
+        self._flat_used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many dense indexes were given out."""
+        return len(self._names)
+
+    def name(self, dense: int) -> tuple[str, int]:
+        """The topic and queue id of a dense index."""
+        return self._names[dense]
+
+    def names(self) -> list[tuple[str, int]]:
+        """(topic, queue id) of every dense index, those of deleted topics included."""
+        return self._names[:]
+
+    def get(self, topic: str, queue_id: int) -> int:
+        """The dense index, or -1."""
+        number = self._topic_numbers.get(topic)
+        if number is None or not 0 <= queue_id < self._lengths[number]:
+            return -1
+        return int(self._flat[self._starts[number] + queue_id])
+
+    def queues_of(self, topic: str) -> dict[int, int]:
+        """Queue id -> dense index of a topic's queues."""
+        number = self._topic_numbers.get(topic)
+        if number is None:
+            return {}
+        start, length = int(self._starts[number]), int(self._lengths[number])
+        run = self._flat[start : start + length]
+        return {int(each): int(run[each]) for each in np.flatnonzero(run >= 0)}
+
+    def dense(
+        self,
+        topics: Sequence[str],
+        queue_topics: NDArray[np.integer],
+        queue_ids: NDArray[np.integer],
+    ) -> NDArray[np.int64]:
+        """i8[q]: the dense index of each (topics[queue_topics[q]], queue_ids[q]), -1 unknown.
+
+        Raises IndexError where queue_topics points outside `topics`.
+        """
+        numbers = np.fromiter(
+            map(self._topic_numbers.get, topics, repeat(-1)), dtype=np.int64, count=len(topics)
+        )
+        lengths = np.where(numbers >= 0, self._lengths[numbers], 0)[queue_topics]
+        ids = np.asarray(queue_ids, dtype=np.int64)
+        known = (ids >= 0) & (ids < lengths)
+        slots = self._starts[numbers][queue_topics] + ids
+        if known.all():
+            return self._flat[slots]
+        return np.where(known, self._flat[np.where(known, slots, 0)], -1)
+
+    def register(self, topic: str, queue_id: int, next_queue_offset: int | None = None) -> int:
+        """The dense index of the queue, a new one where it has none yet.
+
+        `next_queue_offset` None keeps the value (0 for a new queue).
+        """
+        if not 0 <= queue_id <= MAX_QUEUE_ID:
+            raise ValueError(f"queue id {queue_id} of {topic} is not in 0..{MAX_QUEUE_ID}")
+        with self._lock:
+            dense = self.get(topic, queue_id)
+            if dense < 0:
+                dense = self._add(topic, queue_id)
+            if next_queue_offset is not None:
+                self.next_queue_offsets[dense] = next_queue_offset
+            return dense
+
+    def unregister(self, topic: str) -> list[int]:
+        """Forget a topic's queues; answers the dense indexes that they had."""
+        with self._lock:
+            gone = list(self.queues_of(topic).values())
+            number = self._topic_numbers.get(topic)
+            if number is not None:
+                start, length = int(self._starts[number]), int(self._lengths[number])
+                self._flat[start : start + length] = -1
+            return gone
+
+    def clear_offsets(self) -> None:
+        """Every queue starts at 0 again: for a log that begins anew."""
+        self.next_queue_offsets[: self.count] = 0
+
+    def _add(self, topic: str, queue_id: int) -> int:
+        dense = len(self._names)
+        if dense >= MAX_QUEUES:
+            raise ValueError(f"the store has {MAX_QUEUES} queues, the most that it can hold")
+        number = self._topic_numbers.get(topic)
+        if number is None or queue_id >= self._lengths[number]:
+            number = self._extend_topic(topic, number, queue_id + 1)
+        self._names.append((topic, queue_id))
+        self._flat[self._starts[number] + queue_id] = dense
+        return dense
+
+    def _extend_topic(self, topic: str, number: int | None, queues: int) -> int:
+        """A run of at least `queues` slots at the end of the flat array, the old one copied."""
+        length = 1 << (queues - 1).bit_length()
+        start = self._flat_used
+        if start + length > len(self._flat):
+            grown = np.full(max(2 * len(self._flat), start + length), -1, dtype=np.int64)
+            grown[:start] = self._flat[:start]
+            self._flat = grown
+        self._flat_used = start + length
+        if number is None:
+            number = len(self._topic_numbers)
+            if number >= len(self._starts):
+                self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
+                self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])
+            self._starts[number], self._lengths[number] = start, length
+            self._topic_numbers[topic] = number
+            return number
+        old_start, old_length = int(self._starts[number]), int(self._lengths[number])
+        self._flat[start : start + old_length] = self._flat[old_start : old_start + old_length]
+        # start first: a reader between the two lines sees the old length of the new run
+        self._starts[number] = start
+        self._lengths[number] = length
+        return number

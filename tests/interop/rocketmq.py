@@ -21,6 +21,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "target"
+# another released version to run against, e.g. to make stores of it
+VERSION = os.environ.get("ROCKETMQ_VERSION", "5.5.0")
 CLUSTER = "interop"
 BROKER_NAME = "interop-a"
 OPENS = [
@@ -45,25 +47,42 @@ class StoreSizes:
 
 
 def jars() -> str:
-    """The class path of RocketMQ and of our StoreClient, fetched and compiled where missing."""
-    folder = TARGET / "jars"
-    done = TARGET / "jars.complete"
+    """The class path of RocketMQ and of our Java programs, fetched and compiled where missing."""
+    folder = TARGET / VERSION
+    done = TARGET / f"{VERSION}.complete"
     if not done.exists():
         subprocess.run(
-            ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"],
+            [
+                "mvn",
+                "-q",
+                "-B",
+                f"-Drocketmq.version={VERSION}",
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={folder}",
+            ],
             cwd=HERE,
             check=True,
             timeout=600,
             stdin=subprocess.DEVNULL,
         )
         done.touch()
-    source = HERE / "java" / "StoreClient.java"
-    classes = TARGET / "classes"
-    compiled = classes / "StoreClient.class"
-    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+    sources = sorted((HERE / "java").glob("*.java"))
+    classes = TARGET / f"{VERSION}-classes"
+    compiled = [classes / f"{source.stem}.class" for source in sources]
+    newest = max(source.stat().st_mtime for source in sources)
+    if not all(each.exists() and each.stat().st_mtime >= newest for each in compiled):
         classes.mkdir(parents=True, exist_ok=True)
         subprocess.run(
-            ["javac", "-cp", f"{folder}/*", "-d", str(classes), str(source)],
+            [
+                "javac",
+                "-nowarn",
+                "-Xlint:none",
+                "-cp",
+                f"{folder}/*",
+                "-d",
+                str(classes),
+                *map(str, sources),
+            ],
             check=True,
             timeout=120,
         )
@@ -258,6 +277,40 @@ class StoreClient:
             raise RuntimeError("RocketMQ's client ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def dump(store: Path, what: str, home: Path, slots: int) -> list[dict[str, Any]]:
+    """What RocketMQ's own decoder reads: messages, queues or index of a store, a dict a row."""
+    home.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        _java("StoreDump", str(store), what, str(slots), home=home),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def write_topics(store: Path, topics: dict[str, int]) -> None:
+    """A topics.json with `topics` (name: number of queues) for a store that has none yet."""
+    table = {
+        name: {
+            "attributes": {},
+            "order": False,
+            "perm": 6,
+            "readQueueNums": queues,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": name,
+            "topicSysFlag": 0,
+            "writeQueueNums": queues,
+        }
+        for name, queues in topics.items()
+    }
+    (store / "config").mkdir(parents=True, exist_ok=True)
+    (store / "config" / "topics.json").write_text(
+        json.dumps({"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table})
+    )
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -87,6 +88,8 @@ public final class StoreClient {
             }
             case "send":
                 return send(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]);
+            case "fill":
+                return fill(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), Long.parseLong(words[4]));
             default:
                 throw new IllegalArgumentException("no such command: " + words[0]);
         }
@@ -137,6 +140,38 @@ public final class StoreClient {
             sent.add(row);
         }
         return Map.of("sent", sent);
+    }
+
+    /** Messages of every ordinary kind: sizes, tags, keys, properties, batches, a few delayed ones. */
+    private Map<String, Object> fill(String topic, int queues, int count, long seed) throws Exception {
+        Random random = new Random(seed);
+        String[] tags = {"TagA", "pay", "标签", ""};
+        int stored = 0;
+        while (stored < count) {
+            int batch = random.nextInt(4) == 0 ? 1 + random.nextInt(8) : 1;
+            List<Message> messages = new ArrayList<>();
+            for (int i = 0; i < batch; i++) {
+                byte[] body = new byte[1 + random.nextInt(random.nextInt(20) == 0 ? 6000 : 300)];
+                random.nextBytes(body);
+                Message message = new Message(topic, tags[random.nextInt(tags.length)], body);
+                if (random.nextBoolean()) {
+                    message.setKeys("k" + stored + (random.nextBoolean() ? "  订单" + stored : ""));
+                }
+                message.putUserProperty("n", Integer.toString(stored));
+                messages.add(message);
+                stored++;
+            }
+            MessageQueue queue = new MessageQueue(topic, broker, random.nextInt(queues));
+            if (batch > 1) {
+                producer.send(messages, queue);
+            } else {
+                if (random.nextInt(40) == 0) {
+                    messages.get(0).setDelayTimeLevel(1);
+                }
+                producer.send(messages.get(0), queue);
+            }
+        }
+        return Map.of("stored", stored);
     }
 
     private static Map<String, Object> describe(MessageExt message) throws Exception {

@@ -25,35 +25,37 @@ _sym_db = _symbol_database.Default()
 from tandemlog.v1 import common_pb2 as tandemlog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandemlog/v1/replication.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"1\n\nEpochEntry\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"g\n\nSlaveFrame\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tandemlog.v1.SlaveHelloH\x00\x12%\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x16.tandemlog.v1.SlaveAckH\x00\x42\x07\n\x05\x66rame\"\x8b\x02\n\nSlaveHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x15\n\rhttp_endpoint\x18\x05 \x01(\t\x12(\n\x06\x65pochs\x18\x06 \x03(\x0b\x32\x18.tandemlog.v1.EpochEntry\x12\x12\n\nmin_offset\x18\x07 \x01(\x03\x12\x12\n\nmax_offset\x18\x08 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\t \x01(\x03\x12\x1c\n\x14\x63ommit_log_file_size\x18\n \x01(\x03\x12\x12\n\nstore_host\x18\x0b \x01(\t\"\x84\x01\n\x08SlaveAck\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x16\n\x0e\x64urable_offset\x18\x03 \x01(\x03\x12\x17\n\x0freceived_offset\x18\x04 \x01(\x03\x12\x14\n\x0creput_offset\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\"\xf2\x01\n\x0bMasterFrame\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x19.tandemlog.v1.HelloAnswerH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.tandemlog.v1.LogChunkH\x00\x12\x30\n\x08metadata\x18\x03 \x01(\x0b\x32\x1c.tandemlog.v1.MetadataUpdateH\x00\x12(\n\x07members\x18\x04 \x01(\x0b\x32\x15.tandemlog.v1.MembersH\x00\x12(\n\x07refusal\x18\x05 \x01(\x0b\x32\x15.tandemlog.v1.RefusalH\x00\x42\x07\n\x05\x66rame\"\x9b\x02\n\x0bHelloAnswer\x12)\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x19.tandemlog.v1.HelloAction\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x11\n\tmaster_id\x18\x04 \x01(\t\x12\x17\n\x0fmaster_endpoint\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12(\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x18.tandemlog.v1.EpochEntry\x12\x1c\n\x14\x63ommit_log_file_size\x18\x08 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\t \x01(\x03\x12\x12\n\nmax_offset\x18\n \x01(\x03\x12\x12\n\nmin_offset\x18\x0b \x01(\x03\"\xa9\x01\n\x08LogChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x1a\n\x12\x65poch_start_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x12\n\nsent_at_ms\x18\x07 \x01(\x03\x12\x14\n\x0cmaster_epoch\x18\x08 \x01(\x05\"=\n\x0eMetadataUpdate\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04json\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\"2\n\x07Members\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.tandemlog.v1.NodeStatus\"7\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05retry\x18\x02 \x01(\x08\x12\r\n\x05\x65poch\x18\x03 \x01(\x05*S\n\x0bHelloAction\x12\x1c\n\x18HELLO_ACTION_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x43ONTINUE\x10\x01\x12\x0c\n\x08TRUNCATE\x10\x02\x12\n\n\x06RESYNC\x10\x03\x32S\n\x0bReplication\x12\x44\n\tReplicate\x12\x18.tandemlog.v1.SlaveFrame\x1a\x19.tandemlog.v1.MasterFrame(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etandemlog/v1/replication.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"1\n\nEpochEntry\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"g\n\nSlaveFrame\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.tandemlog.v1.SlaveHelloH\x00\x12%\n\x03\x61\x63k\x18\x02 \x01(\x0b\x32\x16.tandemlog.v1.SlaveAckH\x00\x42\x07\n\x05\x66rame\"6\n\x0bLogChecksum\x12\r\n\x05start\x18\x01 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x03\x12\x0b\n\x03\x63rc\x18\x03 \x01(\r\"\xb9\x02\n\nSlaveHello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\t\x12\x15\n\rhttp_endpoint\x18\x05 \x01(\t\x12(\n\x06\x65pochs\x18\x06 \x03(\x0b\x32\x18.tandemlog.v1.EpochEntry\x12\x12\n\nmin_offset\x18\x07 \x01(\x03\x12\x12\n\nmax_offset\x18\x08 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\t \x01(\x03\x12\x1c\n\x14\x63ommit_log_file_size\x18\n \x01(\x03\x12\x12\n\nstore_host\x18\x0b \x01(\t\x12,\n\tchecksums\x18\x0c \x03(\x0b\x32\x19.tandemlog.v1.LogChecksum\"\x84\x01\n\x08SlaveAck\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\x12\x16\n\x0e\x64urable_offset\x18\x03 \x01(\x03\x12\x17\n\x0freceived_offset\x18\x04 \x01(\x03\x12\x14\n\x0creput_offset\x18\x05 \x01(\x03\x12\r\n\x05state\x18\x06 \x01(\t\"\xf2\x01\n\x0bMasterFrame\x12+\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x19.tandemlog.v1.HelloAnswerH\x00\x12\'\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x16.tandemlog.v1.LogChunkH\x00\x12\x30\n\x08metadata\x18\x03 \x01(\x0b\x32\x1c.tandemlog.v1.MetadataUpdateH\x00\x12(\n\x07members\x18\x04 \x01(\x0b\x32\x15.tandemlog.v1.MembersH\x00\x12(\n\x07refusal\x18\x05 \x01(\x0b\x32\x15.tandemlog.v1.RefusalH\x00\x42\x07\n\x05\x66rame\"\xc3\x02\n\x0bHelloAnswer\x12)\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x19.tandemlog.v1.HelloAction\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x11\n\tmaster_id\x18\x04 \x01(\t\x12\x17\n\x0fmaster_endpoint\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12(\n\x06\x65pochs\x18\x07 \x03(\x0b\x32\x18.tandemlog.v1.EpochEntry\x12\x1c\n\x14\x63ommit_log_file_size\x18\x08 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\t \x01(\x03\x12\x12\n\nmax_offset\x18\n \x01(\x03\x12\x12\n\nmin_offset\x18\x0b \x01(\x03\x12\x13\n\x0bproof_start\x18\x0c \x01(\x03\x12\x11\n\tproof_crc\x18\r \x01(\r\"\xa9\x01\n\x08LogChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x1a\n\x12\x65poch_start_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\x12\x12\n\nsent_at_ms\x18\x07 \x01(\x03\x12\x14\n\x0cmaster_epoch\x18\x08 \x01(\x05\"=\n\x0eMetadataUpdate\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04json\x18\x02 \x01(\x0c\x12\x0f\n\x07version\x18\x03 \x01(\x03\"2\n\x07Members\x12\'\n\x05nodes\x18\x01 \x03(\x0b\x32\x18.tandemlog.v1.NodeStatus\"7\n\x07Refusal\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05retry\x18\x02 \x01(\x08\x12\r\n\x05\x65poch\x18\x03 \x01(\x05*S\n\x0bHelloAction\x12\x1c\n\x18HELLO_ACTION_UNSPECIFIED\x10\x00\x12\x0c\n\x08\x43ONTINUE\x10\x01\x12\x0c\n\x08TRUNCATE\x10\x02\x12\n\n\x06RESYNC\x10\x03\x32S\n\x0bReplication\x12\x44\n\tReplicate\x12\x18.tandemlog.v1.SlaveFrame\x1a\x19.tandemlog.v1.MasterFrame(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandemlog.v1.replication_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_HELLOACTION']._serialized_start=1511
-  _globals['_HELLOACTION']._serialized_end=1594
+  _globals['_HELLOACTION']._serialized_start=1653
+  _globals['_HELLOACTION']._serialized_end=1736
   _globals['_EPOCHENTRY']._serialized_start=75
   _globals['_EPOCHENTRY']._serialized_end=124
   _globals['_SLAVEFRAME']._serialized_start=126
   _globals['_SLAVEFRAME']._serialized_end=229
-  _globals['_SLAVEHELLO']._serialized_start=232
-  _globals['_SLAVEHELLO']._serialized_end=499
-  _globals['_SLAVEACK']._serialized_start=502
-  _globals['_SLAVEACK']._serialized_end=634
-  _globals['_MASTERFRAME']._serialized_start=637
-  _globals['_MASTERFRAME']._serialized_end=879
-  _globals['_HELLOANSWER']._serialized_start=882
-  _globals['_HELLOANSWER']._serialized_end=1165
-  _globals['_LOGCHUNK']._serialized_start=1168
-  _globals['_LOGCHUNK']._serialized_end=1337
-  _globals['_METADATAUPDATE']._serialized_start=1339
-  _globals['_METADATAUPDATE']._serialized_end=1400
-  _globals['_MEMBERS']._serialized_start=1402
-  _globals['_MEMBERS']._serialized_end=1452
-  _globals['_REFUSAL']._serialized_start=1454
-  _globals['_REFUSAL']._serialized_end=1509
-  _globals['_REPLICATION']._serialized_start=1596
-  _globals['_REPLICATION']._serialized_end=1679
+  _globals['_LOGCHECKSUM']._serialized_start=231
+  _globals['_LOGCHECKSUM']._serialized_end=285
+  _globals['_SLAVEHELLO']._serialized_start=288
+  _globals['_SLAVEHELLO']._serialized_end=601
+  _globals['_SLAVEACK']._serialized_start=604
+  _globals['_SLAVEACK']._serialized_end=736
+  _globals['_MASTERFRAME']._serialized_start=739
+  _globals['_MASTERFRAME']._serialized_end=981
+  _globals['_HELLOANSWER']._serialized_start=984
+  _globals['_HELLOANSWER']._serialized_end=1307
+  _globals['_LOGCHUNK']._serialized_start=1310
+  _globals['_LOGCHUNK']._serialized_end=1479
+  _globals['_METADATAUPDATE']._serialized_start=1481
+  _globals['_METADATAUPDATE']._serialized_end=1542
+  _globals['_MEMBERS']._serialized_start=1544
+  _globals['_MEMBERS']._serialized_end=1594
+  _globals['_REFUSAL']._serialized_start=1596
+  _globals['_REFUSAL']._serialized_end=1651
+  _globals['_REPLICATION']._serialized_start=1738
+  _globals['_REPLICATION']._serialized_end=1821
 # @@protoc_insertion_point(module_scope)

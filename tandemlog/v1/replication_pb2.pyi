@@ -96,6 +96,33 @@ class SlaveFrame(_message.Message):
 Global___SlaveFrame: _TypeAlias = SlaveFrame  # noqa: Y015
 
 @_typing.final
+class LogChecksum(_message.Message):
+    """CRC-32 of the log's bytes start..end: what a slave offers whose epoch table proves nothing."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    CRC_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    crc: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+        crc: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["crc", b"crc", "end", b"end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogChecksum: _TypeAlias = LogChecksum  # noqa: Y015
+
+@_typing.final
 class SlaveHello(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -110,6 +137,7 @@ class SlaveHello(_message.Message):
     CONFIRM_OFFSET_FIELD_NUMBER: _builtins.int
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     STORE_HOST_FIELD_NUMBER: _builtins.int
+    CHECKSUMS_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     node_id: _builtins.str
     incarnation: _builtins.str
@@ -123,6 +151,10 @@ class SlaveHello(_message.Message):
     store_host: _builtins.str
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
+    @_builtins.property
+    def checksums(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogChecksum]:
+        """a log without a trusted epoch table; wins over epochs"""
+
     def __init__(
         self,
         *,
@@ -137,10 +169,11 @@ class SlaveHello(_message.Message):
         confirm_offset: _builtins.int = ...,
         commit_log_file_size: _builtins.int = ...,
         store_host: _builtins.str = ...,
+        checksums: _abc.Iterable[Global___LogChecksum] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -241,6 +274,8 @@ class HelloAnswer(_message.Message):
     CONFIRM_OFFSET_FIELD_NUMBER: _builtins.int
     MAX_OFFSET_FIELD_NUMBER: _builtins.int
     MIN_OFFSET_FIELD_NUMBER: _builtins.int
+    PROOF_START_FIELD_NUMBER: _builtins.int
+    PROOF_CRC_FIELD_NUMBER: _builtins.int
     action: Global___HelloAction.ValueType
     offset: _builtins.int
     reason: _builtins.str
@@ -251,6 +286,10 @@ class HelloAnswer(_message.Message):
     confirm_offset: _builtins.int
     max_offset: _builtins.int
     min_offset: _builtins.int
+    proof_start: _builtins.int
+    """the slave's bytes proof_start..offset must have this CRC-32:"""
+    proof_crc: _builtins.int
+    """equal epoch tables of two different logs are found here"""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
     def __init__(
@@ -267,10 +306,12 @@ class HelloAnswer(_message.Message):
         confirm_offset: _builtins.int = ...,
         max_offset: _builtins.int = ...,
         min_offset: _builtins.int = ...,
+        proof_start: _builtins.int = ...,
+        proof_crc: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "epoch", b"epoch", "epochs", b"epochs", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "epoch", b"epoch", "epochs", b"epochs", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

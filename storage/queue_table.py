@@ -56,7 +56,8 @@ class QueueTable:
         number = self._topic_numbers.get(topic)
         if number is None or not 0 <= queue_id < self._lengths[number]:
             return -1
-        return int(self._flat[self._starts[number] + queue_id])
+        slot = self._starts[number] + queue_id  # before _flat: a start may need the newest one
+        return int(self._flat[slot])
 
     def queues_of(self, topic: str) -> dict[int, int]:
         """Queue id -> dense index of a topic's queues."""
@@ -84,9 +85,10 @@ class QueueTable:
         ids = np.asarray(queue_ids, dtype=np.int64)
         known = (ids >= 0) & (ids < lengths)
         slots = self._starts[numbers][queue_topics] + ids
-        if known.all():
-            return self._flat[slots]
-        return np.where(known, self._flat[np.where(known, slots, 0)], -1)
+        if not known.all():
+            slots = np.where(known, slots, 0)
+        found: NDArray[np.int64] = self._flat[slots]
+        return found if known.all() else np.where(known, found, -1)
 
     def register(self, topic: str, queue_id: int, next_queue_offset: int | None = None) -> int:
         """The dense index of the queue, a new one where it has none yet.

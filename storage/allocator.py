@@ -1,0 +1,137 @@
+"""Makes the next log file before it is needed, in a thread of its own.
+
+    log directory     000...0  000...1      files in use
+    spare directory   spare.new             posix_fallocated, zero, fsynced; renamed when taken
+
+A spare lies outside the log directory until it is taken, so a crash in the middle of allocating
+never leaves a file of the wrong length where RocketMQ (or we) would refuse it, and a clean close
+leaves nothing behind. posix_fallocate, not a sparse file: a full disk is then an ENOSPC here, and
+not a SIGBUS or a failed write in the middle of an append.
+
+`take` puts the spare in place; without one it allocates on the spot. A failure in the background
+is only logged: `take` tries again and raises DiskFullError, so a full disk heals by itself.
+"""
+
+import errno
+import logging
+import threading
+from pathlib import Path
+
+from .errors import DiskFullError, StoreReadOnlyError
+from .files import ZERO_CHUNK, FileSystem
+
+logger = logging.getLogger(__name__)
+
+SPARE_NAME = "spare.new"
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+class FileAllocator:
+    """Files of `size` bytes; `take` and `prepare` are for one thread, the owner of the log."""
+
+    def __init__(
+        self, files: FileSystem, spare_directory: Path, size: int, *, warm_up: bool = False
+    ) -> None:
+        self._files = files
+        self._directory = spare_directory
+        self._spare = spare_directory / SPARE_NAME
+        self._size = size
+        self._warm_up = warm_up
+        self._ready = False
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Remove what an earlier process left half made."""
+        if self._files.status(self._spare) is not None:
+            self._files.unlink(self._spare)
+
+    def start(self) -> None:
+        """Start the background thread; without it every file is made when it is taken."""
+        self._thread = threading.Thread(target=self._run, name="log-allocator", daemon=True)
+        self._thread.start()
+
+    def prepare(self) -> None:
+        """A file will be needed soon."""
+        if not self._ready:
+            self._wanted.set()
+
+    def take(self, target: Path) -> None:
+        """Put a file of the full size, all zero, at `target`.
+
+        The name is durable after an fsync of the directory. Raises DiskFullError where there is
+        no room, StoreReadOnlyError where the disk refuses for another reason.
+        """
+        with self._lock:
+            try:
+                if not self._ready:
+                    self._allocate(self._spare)
+                self._ready = False
+                self._place(target)
+            except OSError as error:
+                raise refusal(f"cannot create log file {target.name}", error) from error
+
+    def close(self) -> None:
+        """Stop the thread and remove an unused spare."""
+        self._closing = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        with self._lock:
+            self._ready = False
+            self.open()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._closing:
+                return
+            with self._lock:
+                if not self._ready:
+                    self._prepare_spare()
+
+    def _prepare_spare(self) -> None:
+        try:
+            self._allocate(self._spare)
+        except OSError as error:
+            logger.warning("next log file not allocated: size=%d error=%s", self._size, error)
+
+    def _place(self, target: Path) -> None:
+        try:
+            self._files.rename(self._spare, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # The log lies on a disk of its own: nothing to rename, make it there
+            self._files.unlink(self._spare)
+            self._allocate(target)
+
+    def _allocate(self, path: Path) -> None:
+        """Caller holds the lock. `_ready` is true afterwards; no file is left after a raise."""
+        self._files.make_directory(path.parent)
+        handle = self._files.open(path, create=True)
+        try:
+            self._files.truncate(handle, 0)
+            self._files.preallocate(handle, self._size)
+            if self._warm_up:
+                for position in range(0, self._size, ZERO_CHUNK):
+                    chunk = bytes(min(ZERO_CHUNK, self._size - position))
+                    self._files.pwrite(handle, chunk, position)
+            self._files.fdatasync(handle)
+        except OSError:
+            self._files.close(handle)
+            self._files.unlink(path)
+            raise
+        self._files.close(handle)
+        self._ready = path == self._spare
+
+
+def refusal(what: str, error: OSError) -> StoreReadOnlyError:
+    """What an OSError in the way of a write means for the store."""
+    if error.errno in NO_SPACE:
+        return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
+    return StoreReadOnlyError(f"{what}: {error}")

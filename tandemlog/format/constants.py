@@ -1,0 +1,131 @@
+"""The fixed numbers and names of the store's bytes.
+
+One commit-log record (both hosts IPv4; each IPv6 host moves everything after it by 12 bytes):
+
+    0 size | 4 magic | 8 body crc | 12 queue id | 16 flag | 20 queue offset | 28 physical offset
+    36 system flag | 40 born time | 48 born host | 56 store time | 64 store host
+    72 reconsume times | 76 prepared transaction offset | 84 body length
+    88 body | topic length (V1: 1 byte, V2: 2) | topic | properties length (2) | properties
+
+All integers are big-endian and signed. A file's last record is BLANK: size and magic, 8 bytes.
+"""
+
+from typing import Final
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+MAGIC_V1_SIGNED: Final = MAGIC_V1 - (1 << 32)
+MAGIC_V2_SIGNED: Final = MAGIC_V2 - (1 << 32)
+MAGIC_BLANK_SIGNED: Final = MAGIC_BLANK - (1 << 32)
+
+SIZE_OFFSET: Final = 0
+MAGIC_OFFSET: Final = 4
+BODY_CRC_OFFSET: Final = 8
+QUEUE_ID_OFFSET: Final = 12
+FLAG_OFFSET: Final = 16
+QUEUE_OFFSET_OFFSET: Final = 20
+PHYSICAL_OFFSET_OFFSET: Final = 28
+SYS_FLAG_OFFSET: Final = 36
+BORN_TIMESTAMP_OFFSET: Final = 40
+BORN_HOST_OFFSET: Final = 48
+# From here on: for IPv4 hosts.
+STORE_TIMESTAMP_OFFSET: Final = 56
+STORE_HOST_OFFSET: Final = 64
+RECONSUME_TIMES_OFFSET: Final = 72
+PREPARED_TRANSACTION_OFFSET_OFFSET: Final = 76
+BODY_LENGTH_OFFSET: Final = 84
+
+FIXED_SIZE: Final = 88
+"""Bytes up to and including the body length, both hosts IPv4."""
+IPV6_EXTRA: Final = 12
+"""Bytes that an IPv6 host takes more than an IPv4 host."""
+MIN_RECORD_SIZE: Final = FIXED_SIZE + 1 + 2
+"""V1, IPv4, and no body, topic or properties."""
+BLANK_SIZE: Final = 8
+CRC_MASK: Final = 0x7FFFFFFF
+
+MAX_PROPERTIES: Final = 32767
+"""Bytes of encoded properties; their length is a signed 16-bit field."""
+MAX_TOPIC_V1: Final = 127
+"""Bytes of a topic that fit a V1 record, and the limit for an ordinary topic."""
+MAX_TOPIC: Final = 255
+"""Bytes of a retry or dead-letter topic."""
+MAX_GROUP: Final = 120
+
+# Property names, as stored.
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQ_KEY: Final = "UNIQ_KEY"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+PRODUCER_GROUP: Final = "PGROUP"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+CLUSTER: Final = "CLUSTER"
+CRC32: Final = "__CRC32#"
+PRODUCER_MARK: Final = "__TL_SEQ"
+"""Ours: id, epoch and sequence of an idempotent request; RocketMQ ignores it."""
+
+NAME_END: Final = 0x01
+"""Between a property's name and its value."""
+PROPERTY_END: Final = 0x02
+"""After a property's value."""
+CRC_PROPERTY_SIZE: Final = 20
+"""`__CRC32#`, 0x01, ten digits, 0x02: the last bytes of a record with a property CRC."""
+
+# Topics that RocketMQ keeps for itself.
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        "TBW102",
+        "BenchmarkTest",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "RMQ_SYS_TRACE_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "CHECKPOINT_TOPIC",
+    }
+)
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+_NAME_CHARACTERS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%|_-"
+)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether RocketMQ keeps `topic` for itself, so that clients may not put to it."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def topic_fault(topic: str) -> str | None:
+    """Why `topic` cannot be a topic's name, or None: characters `[%|a-zA-Z0-9_-]`, 1 to 127
+    of them; 255 for the retry and dead-letter topics of a group."""
+    if not topic:
+        return "the name is empty"
+    limit = MAX_TOPIC if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MAX_TOPIC_V1
+    return _name_fault(topic, limit)
+
+
+def group_fault(group: str) -> str | None:
+    """Why `group` cannot be a consumer group's name, or None; at most 120 characters."""
+    return _name_fault(group, MAX_GROUP) if group else "the name is empty"
+
+
+def _name_fault(name: str, limit: int) -> str | None:
+    for character in name:
+        if character not in _NAME_CHARACTERS:
+            return f"character {character!r} is not one of a-z A-Z 0-9 % | _ -"
+    if len(name) > limit:
+        return f"it has {len(name)} characters, the limit is {limit}"
+    return None

@@ -1,0 +1,46 @@
+"""The optional CRC over a whole record, kept as its last property.
+
+    ... | __CRC32# 0x01 dddddddddd 0x02      the last 20 bytes of the record
+
+The digits are the CRC-32 (31 bits) of all bytes before these 20, in decimal, padded with zeros
+and written backwards, the least significant digit first. It is computed when the offsets and
+the store time are in place. RocketMQ writes it since 5.2.0, if told to; the lengths of the
+record and of its properties count the 20 bytes.
+"""
+
+from typing import Final
+from zlib import crc32
+
+from .constants import CRC32, CRC_MASK, CRC_PROPERTY_SIZE, PROPERTY_END
+
+_NAME: Final = f"{CRC32}\x01".encode()
+
+
+def with_room_for_crc(properties: bytes) -> bytes:
+    """Encoded properties with 20 bytes to spare at the end, behind a 0x02."""
+    if properties and properties[-1] != PROPERTY_END:
+        properties += bytes((PROPERTY_END,))
+    return properties + bytes(CRC_PROPERTY_SIZE)
+
+
+def with_property_crc(encoded: bytes) -> bytes:
+    """A record that was encoded with room for it, with its CRC in place."""
+    covered = encoded[:-CRC_PROPERTY_SIZE]
+    digits = f"{crc32(covered) & CRC_MASK:010d}"[::-1]
+    return covered + _NAME + digits.encode() + bytes((PROPERTY_END,))
+
+
+def verify_property_crc(
+    buffer: bytes | bytearray | memoryview, position: int, size: int
+) -> bool | None:
+    """Whether the CRC of the record at `position` is right; None if it does not end in one."""
+    end = position + size
+    name_start = end - CRC_PROPERTY_SIZE
+    digits_start = name_start + len(_NAME)
+    if name_start < position or bytes(buffer[name_start:digits_start]) != _NAME:
+        return None
+    digits = bytes(buffer[digits_start : end - 1])
+    if not digits.isdigit() or buffer[end - 1] != PROPERTY_END:
+        return False
+    covered = memoryview(buffer)[position:name_start]
+    return crc32(covered) & CRC_MASK == int(digits[::-1])

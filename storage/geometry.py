@@ -1,0 +1,114 @@
+"""What the files of a store say about its sizes, against what the configuration says.
+
+    log and queue files    have their full length from the start: the files win over the settings
+    index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
+                           fit, and nothing of an index may be read or written where they do not
+
+So a store of another broker needs to be told its slots and entries, and nothing else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tandemlog.format.file_names import parse_index_file_name, parse_queue_file_name
+from tandemlog.format.index_layout import index_file_size
+
+from .config import StoreConfig
+from .errors import StoreLayoutError
+from .files import FileSystem
+from .mapped_file_queue import file_size_of
+from .store_paths import StorePaths
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The sizes that hold, and in `notes` where they are not the configured ones."""
+
+    config: StoreConfig
+    files: FileSystem
+    log_file_size: int
+    queue_file_size: int
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: StoreConfig, files: FileSystem) -> "Geometry":
+        """Read the sizes; raises StoreLayoutError where files contradict each other."""
+        paths = StorePaths(config.directory)
+        notes = []
+        log_size = _row_size(files, paths.commit_log) or config.commit_log_file_size
+        if log_size != config.commit_log_file_size:
+            notes.append(
+                f"log files have {log_size} bytes, not the configured "
+                f"{config.commit_log_file_size}: those on disk are used"
+            )
+        queue_size = config.queue_file_size
+        for _, _, directory in queue_directories(files, paths.queues):
+            found = _row_size(files, directory)
+            if found:
+                queue_size = found
+                break
+        if queue_size != config.queue_file_size:
+            notes.append(
+                f"queue files have {queue_size} bytes, not the configured "
+                f"{config.queue_file_size}: those on disk are used"
+            )
+        return cls(config, files, log_size, queue_size, tuple(notes))
+
+    def adopted(self) -> StoreConfig:
+        """The configuration with the sizes of the files."""
+        return replace(
+            self.config,
+            commit_log_file_size=self.log_file_size,
+            queue_file_size=self.queue_file_size,
+        )
+
+    def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
+        return queue_directories(self.files, StorePaths(self.config.directory).queues)
+
+    def index_files(self) -> list[Path]:
+        """The index files, oldest first; names that are no time are left out."""
+        directory = StorePaths(self.config.directory).index
+        return [
+            directory / name
+            for name in self.files.listdir(directory)
+            if parse_index_file_name(name) is not None
+        ]
+
+    def check_index(self) -> None:
+        """Raises StoreLayoutError where an index file has not the length of the settings."""
+        wanted = index_file_size(self.config.index_slots, self.config.index_entries)
+        for path in self.index_files():
+            status = self.files.status(path)
+            if status is not None and status.size not in (0, wanted):
+                raise StoreLayoutError(
+                    f"{path} has {status.size} bytes; {self.config.index_slots} slots and "
+                    f"{self.config.index_entries} entries make {wanted}: give the sizes that the "
+                    "store was written with (index_slots and index_entries)"
+                )
+
+
+def queue_directories(files: FileSystem, root: Path) -> Iterator[tuple[str, int, Path]]:
+    """(topic, queue id, directory) of every queue below `root`, sorted."""
+    for topic in _directories(files, root):
+        names = [name for name in _directories(files, root / topic) if name.isdecimal()]
+        for name in sorted(names, key=int):
+            yield topic, int(name), root / topic / name
+
+
+def _directories(files: FileSystem, parent: Path) -> list[str]:
+    found = [(name, files.status(parent / name)) for name in files.listdir(parent)]
+    return [name for name, status in found if status is not None and status.is_directory]
+
+
+def _row_size(files: FileSystem, directory: Path) -> int:
+    """The length of the files of a log or queue; 0 where it has none."""
+    found = []
+    for name in files.listdir(directory):
+        base = parse_queue_file_name(name)
+        status = files.status(directory / name)
+        if base is not None and status is not None and not status.is_directory:
+            found.append((base, directory / name, status.size))
+    if found and found[-1][2] == 0:
+        found.pop()
+    return file_size_of(found) if found else 0

@@ -1,0 +1,63 @@
+"""`lock`: one process at a time opens a store.
+
+RocketMQ takes a POSIX record lock on byte 0 of this file and writes the four letters `lock`
+(section 4.3); taking the same lock keeps a Java broker out, and it us. POSIX locks do not keep a
+process from locking twice, and closing any handle of the file gives the lock up, so the stores
+that this process has open are remembered here too.
+"""
+
+import os
+import threading
+from pathlib import Path
+
+from .abort_file import AbortFile
+from .errors import StoreLockedError
+from .files import FileSystem, RealFileSystem
+
+LOCK_TEXT = b"lock"
+
+_held: set[tuple[int, Path]] = set()
+_held_guard = threading.Lock()
+
+
+class LockFile:
+    """The exclusive right to one store; `acquire` before the first change, `release` at close."""
+
+    def __init__(self, path: Path, abort: AbortFile, files: FileSystem) -> None:
+        self.path = path
+        self._abort = abort
+        self._files = files
+        # Two file systems of one process (a test's) are two worlds.
+        self._key = (0 if isinstance(files, RealFileSystem) else id(files), path.resolve())
+        self._handle: int | None = None
+
+    def acquire(self) -> None:
+        """Raises StoreLockedError that names the process which has the store open."""
+        with _held_guard:
+            if self._key in _held:
+                raise StoreLockedError(
+                    f"{self.path.parent} is open in this process (pid {os.getpid()}); "
+                    "close it there first"
+                )
+            self._files.make_directory(self.path.parent)
+            handle = self._files.open(self.path, create=True)
+            if not self._files.lock_range(handle, 0, 1):
+                self._files.close(handle)
+                raise StoreLockedError(
+                    f"{self.path.parent} is open in {self._holder()}; one process at a time may "
+                    "have a store open: stop that one, or choose another directory"
+                )
+            self._files.pwrite(handle, LOCK_TEXT, 0)
+            self._handle = handle
+            _held.add(self._key)
+
+    def release(self) -> None:
+        with _held_guard:
+            if self._handle is not None:
+                self._files.close(self._handle)
+                self._handle = None
+                _held.discard(self._key)
+
+    def _holder(self) -> str:
+        process_id = self._abort.process_id()
+        return "another process" if process_id is None else f"process {process_id}"

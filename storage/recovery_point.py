@@ -1,0 +1,95 @@
+"""How far everything derived from the log is durable: where the next recovery may start.
+
+    line 1   crc32 of the rest, decimal
+    line 2   JSON {"dispatched": ..., "flushed": ..., "confirmed": ..., "queues": {topic: {id: next}}}
+
+RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
+it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
+says, true at one moment:
+
+    dispatched   every record below it is in the queues, the index and the producer table, and all
+                 of that is fsynced; it is the start of a record
+    flushed      the log is fsynced up to here; never cut below it because of one bad record
+    confirmed    the confirm offset, which the queues do not go beyond
+    queues       the offset that the next record of each queue gets at `dispatched`
+
+It is only a promise about what is already on disk: written last, replaced atomically, and lost or
+damaged it costs a longer recovery and nothing else.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from zlib import crc32
+
+from .files import FileSystem
+from .small_files import read_small, remove_small, write_small
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPoint:
+    """See the module; offsets are positions in the log, those of `queues` queue offsets."""
+
+    dispatched: int
+    flushed: int
+    confirmed: int
+    queues: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        document = {
+            "version": VERSION,
+            "dispatched": self.dispatched,
+            "flushed": self.flushed,
+            "confirmed": self.confirmed,
+            "queues": self.queues,
+        }
+        text = json.dumps(document, separators=(",", ":")).encode()
+        return b"%d\n%s\n" % (crc32(text), text)
+
+
+def decode(data: bytes) -> RecoveryPoint:
+    """Raises ValueError for anything that `encode` has not written."""
+    first, _, rest = data.partition(b"\n")
+    text = rest.removesuffix(b"\n")
+    if not first.isdigit() or int(first) != crc32(text):
+        raise ValueError("its checksum is wrong")
+    document = json.loads(text)
+    if document["version"] != VERSION:
+        raise ValueError(f"version {document['version']}, this program knows {VERSION}")
+    return RecoveryPoint(
+        dispatched=document["dispatched"],
+        flushed=document["flushed"],
+        confirmed=document["confirmed"],
+        queues={
+            topic: {int(queue_id): offset for queue_id, offset in queues.items()}
+            for topic, queues in document["queues"].items()
+        },
+    )
+
+
+class RecoveryPointFile:
+    """The record of one store on disk."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.note = ""
+
+    def load(self) -> RecoveryPoint | None:
+        """None where there is none, or none that can be trusted: `note` then says why."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
+        try:
+            return decode(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as fault:
+            self.note = f"{self.path} is damaged and left out: {fault}"
+            return None
+
+    def save(self, record: RecoveryPoint) -> None:
+        write_small(self._files, self.path, record.encode())
+
+    def remove(self) -> None:
+        remove_small(self._files, self.path)

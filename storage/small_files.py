@@ -1,0 +1,44 @@
+"""Small files that are read and written whole: tables, the epoch file, the recovery point.
+
+A write goes beside the file and is renamed over it; where RocketMQ keeps a `.bak`, so do we: the
+content before the last write, for the case that the file itself is lost or damaged.
+"""
+
+from pathlib import Path
+
+from .files import Buffer, FileSystem
+
+BACKUP_SUFFIX = ".bak"
+
+
+def backup_of(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP_SUFFIX)
+
+
+def read_small(files: FileSystem, path: Path) -> bytes | None:
+    """The whole file, None where there is none."""
+    return files.read_file(path) if files.status(path) is not None else None
+
+
+def write_small(files: FileSystem, path: Path, data: Buffer) -> None:
+    """Put `data` in place of the file, durable; makes its directory where missing."""
+    files.make_directory(path.parent)
+    files.atomic_replace(path, data)
+
+
+def replace_with_backup(files: FileSystem, path: Path, data: Buffer) -> None:
+    """As write_small, and what was there before becomes `.bak`."""
+    files.make_directory(path.parent)
+    old = read_small(files, path)
+    if old:
+        files.atomic_replace(backup_of(path), old)
+    files.atomic_replace(path, data)
+
+
+def remove_small(files: FileSystem, path: Path) -> bool:
+    """Delete the file, durably; False where there was none."""
+    if files.status(path) is None:
+        return False
+    files.unlink(path)
+    files.fsync_directory(path.parent)
+    return True

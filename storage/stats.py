@@ -1,0 +1,116 @@
+"""Plain numbers about one store: what was put and read, how long it took, how far reput lags.
+
+Every counter has one writer (the append thread, the reput thread, or whoever reads under the
+store's get lock), so an increment needs no lock; a reader may see two counters a moment apart.
+
+Latencies go into a histogram of logarithmic buckets, eight to a doubling, from 1 us to 67 s:
+
+    bucket b holds durations below 1 us * 2 ** (b / 8)          error of a percentile < 9 %
+"""
+
+import math
+from collections.abc import Iterator
+
+FIRST_BUCKET_S = 1e-6
+BUCKETS_PER_DOUBLING = 8
+BUCKETS = 26 * BUCKETS_PER_DOUBLING + 1
+
+
+class LatencyHistogram:
+    """Durations in seconds, weighted by how many messages each of them was the latency of."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self.maximum = 0.0
+        self._buckets = [0] * BUCKETS
+
+    def record(self, seconds: float, weight: int = 1) -> None:
+        self.count += weight
+        self.sum += seconds * weight
+        self.maximum = max(self.maximum, seconds)
+        if seconds <= FIRST_BUCKET_S:
+            bucket = 0
+        else:
+            bucket = math.ceil(BUCKETS_PER_DOUBLING * math.log2(seconds / FIRST_BUCKET_S))
+        self._buckets[min(bucket, BUCKETS - 1)] += weight
+
+    def percentile(self, percent: float) -> float:
+        """Seconds below which `percent` of the recorded durations lie; 0 where there are none."""
+        wanted = self.count * percent / 100
+        seen = 0
+        for bucket, held in enumerate(self._buckets):
+            seen += held
+            if held and seen >= wanted:
+                return min(upper_bound(bucket), self.maximum)
+        return 0.0
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """(upper bound in seconds, how many lie at or below it), one bucket a doubling."""
+        seen = 0
+        for bucket, held in enumerate(self._buckets):
+            seen += held
+            if bucket % BUCKETS_PER_DOUBLING == 0:
+                yield upper_bound(bucket), seen
+
+
+def upper_bound(bucket: int) -> float:
+    """The longest duration in seconds that `bucket` holds."""
+    return float(FIRST_BUCKET_S * 2 ** (bucket / BUCKETS_PER_DOUBLING))
+
+
+class StoreStats:
+    """Counters since the store was opened; `values` is all of it as plain numbers."""
+
+    def __init__(self, opened_at_s: float) -> None:
+        self.opened_at_s = opened_at_s
+        self.puts = 0
+        self.put_batches = 0
+        self.put_bytes = 0
+        self.put_duplicates = 0
+        self.put_refused = 0
+        self.put_busy = 0
+        self.raw_chunks = 0
+        self.raw_bytes = 0
+        self.gets = 0
+        self.get_misses = 0
+        self.get_messages = 0
+        self.get_bytes = 0
+        self.queries = 0
+        self.checkpoints = 0
+        self.files_deleted = 0
+        self.put_latency = LatencyHistogram()
+        self.append_latency = LatencyHistogram()
+
+    def values(self, now_s: float) -> dict[str, float]:
+        """`now_s` is the monotonic clock that `opened_at_s` came from."""
+        return {
+            "puts_total": self.puts,
+            "put_batches_total": self.put_batches,
+            "put_bytes_total": self.put_bytes,
+            "put_duplicates_total": self.put_duplicates,
+            "put_refused_total": self.put_refused,
+            "put_busy_total": self.put_busy,
+            "raw_chunks_total": self.raw_chunks,
+            "raw_bytes_total": self.raw_bytes,
+            "gets_total": self.gets,
+            "get_misses_total": self.get_misses,
+            "get_messages_total": self.get_messages,
+            "get_bytes_total": self.get_bytes,
+            "queries_total": self.queries,
+            "checkpoints_total": self.checkpoints,
+            "files_deleted_total": self.files_deleted,
+            "uptime_seconds": now_s - self.opened_at_s,
+            **_summary("put", self.put_latency),
+            **_summary("append", self.append_latency),
+        }
+
+
+def _summary(name: str, histogram: LatencyHistogram) -> dict[str, float]:
+    return {
+        f"{name}_seconds_count": histogram.count,
+        f"{name}_seconds_sum": histogram.sum,
+        f"{name}_seconds_max": histogram.maximum,
+        f"{name}_seconds_p50": histogram.percentile(50),
+        f"{name}_seconds_p99": histogram.percentile(99),
+    }

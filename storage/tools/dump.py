@@ -1,0 +1,167 @@
+"""What the files of a store say, as rows for people and programs; nothing is created or changed.
+
+A dump shows what is there and judges little: it stops at the first bytes that are no record, unit
+or entry, and says in `note` where and why. Finding out what is wrong is verify's part.
+"""
+
+import base64
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.index_layout import (
+    ENTRY_DTYPE,
+    HEADER_SIZE,
+    decode_index_header,
+    entry_position,
+)
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.record import Record
+
+from ..config import StoreConfig
+from ..errors import CorruptStoreError
+from ..files import FileSystem, RealFileSystem
+from ..geometry import Geometry
+from ..log_files import LogScan
+from ..mapped_file_queue import MappedFileQueue
+from ..store_checkpoint import StoreCheckpoint
+from ..store_paths import StorePaths
+
+Row = dict[str, object]
+
+
+class Dump:
+    """Rows to iterate once; `notes` is complete when they have ended."""
+
+    def __init__(self, rows: Callable[[list[str]], Iterator[Row]]) -> None:
+        self.notes: list[str] = []
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._rows(self.notes)
+
+
+def dump(config: StoreConfig, what: str, files: FileSystem | None = None) -> Dump:
+    """`what` is messages, queues, index, checkpoint or epochs; ValueError for anything else.
+
+    Rows have the names of the fields as the command line prints them. Raises StoreLayoutError
+    while iterating where files do not fit together, or no index of the configured size.
+    """
+    found = files if files is not None else RealFileSystem()
+    kinds: dict[str, Callable[[StoreConfig, FileSystem, list[str]], Iterator[Row]]] = {
+        "messages": _messages,
+        "queues": _queues,
+        "index": _index,
+        "checkpoint": _checkpoint,
+        "epochs": _epochs,
+    }
+    if what not in kinds:
+        raise ValueError(f"{what!r} cannot be dumped; one of {', '.join(kinds)} can")
+    return Dump(lambda notes: kinds[what](config, found, notes))
+
+
+def message_row(record: Record) -> Row:
+    """A record as dump prints it; the body as stored, in base64."""
+    return {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "physical_offset": record.physical_offset,
+        "size": record.size,
+        "version": record.version,
+        "msg_id": record.msg_id,
+        "tags": record.tags,
+        "keys": record.keys,
+        "uniq_key": record.uniq_key,
+        "properties": record.properties,
+        "sys_flag": record.sys_flag,
+        "flag": record.flag,
+        "born_timestamp": record.born_timestamp,
+        "born_host": record.born_host,
+        "store_timestamp": record.store_timestamp,
+        "store_host": record.store_host,
+        "reconsume_times": record.reconsume_times,
+        "prepared_transaction_offset": record.prepared_transaction_offset,
+        "body_crc": record.body_crc,
+        "body": base64.b64encode(record.body).decode(),
+    }
+
+
+def _messages(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
+    scan = LogScan(files, StorePaths(config.directory).commit_log, config.commit_log_file_size)
+    for record in scan:
+        yield message_row(record)
+    notes.append(f"{scan.file}: stopped at offset {scan.end}: {scan.reason}")
+
+
+def _queues(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
+    geometry = Geometry.of(config, files)
+    notes += geometry.notes
+    for topic, queue_id, directory in geometry.queue_directories():
+        row = MappedFileQueue(files, directory, geometry.queue_file_size, read_only=True)
+        for file in row.row:
+            units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
+            valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+            end = len(units) if valid.all() else int(valid.argmin())
+            for number in np.flatnonzero(units["size"][:end] != PRE_BLANK_SIZE).tolist():
+                yield {
+                    "topic": topic,
+                    "queue_id": queue_id,
+                    "queue_offset": file.base // UNIT_SIZE + number,
+                    "physical_offset": int(units["physical_offset"][number]),
+                    "size": int(units["size"][number]),
+                    "tags_code": int(units["tags_code"][number]),
+                }
+            if end < len(units):
+                break
+        row.close()
+
+
+def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
+    geometry = Geometry.of(config, files)
+    geometry.check_index()
+    for path in geometry.index_files():
+        data = _map(files, path)
+        header = decode_index_header(data[:HEADER_SIZE])
+        if header.next_entry > config.index_entries:
+            notes.append(f"{path}: its header counts {header.next_entry} entries, it holds fewer")
+        count = min(header.next_entry, config.index_entries)
+        start = entry_position(config.index_slots, 0)
+        entries = np.frombuffer(data[start:], dtype=ENTRY_DTYPE, count=count)
+        for number in range(1, count):
+            entry = entries[number]
+            seconds = int(entry["time_diff"])
+            yield {
+                "file": path.name,
+                "number": number,
+                "key_hash": int(entry["key_hash"]),
+                "physical_offset": int(entry["physical_offset"]),
+                "time_diff_seconds": seconds,
+                "store_second": header.begin_timestamp // 1000 + seconds,
+                "previous": int(entry["previous"]),
+            }
+
+
+def _map(files: FileSystem, path: Path) -> memoryview:
+    handle = files.open(path, write=False)
+    try:
+        return files.map(handle, files.size(handle))
+    finally:
+        files.close(handle)
+
+
+def _checkpoint(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
+    checkpoint = StoreCheckpoint(StorePaths(config.directory).checkpoint, files)
+    found = checkpoint.load()
+    if checkpoint.note:
+        notes.append(checkpoint.note)
+    yield {
+        "physic_msg_timestamp": found.physic_msg_timestamp,
+        "logics_msg_timestamp": found.logics_msg_timestamp,
+        "index_msg_timestamp": found.index_msg_timestamp,
+        "master_flushed_offset": found.master_flushed_offset,
+        "confirm_phy_offset": found.confirm_phy_offset,
+        "logics_physical_offset": found.logics_physical_offset,
+    }

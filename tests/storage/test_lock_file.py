@@ -1,0 +1,70 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storage.abort_file import AbortFile
+from storage.errors import StoreLockedError
+from storage.files import RealFileSystem
+from storage.lock_file import LockFile
+
+HOLD = """
+import fcntl, os, sys
+lock = open(sys.argv[1] + "/lock", "w")
+fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+open(sys.argv[1] + "/abort", "w").write(str(os.getpid()))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def lock_of(directory: Path) -> LockFile:
+    files = RealFileSystem()
+    return LockFile(directory / "lock", AbortFile(directory / "abort", files), files)
+
+
+def test_it_holds_rocketmqs_four_letters(tmp_path: Path) -> None:
+    lock = lock_of(tmp_path / "store")
+    lock.acquire()
+    assert (tmp_path / "store" / "lock").read_bytes() == b"lock"
+    lock.release()
+
+
+def test_a_second_opener_in_the_same_process_is_refused(tmp_path: Path) -> None:
+    first = lock_of(tmp_path)
+    first.acquire()
+    with pytest.raises(StoreLockedError, match="this process"):
+        lock_of(tmp_path).acquire()
+    first.release()
+    again = lock_of(tmp_path)
+    again.acquire()
+    again.release()
+
+
+def test_a_link_to_the_store_is_the_same_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    first = lock_of(store)
+    first.acquire()
+    (tmp_path / "link").symlink_to(store)
+    with pytest.raises(StoreLockedError):
+        lock_of(tmp_path / "link").acquire()
+    first.release()
+
+
+def test_another_process_is_named(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(StoreLockedError, match=f"process {holder.pid};"):
+            lock_of(tmp_path).acquire()
+        holder.communicate("")
+    lock = lock_of(tmp_path)
+    lock.acquire()
+    lock.release()

@@ -1,0 +1,47 @@
+import pytest
+
+from storage.stats import LatencyHistogram, StoreStats
+
+
+def test_percentiles_lie_within_a_bucket_of_the_truth() -> None:
+    histogram = LatencyHistogram()
+    for each in range(1, 1001):
+        histogram.record(each / 1000)
+    assert histogram.count == 1000
+    assert histogram.sum == pytest.approx(500.5)
+    assert histogram.percentile(50) == pytest.approx(0.5, rel=0.09)
+    assert histogram.percentile(99) == pytest.approx(0.99, rel=0.09)
+    assert histogram.percentile(100) == 1.0
+
+
+def test_weights_count_messages() -> None:
+    histogram = LatencyHistogram()
+    histogram.record(0.001, 99)
+    histogram.record(1.0, 1)
+    assert histogram.percentile(98) == pytest.approx(0.001, rel=0.09)
+    assert histogram.percentile(100) == 1.0
+
+
+def test_extremes_stay_in_the_outer_buckets() -> None:
+    histogram = LatencyHistogram()
+    histogram.record(0.0)
+    histogram.record(1e6)
+    bounds = list(histogram.cumulative())
+    assert bounds[0] == (1e-6, 1)
+    assert bounds[-1][1] == 2
+    assert histogram.maximum == 1e6
+
+
+def test_an_empty_histogram_has_no_latency() -> None:
+    assert LatencyHistogram().percentile(99) == 0.0
+
+
+def test_values_are_plain_numbers() -> None:
+    stats = StoreStats(100.0)
+    stats.puts = 3
+    stats.put_latency.record(0.002, 3)
+    values = stats.values(107.5)
+    assert values["puts_total"] == 3
+    assert values["uptime_seconds"] == 7.5
+    assert values["put_seconds_count"] == 3
+    assert values["put_seconds_p99"] == pytest.approx(0.002, rel=0.09)

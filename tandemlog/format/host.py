@@ -4,8 +4,8 @@ As text they look as Java prints them: `10.0.0.5:10911`, and for IPv6 eight grou
 hexadecimal, none left out: `[0:0:0:0:0:0:0:1]:5`. Any usual form of IPv6 is read.
 """
 
-import socket
 from functools import lru_cache
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from struct import Struct
 from typing import Final
 
@@ -22,17 +22,17 @@ def host_bytes(text: str) -> bytes:
     """`text` as stored: 8 bytes (IPv4) or 20 (IPv6).
 
     Raises FormatError for anything but `1.2.3.4:5` and `[1:2:3:4:5:6:7:8]:5`; names are not
-    looked up.
+    looked up, and the zone of an IPv6 address (`%eth0`) has no place in the bytes.
     """
     address, colon, port_text = text.rpartition(":")
     if not colon or not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
         raise FormatError(f"host {text!r} does not end in a port between 0 and 65535")
     try:
         if address.startswith("[") and address.endswith("]"):
-            raw = socket.inet_pton(socket.AF_INET6, address[1:-1])
+            raw = IPv6Address(address[1:-1].partition("%")[0]).packed
         else:
-            raw = socket.inet_pton(socket.AF_INET, address)
-    except OSError:
+            raw = IPv4Address(address).packed
+    except AddressValueError:
         raise FormatError(
             f"host {text!r} is neither an IPv4 address and port (1.2.3.4:5) "
             "nor an IPv6 one ([1:2:3:4:5:6:7:8]:5)"

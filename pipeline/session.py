@@ -1,0 +1,87 @@
+"""One way to a Spark session that our sources and jobs run well on.
+
+Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead of
+this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task; a
+reader with pushed-down filters is refused unless its setting is on; Java may be missing.
+
+    local     this machine, all cores (the default of the commands)
+    test      two slots, no UI, two shuffle partitions, a JVM that starts fast
+    cluster   a master of its own: only what must hold there
+"""
+
+import os
+import sys
+import tempfile
+from enum import Enum
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from .java import ensure_java
+
+
+class Profile(Enum):
+    """What a session is for; see the module."""
+
+    LOCAL = "local"
+    TEST = "test"
+    CLUSTER = "cluster"
+
+
+_ALWAYS = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+}
+
+_ON_ONE_MACHINE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+}
+
+_TEST = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+def settings(profile: Profile) -> dict[str, str]:
+    """The Spark settings of a profile; the caller's own go on top."""
+    chosen = dict(_ALWAYS)
+    if profile is not Profile.CLUSTER:
+        chosen |= _ON_ONE_MACHINE
+    if profile is Profile.TEST:
+        chosen |= _TEST
+    return chosen
+
+
+def spark_session(
+    app: str,
+    master: str = "local[*]",
+    profile: Profile = Profile.LOCAL,
+    extra: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session for our formats and jobs, or the one that is active already.
+
+    `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
+    brings its own Java and settings. Raises JavaMissingError.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master.startswith("sc://"):
+        return SparkSession.builder.appName(app).remote(master).getOrCreate()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tandemlog"
+    os.environ["JAVA_HOME"] = str(ensure_java(os.environ, cache))
+    builder = SparkSession.builder.appName(app).master(master)
+    scratch = Path(tempfile.gettempdir()) / f"tandemlog-spark-{os.getuid()}"
+    chosen = settings(profile) | {"spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    for key, value in (chosen | (extra or {})).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

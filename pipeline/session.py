@@ -1,8 +1,8 @@
 """One way to a Spark session that our sources and jobs run well on.
 
-Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead of
-this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task; a
-reader with pushed-down filters is refused unless its setting is on; Java may be missing.
+Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead
+of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
+a reader with pushed-down filters is refused unless its setting is on; Java may be missing.
 
     local     this machine, all cores (the default of the commands)
     test      two slots, no UI, two shuffle partitions, a JVM that starts fast

@@ -1,0 +1,294 @@
+"""From log bytes to what queues, index and producer table take in: the whole of reput's format.
+
+    records ──headers──▶ topic, queue, offsets, store time, transaction type
+       │
+       └──properties──▶ TAGS ─────────▶ tags code ──▶ 20-byte units
+                        UNIQ_KEY, KEYS, TAGS ──────▶ index entries, in RocketMQ's order
+                        producer mark
+
+A record of transaction type NONE or COMMIT goes to its queue; one of PREPARED does not, but is
+found by its keys; one of ROLLBACK is neither. In the schedule topic the tags code is the time
+of delivery.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import HeaderColumns, gather_headers
+from .constants import DELAY, KEYS, PRODUCER_MARK, SCHEDULE_TOPIC, TAGS, UNIQ_KEY
+from .fault_columns import find_fault
+from .grouping import distinct_pairs, distinct_slices, stable_order
+from .java_hash import java_hash
+from .java_hash_columns import HashedStrings, hash_strings
+from .property_columns import ValueColumn, find_properties, split_keys_columns
+from .queue_unit import DEFAULT_LEVELS, UNIT_DTYPE, DelayLevels, tags_code
+from .ragged import Buffer, byte_array, offsets_of
+from .sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchColumns:
+    """n records as their dispatchers want them, and m index entries.
+
+    topics            the distinct topics
+    topic_index       i8[n]   index into topics
+    queue_id          i4[n]
+    queue_offset      i8[n]
+    physical_offset   i8[n]
+    size              i4[n]   bytes
+    store_timestamp   i8[n]   ms
+    transaction_type  i4[n]   one of sys_flag.TRANSACTION_
+    dispatch_mask     bool[n] whether the record has a queue unit
+    tags_code         i8[n]
+    units             UNIT_DTYPE[n], for every record
+    key_hash          i4[m]   stored form (31 bits), in the order in which RocketMQ puts entries
+    entry_record      i4[m]   the record of each, ascending
+    producer_marks    (record, value as stored) of each record that has one
+    """
+
+    topics: tuple[str, ...]
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    queue_offset: NDArray[np.int64]
+    physical_offset: NDArray[np.int64]
+    size: NDArray[np.int32]
+    store_timestamp: NDArray[np.int64]
+    transaction_type: NDArray[np.int32]
+    dispatch_mask: NDArray[np.bool_]
+    tags_code: NDArray[np.int64]
+    units: NDArray[np.void]
+    key_hash: NDArray[np.int32]
+    entry_record: NDArray[np.int32]
+    producer_marks: list[tuple[int, bytes]]
+
+    @property
+    def count(self) -> int:
+        return len(self.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGroups:
+    """The records that have a queue unit, queue by queue, the queues by first appearance.
+
+    topic_index, queue_id   i8[g], i4[g]: which queue
+    order                   i8[d]: numbers of records; those of queue g, in log order, are
+                            order[bounds[g] : bounds[g + 1]]
+    bounds                  i8[g + 1]
+    """
+
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        return len(self.queue_id)
+
+
+def dispatch_columns(
+    buffer: Buffer,
+    positions: NDArray[np.int64],
+    sizes: NDArray[np.integer[Any]],
+    base_offset: int,
+    *,
+    delay_levels: DelayLevels = DEFAULT_LEVELS,
+    index: bool = True,
+    index_tags: bool = True,
+    headers: HeaderColumns | None = None,
+) -> DispatchColumns:
+    """Takes apart the records at `positions` of `buffer`, whose first byte has the log offset
+    `base_offset`.
+
+    `index` False leaves out all index entries, `index_tags` those of tags. `headers`, as
+    walk_strict gives them, saves gathering and checking them again; without them a record that
+    does not hold together, or is not where it says, raises CorruptRecordError.
+    """
+    data = byte_array(buffer)
+    if headers is None:
+        headers = gather_headers(data, positions, sizes)
+        fault = find_fault(data, headers, base_offset=base_offset)
+        if fault is not None:
+            raise fault.error
+    topics, topic_index = _topics(data, headers)
+    transaction_type = headers.sys_flag & TRANSACTION_MASK
+    tags, marks, keys, uniq_keys = _properties(data, headers, index)
+    hashed_tags = hash_strings(data, *tags)
+    codes = hashed_tags.java_hashes().astype(np.int64)
+    if SCHEDULE_TOPIC in topics:
+        _set_delivery_times(codes, data, headers, topics, topic_index, tags, delay_levels)
+    if index:
+        key_hash, entry_record = _index_entries(
+            data,
+            topics,
+            topic_index,
+            transaction_type != TRANSACTION_ROLLBACK,
+            uniq_keys,
+            keys,
+            (tags[1], hashed_tags) if index_tags else None,
+        )
+    else:
+        key_hash, entry_record = np.empty(0, np.int32), np.empty(0, np.int32)
+    return DispatchColumns(
+        topics=topics,
+        topic_index=topic_index,
+        queue_id=headers.queue_id,
+        queue_offset=headers.queue_offset,
+        physical_offset=headers.physical_offset,
+        size=headers.stored_size,
+        store_timestamp=headers.store_timestamp,
+        transaction_type=transaction_type,
+        dispatch_mask=(transaction_type == TRANSACTION_NONE)
+        | (transaction_type == TRANSACTION_COMMIT),
+        tags_code=codes,
+        units=_units(headers, codes),
+        key_hash=key_hash,
+        entry_record=entry_record,
+        producer_marks=_marks(data, marks),
+    )
+
+
+def group_by_queue(columns: DispatchColumns) -> QueueGroups:
+    """The queues that the records go to, and which records go to each."""
+    topic_index, queue_id = columns.topic_index, columns.queue_id
+    rows = None
+    if not columns.dispatch_mask.all():
+        rows = np.flatnonzero(columns.dispatch_mask)
+        topic_index, queue_id = topic_index[rows], queue_id[rows]
+    firsts, group = distinct_pairs(topic_index, queue_id.astype(np.int64))
+    order = stable_order(group, len(firsts))
+    return QueueGroups(
+        topic_index=topic_index[firsts],
+        queue_id=queue_id[firsts],
+        order=order if rows is None else rows[order],
+        bounds=offsets_of(np.bincount(group, minlength=len(firsts))),
+    )
+
+
+def _topics(
+    data: NDArray[np.uint8], headers: HeaderColumns
+) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+    """The distinct topics by first appearance, and each record's."""
+    firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
+    texts = [
+        data[start : start + length].tobytes().decode("utf-8", "replace")
+        for start, length in zip(
+            headers.topic_start[firsts].tolist(),
+            headers.topic_length[firsts].tolist(),
+            strict=True,
+        )
+    ]
+    topics = tuple(dict.fromkeys(texts))
+    if len(topics) < len(texts):
+        # Bytes that are not UTF-8 can differ and yet be read as the same text.
+        numbers = np.array([topics.index(text) for text in texts], np.int64)[numbers]
+    return topics, numbers
+
+
+def _properties(
+    data: NDArray[np.uint8], headers: HeaderColumns, index: bool
+) -> tuple[ValueColumn, ValueColumn, ValueColumn, ValueColumn]:
+    """TAGS, producer mark, and for the index KEYS and UNIQ_KEY."""
+    names = [TAGS.encode(), PRODUCER_MARK.encode()]
+    if index:
+        names += [KEYS.encode(), UNIQ_KEY.encode()]
+    found = find_properties(data, headers.properties_start, headers.properties_length, names)
+    if not index:
+        nothing = np.zeros(headers.count, np.int64)
+        found += [(nothing, nothing), (nothing, nothing)]
+    tags, marks, keys, uniq_keys = found
+    return tags, marks, keys, uniq_keys
+
+
+def _set_delivery_times(
+    codes: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    topics: Sequence[str],
+    topic_index: NDArray[np.int64],
+    tags: ValueColumn,
+    delay_levels: DelayLevels,
+) -> None:
+    """The tags codes of the schedule topic's records. They are few: a plain loop."""
+    rows = np.flatnonzero(topic_index == topics.index(SCHEDULE_TOPIC))
+    ((delay_start, delay_length),) = find_properties(
+        data, headers.properties_start[rows], headers.properties_length[rows], [DELAY.encode()]
+    )
+    for number, row in enumerate(rows.tolist()):
+        codes[row] = tags_code(
+            SCHEDULE_TOPIC,
+            _text(data, tags[0][row], tags[1][row]),
+            _text(data, delay_start[number], delay_length[number]),
+            int(headers.store_timestamp[row]),
+            delay_levels,
+        )
+
+
+def _text(data: NDArray[np.uint8], start: int, length: int) -> str | None:
+    if not length:
+        return None
+    return data[start : start + length].tobytes().decode("utf-8", "replace")
+
+
+def _index_entries(
+    data: NDArray[np.uint8],
+    topics: Sequence[str],
+    topic_index: NDArray[np.int64],
+    indexed: NDArray[np.bool_],
+    uniq_keys: ValueColumn,
+    keys: ValueColumn,
+    tags: tuple[NDArray[np.int64], HashedStrings] | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Hash and record of every entry: for each record UNIQ_KEY, the KEYS, the tag."""
+    key_seeds = np.array([java_hash(f"{topic}#") for topic in topics], np.int32)[topic_index]
+    owners: list[NDArray[np.int64]] = []
+    hashes: list[NDArray[np.int32]] = []
+
+    uniq_rows = np.flatnonzero(indexed & (uniq_keys[1] > 0))
+    uniq = hash_strings(data, uniq_keys[0][uniq_rows], uniq_keys[1][uniq_rows])
+    owners.append(uniq_rows)
+    hashes.append(uniq.continued(key_seeds[uniq_rows]))
+
+    key_rows = np.flatnonzero(indexed & (keys[1] > 0))
+    piece_of, starts, lengths = split_keys_columns(data, keys[0][key_rows], keys[1][key_rows])
+    piece_rows = key_rows[piece_of]
+    owners.append(piece_rows)
+    hashes.append(hash_strings(data, starts, lengths).continued(key_seeds[piece_rows]))
+
+    if tags is not None:
+        tag_lengths, hashed_tags = tags
+        tag_seeds = np.array([java_hash(f"{topic}#T#") for topic in topics], np.int32)
+        tag_rows = np.flatnonzero(indexed & (tag_lengths > 0))
+        owners.append(tag_rows)
+        hashes.append(hashed_tags.take(tag_rows).continued(tag_seeds[topic_index[tag_rows]]))
+
+    # Three ascending lists become one; within a record they keep their order.
+    record = np.concatenate(owners)
+    order = stable_order(record, len(topic_index))
+    key_hash = np.abs(np.concatenate(hashes)[order])
+    # The absolute value of -2**31 has no form in 32 bits; RocketMQ takes 0.
+    np.maximum(key_hash, 0, out=key_hash)
+    return key_hash, record[order].astype(np.int32)
+
+
+def _units(headers: HeaderColumns, codes: NDArray[np.int64]) -> NDArray[np.void]:
+    units = np.empty(headers.count, UNIT_DTYPE)
+    units["physical_offset"] = headers.fixed["physical_offset"]
+    units["size"] = headers.fixed["size"]
+    units["tags_code"] = codes
+    return units
+
+
+def _marks(data: NDArray[np.uint8], marks: ValueColumn) -> list[tuple[int, bytes]]:
+    starts, lengths = marks
+    rows = np.flatnonzero(lengths)
+    return [
+        (row, data[start : start + length].tobytes())
+        for row, start, length in zip(
+            rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True
+        )
+    ]

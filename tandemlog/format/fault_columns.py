@@ -1,0 +1,112 @@
+"""What is wrong with the first wrong record of many, and the walk that stops before it.
+
+The columns find the record; the plain decoder (record.py) says what is wrong with it, so both
+ways of reading name the same field for the same bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from .columns import HeaderColumns, gather_headers
+from .constants import MIN_RECORD_SIZE
+from .crc_columns import first_bad_crc
+from .errors import CorruptRecordError
+from .ragged import Buffer, byte_array, first_true
+from .record import decode_record
+from .walk import StopReason, WalkResult, walk
+
+_TORN_TAIL: Final = 8
+"""So many zero bytes at the end of a wrong record: it was never written to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFault:
+    """The first wrong record: its number among those checked, and what is wrong."""
+
+    index: int
+    error: CorruptRecordError
+
+
+def find_fault(
+    buffer: Buffer,
+    headers: HeaderColumns,
+    *,
+    base_offset: int | None = None,
+    check_crc: bool = False,
+) -> RecordFault | None:
+    """The first record that is wrong, None if all hold.
+
+    Checks sizes, magic and inner lengths; with `base_offset`, the log offset of buffer[0], the
+    position that each record says it has; with `check_crc` the CRC of every body.
+    """
+    good = headers.well_formed
+    if base_offset is not None:
+        good = good & (headers.physical_offset == headers.positions + base_offset)
+    index = first_true(~good)
+    if check_crc:
+        checked = headers if index < 0 else headers.head(index)
+        bad_crc = first_bad_crc(buffer, checked.body_start, checked.body_length, checked.body_crc)
+        index = bad_crc if bad_crc >= 0 else index
+    if index < 0:
+        return None
+    return RecordFault(index, _explain(buffer, headers, index, base_offset, check_crc))
+
+
+def _explain(
+    buffer: Buffer, headers: HeaderColumns, index: int, base_offset: int | None, check_crc: bool
+) -> CorruptRecordError:
+    """What is wrong with a record that the columns found wrong."""
+    position, size = int(headers.positions[index]), int(headers.sizes[index])
+    at = position + (base_offset or 0)
+    data = byte_array(buffer).data
+    if position < 0 or size < MIN_RECORD_SIZE or position + size > len(data):
+        return CorruptRecordError(
+            at, "size", f"{size} bytes at {position} of {len(data)} cannot be a record"
+        )
+    try:
+        decode_record(
+            data,
+            position,
+            physical_offset=None if base_offset is None else at,
+            check_crc=check_crc,
+            limit=position + size,
+        )
+    except CorruptRecordError as error:
+        return CorruptRecordError(at, error.field, error.reason)
+    said = int(headers.stored_size[index])
+    return CorruptRecordError(at, "size", f"it says {said}, it was given as {size}")
+
+
+def walk_strict(
+    buffer: Buffer,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    base_offset: int | None,
+    limit: int | None = None,
+    max_records: int | None = None,
+    check_crc: bool = True,
+) -> tuple[WalkResult, HeaderColumns]:
+    """walk, and everything inside the records checked too: the records before the first fault,
+    and their headers.
+
+    A fault stops with CORRUPT, or with TORN where the record ends in zero bytes, as a write
+    that was cut off leaves it. Parameters as in walk and find_fault.
+    """
+    data = byte_array(buffer)
+    found = walk(data, start, end, base_offset=base_offset, limit=limit, max_records=max_records)
+    headers = gather_headers(data, found.positions, found.sizes)
+    fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
+    if fault is None:
+        return found, headers
+    position = int(found.positions[fault.index])
+    record_end = position + int(found.sizes[fault.index])
+    torn = not data[record_end - _TORN_TAIL : record_end].any()
+    cut = WalkResult(
+        found.positions[: fault.index],
+        found.sizes[: fault.index],
+        position,
+        StopReason.TORN if torn else StopReason.CORRUPT,
+        fault.error,
+    )
+    return cut, headers.head(fault.index)

@@ -141,6 +141,14 @@ class FilesSuite:
         files.remove_directory(deep)
         assert files.listdir(root / "one") == []
 
+    def test_everything_is_synced_at_once(self, files: FileSystem, root: Path) -> None:
+        files.make_directory(root / "a" / "b", durable=False)
+        handle = files.open(root / "a" / "b" / "c", create=True)
+        files.pwrite(handle, b"x", 0)
+        files.close(handle)
+        files.sync_all(root)
+        assert files.read_file(root / "a" / "b" / "c") == b"x"
+
     def test_status(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.pwrite(handle, b"12345", 0)

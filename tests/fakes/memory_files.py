@@ -187,13 +187,20 @@ class MemoryFiles:
             if failure is not None:
                 file.unsynced.clear()
                 raise _error(failure.number, path)
-            if file.copy_whole:
-                file.durable = bytearray(file.data)
-            for offset, piece in file.unsynced:
-                _overlay(file.durable, offset, piece)
-            file.unsynced.clear()
-            del file.durable[len(file.data) :]
-            file.durable_size = len(file.data)
+            _make_durable(file)
+
+    def sync_all(self, path: Path) -> None:
+        with self._lock:
+            failure = self._failing("sync_all", path)
+            for entries in self._tree.values():
+                for file in entries.values():
+                    if file is not None and failure is not None:
+                        file.unsynced.clear()
+                    elif file is not None:
+                        _make_durable(file)
+            if failure is not None:
+                raise _error(failure.number, path)
+            self._durable = {each: dict(entries) for each, entries in self._tree.items()}
 
     def fsync_directory(self, path: Path) -> None:
         with self._lock:
@@ -231,7 +238,7 @@ class MemoryFiles:
             self._enter("listdir", path)
             return sorted(self._tree.get(path, {}))
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> None:
         with self._lock:
             self._enter("make_directory", path)
             for each in reversed([path, *path.parents]):
@@ -368,6 +375,16 @@ class MemoryFiles:
     def _drop_process(self) -> None:
         self._handles.clear()
         self._locked.clear()
+
+
+def _make_durable(file: _File) -> None:
+    if file.copy_whole:
+        file.durable = bytearray(file.data)
+    for offset, piece in file.unsynced:
+        _overlay(file.durable, offset, piece)
+    file.unsynced.clear()
+    del file.durable[len(file.data) :]
+    file.durable_size = len(file.data)
 
 
 def _lose(file: _File, survivors: random.Random | None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .files import FileSystem
-from .json_file import JsonFile, integer, parse, table
+from .json_file import VERSION, JsonFile, integer, parse, table
 
 OFFSETS = "offsetTable"
 GROUP_TOPICS = "groupTopicMap"
@@ -102,16 +102,15 @@ class ConsumerOffsets:
         with self._lock:
             if self._changes == self._saved_changes:
                 return False
-            self._write_document()
-            self._file.next_version(now_ms)
-            self._file.save()
+            self._update_document()
+            self._file.replace(self._file.with_next_version(now_ms))
             self._saved_changes = self._changes
             return True
 
     def to_json(self) -> bytes:
         """The whole table in the form of its file, for a slave."""
         with self._lock:
-            self._write_document()
+            self._update_document()
             return self._file.encoded()
 
     def replace_from_json(self, data: bytes) -> None:
@@ -128,22 +127,18 @@ class ConsumerOffsets:
             for queue_id, offset in offsets.items():
                 yield topic, group, queue_id, offset
 
-    def _write_document(self) -> None:
-        self._file.document = {
-            "dataVersion": table(self._file.document, "dataVersion")
-            or {"counter": 0, "stateVersion": 0, "timestamp": 0},
-            **{
-                name: value
-                for name, value in self._file.document.items()
-                if name not in ("dataVersion", GROUP_TOPICS, OFFSETS)
-            },
+    def _update_document(self) -> None:
+        """Caller holds the lock. The members in RocketMQ's order, which is the alphabet's."""
+        document = {
+            VERSION: {"counter": 0, "stateVersion": 0, "timestamp": 0},
+            **self._file.document,
             GROUP_TOPICS: _group_topics(self._table),
             OFFSETS: {
                 f"{topic}{_SEPARATOR}{group}": dict(sorted(offsets.items()))
                 for (topic, group), offsets in self._table.items()
             },
         }
-        self._file.document = dict(sorted(self._file.document.items()))
+        self._file.document = dict(sorted(document.items()))
 
 
 def _decode(rows: dict[str, object]) -> dict[tuple[str, str], dict[int, int]]:

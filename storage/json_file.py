@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 VERSION = "dataVersion"
 
-type Json = dict[str, object]
+Json = dict[str, object]
 
 
 class JsonFile:
@@ -63,9 +63,10 @@ class JsonFile:
             )
         self.document = {}
 
-    def save(self) -> None:
-        """Write the document durably; the old content stays as `.bak`."""
-        replace_with_backup(self._files, self.path, self.encoded())
+    def replace(self, document: Json) -> None:
+        """Write the document durably, then take it; the old content stays as `.bak`."""
+        replace_with_backup(self._files, self.path, store_json.dumps(document).encode())
+        self.document = document
 
     def encoded(self) -> bytes:
         return store_json.dumps(self.document).encode()
@@ -75,14 +76,16 @@ class JsonFile:
         """The counter of dataVersion: grows with every change of the table."""
         return integer(table(self.document, VERSION).get("counter"), 0)
 
-    def next_version(self, now_ms: int) -> None:
+    def with_next_version(self, now_ms: int) -> Json:
+        """A copy of the document, its version one higher."""
         held = table(self.document, VERSION)
-        self.document[VERSION] = {
+        version = {
             **held,
             "counter": integer(held.get("counter"), 0) + 1,
             "stateVersion": integer(held.get("stateVersion"), 0),
             "timestamp": now_ms,
         }
+        return {**self.document, VERSION: version}
 
 
 def parse(data: bytes) -> Json:

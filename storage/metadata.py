@@ -18,7 +18,7 @@ from pathlib import Path
 from tandemlog.format.constants import group_fault, topic_fault
 from tandemlog.format.errors import FormatError
 
-from .errors import StoreError
+from .errors import CorruptStoreError, StoreError
 from .files import FileSystem
 from .json_file import Json, JsonFile, integer, parse, table
 
@@ -52,7 +52,9 @@ class TopicConfig:
     perm: int = PERM_READ | PERM_WRITE
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
-    members: Mapping[str, object] = field(default_factory=dict)
+    members: Mapping[str, object] = field(
+        default_factory=lambda: {"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+    )
 
     @property
     def readable(self) -> bool:
@@ -65,8 +67,6 @@ class TopicConfig:
     def encode(self) -> Json:
         """RocketMQ's bean: its members in alphabetical order."""
         bean: Json = {
-            "topicFilterType": "SINGLE_TAG",
-            "topicSysFlag": 0,
             **self.members,
             "attributes": dict(self.attributes),
             "order": self.order,
@@ -120,7 +120,10 @@ class TopicTable:
     def load(self) -> None:
         with self._lock:
             self._file.load()
-            self.table = _decode_topics(self._file.document)
+            try:
+                self.table = _decode_topics(self._file.document)
+            except FormatError as fault:
+                raise CorruptStoreError(str(self._file.path), 0, str(fault)) from fault
 
     @property
     def note(self) -> str:
@@ -153,7 +156,7 @@ class TopicTable:
                     "TOPIC_EXISTS", "name", f"topic {topic.name!r} exists; ask for an update"
                 )
             if held is not None:
-                topic = replace(topic, members={**held.members, **topic.members})
+                topic = replace(topic, members=held.members)
             self._change({**self.table, topic.name: topic}, now_ms)
         self._tell()
         return topic
@@ -181,17 +184,16 @@ class TopicTable:
         with self._lock:
             if document == self._file.document:
                 return
-            self._file.document = document
+            self._file.replace(document)
             self.table = decoded
-            self._file.save()
         self._tell()
 
     def _change(self, changed: Mapping[str, TopicConfig], now_ms: int) -> None:
         # Caller holds the lock. Persist, then publish: a topic that a put has used must be there
         # after a restart.
-        self._file.next_version(now_ms)
-        self._file.document[_TOPICS] = {name: each.encode() for name, each in changed.items()}
-        self._file.save()
+        document = self._file.with_next_version(now_ms)
+        document[_TOPICS] = {name: each.encode() for name, each in changed.items()}
+        self._file.replace(document)
         self.table = changed
 
     def _tell(self) -> None:
@@ -265,11 +267,9 @@ class GroupTable:
             if name in self.table:
                 return False
             changed = {**self.table, name: new_group(name)}
-            self._file.next_version(now_ms)
-            self._file.document.setdefault("forbiddenTable", {})
-            self._file.document[_GROUPS] = changed
-            self._file.document = dict(sorted(self._file.document.items()))
-            self._file.save()
+            document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
+            document[_GROUPS] = changed
+            self._file.replace(dict(sorted(document.items())))
             self.table = changed
         return True
 
@@ -284,6 +284,5 @@ class GroupTable:
         with self._lock:
             if document == self._file.document:
                 return
-            self._file.document = document
+            self._file.replace(document)
             self.table = table(document, _GROUPS)
-            self._file.save()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from tandemlog.format.errors import FormatError
 from tandemlog.format.index_layout import (
     ENTRY_DTYPE,
     HEADER_SIZE,
@@ -21,7 +20,7 @@ from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 from tandemlog.format.record import Record
 
 from ..config import StoreConfig
-from ..errors import CorruptStoreError
+from ..epoch_file import EpochFile
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
 from ..log_files import LogScan
@@ -165,3 +164,12 @@ def _checkpoint(config: StoreConfig, files: FileSystem, notes: list[str]) -> Ite
         "confirm_phy_offset": found.confirm_phy_offset,
         "logics_physical_offset": found.logics_physical_offset,
     }
+
+
+def _epochs(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:
+    epochs = EpochFile(StorePaths(config.directory).epochs, files)
+    epochs.load()
+    if epochs.note:
+        notes.append(epochs.note)
+    for entry in epochs.table.entries:
+        yield {"epoch": entry.epoch, "start_offset": entry.start_offset}

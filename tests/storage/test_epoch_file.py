@@ -1,0 +1,83 @@
+from pathlib import Path
+
+import pytest
+from fakes.memory_files import MemoryFiles
+
+from storage.epoch_file import EpochFile
+from storage.errors import CorruptStoreError
+from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.errors import FormatError
+
+PATH = Path("/store/epochFileCheckpoint")
+
+
+def opened(files: MemoryFiles) -> EpochFile:
+    files.make_directory(PATH.parent)
+    found = EpochFile(PATH, files)
+    found.load()
+    return found
+
+
+def test_no_file_is_an_empty_table() -> None:
+    assert opened(MemoryFiles()).table == EpochTable()
+
+
+def test_rocketmqs_file_is_read() -> None:
+    files = MemoryFiles()
+    files.make_directory(PATH.parent)
+    files.atomic_replace(PATH, b"3\n989759746\n1-0\n2-431694\n3-737788\n")
+    assert opened(files).table.last == EpochEntry(3, 737788)
+
+
+def test_every_change_is_durable() -> None:
+    files = MemoryFiles()
+    epochs = opened(files)
+    epochs.append(EpochEntry(1, 0))
+    epochs.append(EpochEntry(2, 500))
+    epochs.append(EpochEntry(4, 900))
+    files.crash()
+    epochs = opened(files)
+    assert epochs.table.entries == (EpochEntry(1, 0), EpochEntry(2, 500), EpochEntry(4, 900))
+    epochs.truncate_suffix(900)
+    epochs.truncate_prefix(500)
+    files.crash()
+    assert opened(files).table.entries == (EpochEntry(2, 500),)
+
+
+def test_an_older_epoch_is_refused_and_changes_nothing() -> None:
+    files = MemoryFiles()
+    epochs = opened(files)
+    epochs.append(EpochEntry(5, 10))
+    with pytest.raises(FormatError):
+        epochs.append(EpochEntry(4, 20))
+    assert opened(files).table.entries == (EpochEntry(5, 10),)
+
+
+def test_a_damaged_file_is_read_from_its_backup() -> None:
+    files = MemoryFiles()
+    epochs = opened(files)
+    epochs.append(EpochEntry(1, 0))
+    epochs.append(EpochEntry(2, 500))
+    files.atomic_replace(PATH, b"2\n1\n1-0\n2-500\n")
+    again = opened(files)
+    assert again.table.entries == (EpochEntry(1, 0),)
+    assert "CRC" in again.note
+
+
+def test_a_damaged_file_without_a_backup_is_an_error() -> None:
+    files = MemoryFiles()
+    files.make_directory(PATH.parent)
+    files.atomic_replace(PATH, b"what")
+    with pytest.raises(CorruptStoreError, match="epochFileCheckpoint"):
+        EpochFile(PATH, files).load()
+
+
+def test_an_empty_table_leaves_no_file_behind() -> None:
+    files = MemoryFiles()
+    epochs = opened(files)
+    epochs.append(EpochEntry(1, 0))
+    epochs.append(EpochEntry(2, 500))
+    epochs.replace(EpochTable())
+    files.crash()
+    assert opened(files).table == EpochTable()
+    assert files.listdir(PATH.parent) == []

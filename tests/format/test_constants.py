@@ -1,0 +1,48 @@
+"""Magic numbers and the rules for names."""
+
+import pytest
+
+from tandemlog.format import constants
+from tandemlog.format.constants import group_fault, is_system_topic, topic_fault
+
+
+def test_magic_numbers_as_java_prints_them() -> None:
+    assert constants.MAGIC_V1_SIGNED == -626843481
+    assert constants.MAGIC_V2_SIGNED == -626843477
+    assert constants.MAGIC_BLANK_SIGNED == -875286124
+
+
+@pytest.mark.parametrize("topic", ["a", "T-1_%|", "x" * 127, "%RETRY%" + "g" * 248])
+def test_topics_that_may_be(topic: str) -> None:
+    assert topic_fault(topic) is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "fault"),
+    [
+        ("", "empty"),
+        ("x" * 128, "128 characters, the limit is 127"),
+        ("%DLQ%" + "g" * 251, "256 characters, the limit is 255"),
+        ("a b", "' '"),
+        ("标签", "'标'"),
+        ("a/b", "'/'"),
+        ("..", "'.'"),
+    ],
+)
+def test_topics_that_may_not_be(topic: str, fault: str) -> None:
+    found = topic_fault(topic)
+    assert found is not None
+    assert fault in found
+
+
+def test_groups() -> None:
+    assert group_fault("GID_reader") is None
+    assert group_fault("g" * 120) is None
+    assert group_fault("g" * 121) == "it has 121 characters, the limit is 120"
+    assert group_fault("") == "the name is empty"
+
+
+def test_system_topics() -> None:
+    assert is_system_topic("SCHEDULE_TOPIC_XXXX")
+    assert is_system_topic("rmq_sys_wheel_timer")
+    assert not is_system_topic("Orders")

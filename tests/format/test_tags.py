@@ -1,0 +1,43 @@
+"""Tag expressions."""
+
+import pytest
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.tags import parse_tags, tag_hashes, tag_matches
+
+
+@pytest.mark.parametrize("expression", [None, "", "  ", "*", " * "])
+def test_all(expression: str | None) -> None:
+    assert parse_tags(expression) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("TagA", {"TagA"}),
+        ("TagA || TagB", {"TagA", "TagB"}),
+        ("TagA||TagB||", {"TagA", "TagB"}),
+        (" 标签 || a b", {"标签", "a b"}),
+        ("a|b", {"a|b"}),
+    ],
+)
+def test_some(expression: str, tags: set[str]) -> None:
+    assert parse_tags(expression) == tags
+
+
+@pytest.mark.parametrize("expression", ["||", " || || "])
+def test_refuses_bars_alone(expression: str) -> None:
+    with pytest.raises(FormatError, match="names no tag"):
+        parse_tags(expression)
+
+
+def test_hashes() -> None:
+    assert tag_hashes(None) is None
+    assert tag_hashes(frozenset({"TagA", "TagB"})) == {2598919, 2598920}
+
+
+def test_exact_check() -> None:
+    assert tag_matches(None, None)
+    assert tag_matches(frozenset({"Aa"}), "Aa")
+    assert not tag_matches(frozenset({"Aa"}), "BB")  # the same hash
+    assert not tag_matches(frozenset({"Aa"}), None)

@@ -1,0 +1,36 @@
+"""How puts were answered: counts by result, and how long an acknowledgement took.
+
+Belongs to the loop, like the answers themselves: one writer, no lock.
+"""
+
+from storage.stats import LatencyHistogram
+from tandemlog.v1 import broker_pb2
+
+OK = "ok"
+TIMEOUT = "timeout"
+NOT_ENOUGH_ISR = "not_enough_isr"
+UNKNOWN = "unknown"
+REFUSED = "refused"
+
+_RESULTS: dict[int, str] = {
+    broker_pb2.PUT_OK: OK,
+    broker_pb2.FLUSH_DISK_TIMEOUT: TIMEOUT,
+    broker_pb2.FLUSH_SLAVE_TIMEOUT: TIMEOUT,
+    broker_pb2.IN_SYNC_REPLICAS_NOT_ENOUGH: NOT_ENOUGH_ISR,
+    broker_pb2.UNKNOWN_ERROR: UNKNOWN,
+}
+
+
+class AckStats:
+    """Counters since the start of the node; a request of many messages counts once."""
+
+    def __init__(self) -> None:
+        self.results = dict.fromkeys((OK, TIMEOUT, NOT_ENOUGH_ISR, UNKNOWN, REFUSED), 0)
+        self.seconds = LatencyHistogram()
+
+    def record(self, status: int, seconds: float) -> None:
+        """One answer with a PutStatus, `seconds` after its request came in."""
+        result = _RESULTS.get(status, REFUSED)
+        self.results[result] += 1
+        if result == OK:
+            self.seconds.record(seconds)

@@ -1,0 +1,88 @@
+"""The program `tandemlog`: its commands, found by name and imported only when they run.
+
+`tandemlog dump` must not pay for a server's libraries, and a node that comes back after a crash
+must not pay for progress bars: the first acknowledged put waits for both.
+"""
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .exit_codes import INTERRUPTED, epilog
+
+# command: (module, what it is in one line)
+COMMANDS = {
+    "up": "up",
+    "node": "run_node",
+    "topic": "topic",
+    "put": "put",
+    "pull": "pull",
+    "query": "query",
+    "offsets": "offsets",
+    "list": "list_nodes",
+    "dump": "dump",
+    "recover": "recover",
+    "rebuild": "rebuild",
+    "verify": "verify",
+}
+
+
+class Commands(TyperGroup):
+    """Commands by name; each is the Typer app of its module."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        module_name = COMMANDS.get(cmd_name)
+        if module_name is None:
+            return None
+        module = importlib.import_module(f"{__package__}.{module_name}")
+        command = typer.main.get_command(module.app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # a mistyped command is compared with all names without importing them
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}; there are: {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="tandemlog",
+    help="A replicated master/slave message log on the storage design of RocketMQ's broker.",
+    epilog=epilog(),
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback()
+def _root() -> None:
+    """A replicated master/slave message log on the storage design of RocketMQ's broker."""
+
+
+def main() -> None:
+    """Run the program; a wrong option is one line on stderr and exit code 2."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(prog_name="tandemlog", standalone_mode=False)
+    except typer.TyperException as problem:
+        text = problem.format_message()
+        context = getattr(problem, "ctx", None)
+        path = context.command_path if context is not None else "tandemlog"
+        if text:
+            sys.stderr.write(f"tandemlog: {text} (see {path} --help)\n")
+        code = problem.exit_code
+    except (typer.Abort, KeyboardInterrupt):
+        sys.stderr.write("tandemlog: interrupted\n")
+        code = INTERRUPTED
+    sys.exit(code if isinstance(code, int) else 0)

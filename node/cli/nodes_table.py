@@ -1,0 +1,64 @@
+"""The one table that shows the truth about a cluster: nodes, roles, offsets, lag."""
+
+from typing import Any
+
+from tandemlog.topology import NodeInfo, Topology
+
+COLUMNS = (
+    "node",
+    "role",
+    "endpoint",
+    "state",
+    "epoch",
+    "in_sync",
+    "min_offset",
+    "wrote_offset",
+    "flushed_offset",
+    "confirm_offset",
+    "reput_offset",
+    "lag_bytes",
+    "lag_seconds",
+    "detail",
+)
+
+
+def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
+    """One node as a row; what an unreachable node last said is kept, its state is not."""
+    return {
+        "cluster": topology.cluster_id,
+        "node": node.node_id,
+        "role": node.role,
+        "endpoint": node.endpoint,
+        "http_endpoint": node.http_endpoint,
+        "state": node.state if node.reachable else "unreachable",
+        "epoch": node.epoch,
+        "in_sync": node.in_sync,
+        "min_offset": node.min_offset,
+        "wrote_offset": node.wrote_offset,
+        "flushed_offset": node.flushed_offset,
+        "confirm_offset": node.confirm_offset,
+        "reput_offset": node.reput_offset,
+        "lag_bytes": node.lag_bytes,
+        "lag_seconds": node.lag_seconds,
+        "detail": node.detail,
+        "store_host": node.store_host,
+        "commit_log_file_size": node.commit_log_file_size,
+        "uptime_seconds": node.uptime_seconds,
+    }
+
+
+def node_rows(topology: Topology) -> list[dict[str, Any]]:
+    """A row a node, the master first."""
+    nodes = sorted(topology.nodes, key=lambda node: (not node.is_master, node.node_id))
+    return [node_row(node, topology) for node in nodes]
+
+
+def summary(topology: Topology) -> str:
+    """The cluster's settings in one line."""
+    parts = {
+        "cluster": topology.cluster_id,
+        "flush": topology.flush,
+        "replication": topology.replication,
+        "min_in_sync": topology.min_in_sync,
+    }
+    return "  ".join(f"{name} {value}" for name, value in parts.items())

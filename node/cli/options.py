@@ -1,0 +1,100 @@
+"""Options that several commands share, and what is made of them."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storage.config import StoreConfig
+from tandemlog.connection import ConnectionOptions
+
+from ..config import DEFAULT_PORT, split_endpoint
+from .output import Format
+
+DEFAULTS = StoreConfig(Path())
+
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        "-e",
+        envvar="TANDEMLOG_ENDPOINT",
+        metavar="HOST:PORT[,…]",
+        help="Any node of the cluster, or several; the rest is found through them.",
+    ),
+]
+DEFAULT_ENDPOINT = f"127.0.0.1:{DEFAULT_PORT}"
+
+FormatOption = Annotated[
+    Format,
+    typer.Option("--format", "-f", help="table for people, jsonl for programs (one object a line)"),
+]
+
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to try before giving up."),
+]
+DEFAULT_TIMEOUT_S = 5.0
+
+Store = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STORE", help="Folder of a store, ours or RocketMQ's.", show_default=False
+    ),
+]
+IndexSlots = Annotated[
+    int,
+    typer.Option("--index-slots", min=1, help="Hash slots of an index file of this store."),
+]
+IndexEntries = Annotated[
+    int,
+    typer.Option("--index-entries", min=2, help="Entries of an index file of this store."),
+]
+QueueFileSize = Annotated[
+    int,
+    typer.Option(
+        "--queue-file-size", min=20, help="Bytes of a consume queue file, where none exists yet."
+    ),
+]
+
+
+def check_endpoints(endpoint: str) -> str:
+    """`endpoint` itself; raises typer.BadParameter that names the wrong part."""
+    for part in endpoint.split(","):
+        try:
+            split_endpoint(part.strip())
+        except ValueError as problem:
+            raise typer.BadParameter(f"--endpoint {problem}") from None
+    return endpoint
+
+
+def connection_options(timeout_s: float) -> ConnectionOptions:
+    """A person waits: tries end with `timeout_s`."""
+    timeout_ms = max(1, round(timeout_s * 1000))
+    return ConnectionOptions(
+        request_timeout_ms=timeout_ms,
+        retry_timeout_ms=timeout_ms,
+        discovery_timeout_ms=min(2_000, timeout_ms),
+    )
+
+
+def store_config(
+    store: Path, index_slots: int, index_entries: int, queue_file_size: int
+) -> StoreConfig:
+    """Settings for a store on disk; raises typer.BadParameter where they cannot be."""
+    if not store.is_dir():
+        raise typer.BadParameter(f"STORE {store} is not a folder")
+    try:
+        return StoreConfig(
+            store,
+            queue_file_size=queue_file_size,
+            index_slots=index_slots,
+            index_entries=index_entries,
+        )
+    except ValueError as problem:
+        raise typer.BadParameter(str(problem)) from None
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

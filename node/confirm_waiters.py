@@ -1,0 +1,152 @@
+"""Puts that are appended and wait for their confirmation: one heap, one timer, one wake-up.
+
+    appended at end_offset in epoch e ─┬─ confirmed >= end_offset, still master of e ─▶ CONFIRMED
+                                       ├─ no longer master of e                      ─▶ FENCED
+                                       ├─ the position failed below end_offset       ─▶ FAILED
+                                       └─ its time is over                           ─▶ TIMED_OUT
+
+Everything here runs in the event loop, save `_on_change`: the position calls it in its owner's
+thread, and it does no more than schedule one look, however often the position moves meanwhile.
+Every outcome but CONFIRMED means the same of the records: they may or may not survive.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from enum import Enum
+from itertools import count
+from typing import Protocol
+
+from storage.errors import StoreError
+from storage.positions import Position
+
+
+class Outcome(Enum):
+    CONFIRMED = "confirmed"
+    TIMED_OUT = "timed out"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+class Waiter(Protocol):
+    """A put that waits. `confirm_deadline` is in the loop's time."""
+
+    end_offset: int
+    epoch: int
+    confirm_deadline: float
+
+    def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
+        """Called once, in the loop."""
+
+
+class ConfirmWaiters:
+    """See the module. `current_epoch` gives the epoch this node is master of, None if of none.
+
+    `positions` are `confirmed` first, and then those whose failure means that it will never move
+    (the flush of this node); only the first is compared with offsets.
+    """
+
+    def __init__(
+        self,
+        positions: tuple[Position, ...],
+        current_epoch: Callable[[], int | None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._confirmed = positions[0]
+        self._positions = positions
+        self._current_epoch = current_epoch
+        self._loop = loop
+        self._order = count()
+        self._by_offset: list[tuple[int, int, Waiter]] = []
+        self._by_deadline: list[tuple[float, int, Waiter]] = []
+        self._open: set[int] = set()  # numbers of the waiters that are not settled
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._look_scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stop_listening = [position.listen(self._on_change) for position in positions]
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, waiter: Waiter) -> None:
+        """Settle `waiter` when its fate is known: at once where it is known now."""
+        number = next(self._order)
+        heapq.heappush(self._by_offset, (waiter.end_offset, number, waiter))
+        heapq.heappush(self._by_deadline, (waiter.confirm_deadline, number, waiter))
+        self._open.add(number)
+        self._idle.clear()
+
+    async def wait_idle(self) -> None:
+        """Wait until nobody waits."""
+        await self._idle.wait()
+
+    def look(self) -> None:
+        """Settle everybody whose fate is known. To be called after a round of `add`."""
+        self._look_scheduled = False
+        epoch = self._current_epoch()
+        # the value is read before the failure: what was confirmed before it failed is confirmed
+        confirmed = self._confirmed.value
+        failure = next((p.failure for p in self._positions if p.failure is not None), None)
+        while self._by_offset:
+            offset, number, waiter = self._by_offset[0]
+            if number not in self._open:
+                heapq.heappop(self._by_offset)
+            elif waiter.epoch != epoch:
+                self._settle(number, waiter, Outcome.FENCED)
+            elif offset <= confirmed:
+                self._settle(number, waiter, Outcome.CONFIRMED)
+            elif failure is not None:
+                self._settle(number, waiter, Outcome.FAILED, failure)
+            else:
+                break
+        self._expire()
+
+    def close(self) -> None:
+        """Settle the rest as timed out and listen no more."""
+        for stop in self._stop_listening:
+            stop()
+        for _, number, waiter in self._by_offset:
+            if number in self._open:
+                self._settle(number, waiter, Outcome.TIMED_OUT)
+        self._expire()
+
+    def _settle(
+        self, number: int, waiter: Waiter, outcome: Outcome, failure: StoreError | None = None
+    ) -> None:
+        self._open.discard(number)
+        if not self._open:
+            self._idle.set()
+        waiter.settle(outcome, failure)
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        while self._by_deadline:
+            deadline, number, waiter = self._by_deadline[0]
+            if number in self._open:
+                if deadline > now:
+                    break
+                self._settle(number, waiter, Outcome.TIMED_OUT)
+            heapq.heappop(self._by_deadline)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        wanted = self._by_deadline[0][0] if self._by_deadline else None
+        if self._timer is not None:
+            if wanted is not None and self._timer.when() <= wanted:
+                return  # it fires early and is set again then
+            self._timer.cancel()
+            self._timer = None
+        if wanted is not None:
+            self._timer = self._loop.call_at(wanted, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.look()
+
+    def _on_change(self) -> None:
+        # In the owner's thread. Who adds a waiter looks at the position afterwards, and the
+        # position is set before this line, so one of the two always sees the other.
+        if self._open and not self._look_scheduled:
+            self._look_scheduled = True
+            self._loop.call_soon_threadsafe(self.look)

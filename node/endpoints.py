@@ -1,0 +1,90 @@
+"""Where a node listens, by which address others reach it, and what it writes into records."""
+
+import errno
+import socket
+from dataclasses import dataclass
+
+from .config import ConfigError, NodeConfig, split_endpoint
+
+_WILDCARDS = ("0.0.0.0", "::", "")
+
+
+class ListenError(Exception):
+    """An address that this node cannot listen on; the message names it and the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """host:port texts; `http` is empty where there is no HTTP, `store_host` numeric."""
+
+    listen: str
+    advertise: str
+    http: str
+    store_host: str
+
+
+def choose_endpoints(config: NodeConfig) -> Endpoints:
+    """Ports for those given as 0, and a look whether the addresses are free.
+
+    Raises ListenError, and ConfigError where others could not be told how to reach this node.
+    """
+    listen = _usable("listen", config.listen)
+    http = _usable("http_listen", config.http_listen) if config.http_listen else ""
+    host, port = split_endpoint(listen)
+    advertise = config.advertise
+    if not advertise:
+        if host in _WILDCARDS:
+            raise ConfigError(
+                f"advertise: needed where listen is a wildcard ({config.listen}): "
+                "host:port by which the other nodes and the clients reach this one"
+            )
+        advertise = listen
+    elif split_endpoint(advertise)[1] == 0:
+        advertise = join(split_endpoint(advertise)[0], port)
+    return Endpoints(listen, advertise, http, config.store.store_host or numeric(advertise))
+
+
+def numeric(endpoint: str) -> str:
+    """`endpoint` with the address in place of a name, as records want it. Raises ConfigError."""
+    host, port = split_endpoint(endpoint)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as problem:
+        raise ConfigError(
+            f"store.store_host: {host} has no address ({problem}); set it to ip:port"
+        ) from problem
+    return join(str(found[0][4][0]).partition("%")[0], port)
+
+
+def join(host: str, port: int) -> str:
+    """host:port, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _usable(setting: str, endpoint: str) -> str:
+    """`endpoint`, with a free port where it says 0.
+
+    The port is bound and let go before the store is opened: a recovery may take a while, and what
+    will not work afterwards should be said first.
+    """
+    host, port = split_endpoint(endpoint)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        if family == socket.AF_INET and not host.replace(".", "").isdigit():
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+            return join(host, int(probe.getsockname()[1]))
+    except OSError as problem:
+        raise ListenError(
+            f"{setting}: cannot listen on {endpoint}: {_reason(problem)}"
+        ) from problem
+
+
+def _reason(problem: OSError) -> str:
+    if problem.errno == errno.EADDRINUSE:
+        return "the port is taken by another process"
+    if problem.errno == errno.EADDRNOTAVAIL:
+        return "this machine does not have that address"
+    return problem.strerror or str(problem)

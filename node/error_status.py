@@ -1,0 +1,149 @@
+"""One table from what went wrong to what a client is told.
+
+    exception --> ErrorCode (stable, for programs)   --> PutStatus (RocketMQ's, for a put)
+                  message   (for people)
+
+The lower layers know nothing of gRPC: they raise typed errors, and only this table translates.
+A put that was refused before anything was stored has a status that says "not stored"; where the
+records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from storage.errors import (
+    BatchRefusedError,
+    CorruptStoreError,
+    DiskFullError,
+    FlushFailedError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from storage.metadata import MetadataError
+from storage.reads import NoRecordError
+from tandemlog.format.errors import FormatError
+from tandemlog.v1 import broker_pb2, common_pb2
+
+logger = logging.getLogger(__name__)
+
+Code: TypeAlias = common_pb2.ErrorCode.ValueType
+Status: TypeAlias = broker_pb2.PutStatus.ValueType
+
+
+class RequestRefusedError(Exception):
+    """A request that the node itself refuses; the parts are those of tandemlog.v1.Error."""
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        field: str = "",
+        limit: int = 0,
+        actual: int = 0,
+        record_index: int = -1,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.field = field
+        self.limit = limit
+        self.actual = actual
+        self.record_index = record_index
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    kind: type[Exception]
+    code: Code
+
+
+# The first row whose class fits counts, so a subclass stands before its base.
+_TABLE = (
+    _Row(FlushFailedError, common_pb2.STORE_READ_ONLY),
+    _Row(DiskFullError, common_pb2.DISK_FULL),
+    _Row(StoreReadOnlyError, common_pb2.STORE_READ_ONLY),
+    _Row(StoreClosedError, common_pb2.SHUTTING_DOWN),
+    _Row(StoreBusyError, common_pb2.BUSY),
+    _Row(OffsetOutOfRangeError, common_pb2.OFFSET_OUT_OF_RANGE),
+    _Row(CorruptStoreError, common_pb2.INTERNAL),
+    _Row(NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
+    _Row(StoreError, common_pb2.INTERNAL),
+    _Row(FormatError, common_pb2.INVALID_ARGUMENT),
+)
+
+# RocketMQ's status for a put that was refused with a code; any other code: UNKNOWN_ERROR.
+_PUT_STATUS: dict[int, Status] = {
+    common_pb2.NOT_MASTER: broker_pb2.SERVICE_NOT_AVAILABLE,
+    common_pb2.STORE_READ_ONLY: broker_pb2.SERVICE_NOT_AVAILABLE,
+    common_pb2.DISK_FULL: broker_pb2.SERVICE_NOT_AVAILABLE,
+    common_pb2.SHUTTING_DOWN: broker_pb2.SERVICE_NOT_AVAILABLE,
+    common_pb2.BUSY: broker_pb2.OS_PAGE_CACHE_BUSY,
+    common_pb2.NOT_IN_SYNC: broker_pb2.IN_SYNC_REPLICAS_NOT_ENOUGH,
+    common_pb2.PROPERTIES_TOO_LARGE: broker_pb2.PROPERTIES_SIZE_EXCEEDED,
+    common_pb2.MESSAGE_TOO_LARGE: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.BATCH_TOO_LARGE: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.BAD_RECORD: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.INVALID_ARGUMENT: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.INVALID_TOPIC_NAME: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.UNKNOWN_TOPIC: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.UNKNOWN_QUEUE: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.SEQUENCE_GAP: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.SEQUENCE_CONFLICT: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.PRODUCER_FENCED: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.UNKNOWN_PRODUCER: broker_pb2.MESSAGE_ILLEGAL,
+}
+
+
+def error_of(problem: Exception) -> common_pb2.Error:
+    """What a client is told of `problem`. What no row expects is logged with its traceback."""
+    if isinstance(problem, RequestRefusedError):
+        return common_pb2.Error(
+            code=problem.code,
+            message=str(problem),
+            field=problem.field,
+            limit=problem.limit,
+            actual=problem.actual,
+            record_index=problem.record_index,
+            hint=problem.hint,
+        )
+    if isinstance(problem, MetadataError):
+        return common_pb2.Error(
+            code=common_pb2.ErrorCode.Value(problem.code),
+            message=str(problem),
+            field=problem.field,
+            record_index=-1,
+        )
+    if isinstance(problem, BatchRefusedError):
+        return common_pb2.Error(
+            code=common_pb2.ErrorCode.Value(problem.code),
+            message=str(problem),
+            field=problem.field,
+            limit=problem.limit,
+            actual=problem.actual,
+            record_index=problem.record_index,
+        )
+    error = common_pb2.Error(code=_code_of(problem), message=str(problem), record_index=-1)
+    if isinstance(problem, OffsetOutOfRangeError):
+        error.field = "physical_offset"
+        error.actual = problem.offset
+        error.limit = problem.maximum if problem.offset > problem.maximum else problem.minimum
+    return error
+
+
+def put_status_of(code: int) -> Status:
+    """The status of a put that was refused with `code`."""
+    return _PUT_STATUS.get(code, broker_pb2.UNKNOWN_ERROR)
+
+
+def _code_of(problem: Exception) -> Code:
+    for row in _TABLE:
+        if isinstance(problem, row.kind):
+            return row.code
+    logger.error("unexpected error in a request", exc_info=problem)
+    return common_pb2.INTERNAL

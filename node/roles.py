@@ -1,0 +1,116 @@
+"""What a node may do as master or as slave; the services ask here and know nothing of replication.
+
+                     master                              slave
+    epoch            of its term                         none
+    admit            unless too few replicas in sync     never; the hint is the master
+    members          itself and its slaves               what the master last told
+
+A role lasts as long as the node runs; a change of role is a new role object.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ha.config import Replication
+from ha.replication_client import ReplicationSlave
+from ha.replication_server import ReplicationMaster
+from storage.config import FlushMode
+from storage.message_store import MessageStore
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from .error_status import RequestRefusedError
+
+
+class NodeRole(Protocol):
+    """See the module."""
+
+    def epoch(self) -> int | None: ...
+
+    def admit(self, durability: int) -> None: ...
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]: ...
+
+    def require_master(self, what: str) -> None: ...
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]: ...
+
+    def put_fault(self) -> str:
+        """Why a put would not be acknowledged now; empty where it would."""
+
+    def read_fault(self) -> str:
+        """Why reads are not what they should be; empty where they are."""
+
+
+class MasterRole:
+    """The role of the node that takes puts."""
+
+    def __init__(self, store: MessageStore, replication: ReplicationMaster) -> None:
+        self._store = store
+        self._replication = replication
+
+    def epoch(self) -> int | None:
+        return self._replication.epoch
+
+    def admit(self, durability: int) -> None:
+        if durability == broker_pb2.NO_WAIT:
+            return
+        reason = self._replication.admission()
+        if reason is not None:
+            raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        flushed = self._store.log.flushed.value
+        synchronous = self._replication.config.replication is Replication.SYNC
+        flush_waits = self._store.config.flush is FlushMode.SYNC and flushed < end_offset
+        if flush_waits or not synchronous:
+            return broker_pb2.FLUSH_DISK_TIMEOUT, f"flushed up to {flushed} only"
+        confirmed = self._store.confirmed.value
+        return (
+            broker_pb2.FLUSH_SLAVE_TIMEOUT,
+            f"the in-sync replicas hold the log up to {confirmed} only",
+        )
+
+    def require_master(self, what: str) -> None:
+        return
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return self._replication.members()
+
+    def put_fault(self) -> str:
+        return self._replication.admission() or ""
+
+    def read_fault(self) -> str:
+        return ""
+
+
+class SlaveRole:
+    """The role of a node that follows a master."""
+
+    def __init__(self, replication: ReplicationSlave, master: str) -> None:
+        self._replication = replication
+        self._master = master
+
+    def epoch(self) -> int | None:
+        return None
+
+    def admit(self, durability: int) -> None:
+        self.require_master("messages are put")
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
+
+    def require_master(self, what: str) -> None:
+        raise RequestRefusedError(
+            common_pb2.NOT_MASTER,
+            f"this node is a slave; {what} on the master, {self._master}",
+            hint=self._master,
+        )
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return self._replication.members()
+
+    def put_fault(self) -> str:
+        return "this node is a slave"
+
+    def read_fault(self) -> str:
+        return self._replication.state.fault

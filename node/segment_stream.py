@@ -1,0 +1,98 @@
+"""Raw bytes of the commit log, below the confirm offset, for readers that have no disk of ours.
+
+Chunks come in order, end at the confirm offset of the moment of the request and never cross a log
+file, so a reader can write each one to the file it belongs to.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import Executor
+from typing import Protocol
+
+from storage.errors import OffsetOutOfRangeError
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from .error_status import RequestRefusedError
+
+MAX_CHUNK_BYTES = 32 << 20
+
+
+class SegmentLog(Protocol):
+    """What the stream needs of a commit log."""
+
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def file_size(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Bytes at `offset`, within one file."""
+
+
+class ConfirmedEnd(Protocol):
+    @property
+    def value(self) -> int: ...
+
+
+class SegmentStream:
+    """See the module. `confirmed` is where the log ends for readers; chunk sizes are in bytes."""
+
+    def __init__(
+        self, log: SegmentLog, confirmed: ConfirmedEnd, executor: Executor, chunk_bytes: int
+    ) -> None:
+        self._log = log
+        self._confirmed = confirmed
+        self._executor = executor
+        self._chunk_bytes = chunk_bytes
+
+    async def chunks(
+        self, request: broker_pb2.FetchSegmentRangeRequest
+    ) -> AsyncIterator[broker_pb2.SegmentChunk]:
+        """At least one chunk, empty where nothing was asked for.
+
+        Raises OffsetOutOfRangeError outside the log, RequestRefusedError for bad numbers.
+        """
+        if request.length < 0 or not 0 <= request.chunk_bytes <= MAX_CHUNK_BYTES:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"length must not be negative, chunk_bytes must be 0..{MAX_CHUNK_BYTES}",
+                field="length" if request.length < 0 else "chunk_bytes",
+                limit=MAX_CHUNK_BYTES,
+                actual=request.length if request.length < 0 else request.chunk_bytes,
+            )
+        loop = asyncio.get_running_loop()
+        chunk_bytes = request.chunk_bytes or self._chunk_bytes
+        at, end = request.physical_offset, self._confirmed.value
+        self._check_inside(at, end)
+        if request.length:
+            end = min(end, at + request.length)
+        while True:
+            data = b""
+            if at < end:
+                size = min(chunk_bytes, end - at)
+                data = await loop.run_in_executor(self._executor, self._read, at, size)
+            yield self._chunk(at, data)
+            at += len(data)
+            if at >= end:
+                return
+
+    def _read(self, offset: int, size: int) -> bytes:
+        # looked at again for each chunk: retention may have dropped the file meanwhile
+        self._check_inside(offset, self._confirmed.value)
+        data = bytes(self._log.read(offset, size))
+        if not data:
+            raise OffsetOutOfRangeError(offset, self._log.min_offset, self._confirmed.value)
+        return data
+
+    def _check_inside(self, offset: int, end: int) -> None:
+        if not self._log.min_offset <= offset <= end:
+            raise OffsetOutOfRangeError(offset, self._log.min_offset, end)
+
+    def _chunk(self, offset: int, data: bytes) -> broker_pb2.SegmentChunk:
+        return broker_pb2.SegmentChunk(
+            physical_offset=offset,
+            data=data,
+            min_offset=self._log.min_offset,
+            confirm_offset=self._confirmed.value,
+            commit_log_file_size=self._log.file_size,
+        )

@@ -1,0 +1,287 @@
+"""The put path over a store of plain numbers: order, statuses, epochs, bad input, stopping."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from node.append_pump import AppendPump, AppendStream, PumpLimits
+from node.confirm_waiters import ConfirmWaiters
+from node.error_status import RequestRefusedError
+from storage.errors import BatchRefusedError, StoreBusyError
+from storage.positions import Position
+from tandemlog.format.batch import AppendSegment, RecordBatch
+from tandemlog.v1 import broker_pb2, common_pb2
+
+
+@dataclass
+class Result:
+    segments: list[AppendSegment]
+    end_offset: int
+    store_timestamp: int = 77
+    duplicate: bool = False
+
+
+@dataclass
+class FakeStore:
+    """Appends count records and refuses what it is told to."""
+
+    end: int = 0
+    batches: list[RecordBatch] = field(default_factory=list)
+    problems: dict[int, Exception] = field(default_factory=dict)
+    hold: threading.Event | None = None
+
+    def append(self, batch: RecordBatch) -> Result:
+        if self.hold is not None:
+            assert self.hold.wait(10)
+        number = len(self.batches)
+        self.batches.append(batch)
+        if number in self.problems:
+            raise self.problems[number]
+        start, self.end = self.end, self.end + batch.byte_size
+        segment = AppendSegment(0, batch.count, start, np.zeros(len(batch.queue_ids), np.int64))
+        return Result([segment], self.end)
+
+
+@dataclass
+class FakeGate:
+    master_of: int | None = 1
+    refusal: RequestRefusedError | None = None
+
+    def epoch(self) -> int | None:
+        return self.master_of
+
+    def admit(self, durability: int) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        return broker_pb2.FLUSH_SLAVE_TIMEOUT, "slaves are silent"
+
+
+class Rig:
+    def __init__(self, *, max_pending_bytes: int = 1 << 20, timeout_ms: int = 5_000) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.store = FakeStore()
+        self.gate = FakeGate()
+        self.confirmed = Position("confirmed")
+        self.waiters = ConfirmWaiters((self.confirmed,), self.gate.epoch, self.loop)
+        self.pump = AppendPump(
+            self.store,
+            self.gate,
+            self.waiters,
+            self.loop,
+            store_host="127.0.0.1:1",
+            limits=PumpLimits(max_pending_bytes, timeout_ms),
+        )
+        self.pump.start()
+
+    def send(self, stream: AppendStream, *numbers: int, size: int = 10) -> None:
+        for number in numbers:
+            self.pump.submit(stream, request(number, size=size))
+
+
+def request(number: int, *, size: int = 10, **fields: object) -> broker_pb2.AppendRequest:
+    values: dict[str, object] = {
+        "request_id": number,
+        "topics": ["t"],
+        "queue_topics": [0],
+        "queue_ids": [0],
+        "records": bytes(size),
+        "sizes": np.array([size], "<u4").tobytes(),
+        "queue_indexes": np.array([0], "<u2").tobytes(),
+        **fields,
+    }
+    return broker_pb2.AppendRequest(**values)  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop and the writer thread run until `condition` holds."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - the writer is a thread and knows no event
+            await asyncio.sleep(0)
+
+
+async def take(stream: AppendStream, count: int) -> list[broker_pb2.AppendResponse]:
+    responses: AsyncIterator[broker_pb2.AppendResponse] = stream.responses()
+    async with asyncio.timeout(10):
+        return [await anext(responses) for _ in range(count)]
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    made = Rig()
+    yield made
+    made.waiters.close()
+    await made.pump.stop(1.0)
+
+
+async def test_a_put_is_answered_when_it_is_confirmed(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, 2)
+    answers = asyncio.create_task(take(stream, 2))
+    await asyncio.sleep(0)
+    rig.confirmed.advance(1_000)
+    first, second = await answers
+    assert [first.request_id, second.request_id] == [1, 2]
+    assert first.status == second.status == broker_pb2.PUT_OK
+    assert not first.HasField("error")
+    assert (first.segments[0].physical_offset, second.segments[0].physical_offset) == (0, 10)
+    assert first.store_timestamp == 77
+    assert first.store_host == "127.0.0.1:1"
+
+
+async def test_streams_do_not_wait_for_each_other_but_a_stream_keeps_its_order(rig: Rig) -> None:
+    slow, quick = rig.pump.open_stream(), rig.pump.open_stream()
+    rig.send(slow, 1)
+    rig.pump.submit(slow, request(2, durability=broker_pb2.NO_WAIT))
+    rig.pump.submit(quick, request(3, durability=broker_pb2.NO_WAIT))
+    (answer,) = await take(quick, 1)
+    assert answer.request_id == 3
+    # request 2 is ready, and waits for request 1
+    answers = asyncio.create_task(take(slow, 2))
+    await asyncio.sleep(0)
+    assert not answers.done()
+    rig.confirmed.advance(10)
+    assert [each.request_id for each in await answers] == [1, 2]
+
+
+async def test_a_refused_batch_is_told_and_the_writer_goes_on(rig: Rig) -> None:
+    rig.confirmed.advance(1_000)
+    rig.store.problems = {
+        0: BatchRefusedError(
+            "MESSAGE_TOO_LARGE", "body", "body too large", limit=4, actual=9, record_index=3
+        ),
+        1: StoreBusyError("the disk cannot keep up"),
+        2: ZeroDivisionError("a bug"),
+    }
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, 2, 3, 4)
+    too_large, busy, bug, fine = await take(stream, 4)
+    assert too_large.status == broker_pb2.MESSAGE_ILLEGAL
+    assert too_large.error.code == common_pb2.MESSAGE_TOO_LARGE
+    assert (too_large.error.field, too_large.error.limit, too_large.error.actual) == ("body", 4, 9)
+    assert too_large.error.record_index == 3
+    assert busy.status == broker_pb2.OS_PAGE_CACHE_BUSY
+    assert bug.status == broker_pb2.UNKNOWN_ERROR
+    assert bug.error.code == common_pb2.INTERNAL
+    assert fine.status == broker_pb2.PUT_OK
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"sizes": b""}, "sizes"),
+        ({"sizes": b"\0\0\0"}, "sizes"),
+        ({"queue_indexes": b"\0"}, "queue_indexes"),
+        ({"queue_topics": []}, "queue_topics"),
+        ({"queue_topics": [5]}, "queue_topics"),
+        ({"queue_topics": [], "queue_ids": []}, "queue_topics"),
+    ],
+)
+async def test_columns_that_do_not_fit_are_refused(
+    rig: Rig, fields: dict[str, object], field: str
+) -> None:
+    stream = rig.pump.open_stream()
+    rig.pump.submit(stream, request(9, **fields))
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.INVALID_ARGUMENT
+    assert answer.error.field == field
+    assert rig.store.batches == []
+
+
+async def test_a_slave_refuses_with_the_masters_endpoint(rig: Rig) -> None:
+    rig.gate.refusal = RequestRefusedError(common_pb2.NOT_MASTER, "a slave", hint="10.0.0.1:1")
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    (answer,) = await take(stream, 1)
+    assert answer.status == broker_pb2.SERVICE_NOT_AVAILABLE
+    assert (answer.error.code, answer.error.hint) == (common_pb2.NOT_MASTER, "10.0.0.1:1")
+    assert rig.store.batches == []
+
+
+async def test_a_put_that_is_not_confirmed_in_time_says_so_and_where_it_is(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    rig.pump.submit(stream, request(1, timeout_ms=1))
+    (answer,) = await take(stream, 1)
+    assert answer.status == broker_pb2.FLUSH_SLAVE_TIMEOUT
+    assert answer.error.code == common_pb2.OUTCOME_UNKNOWN
+    assert "slaves are silent" in answer.error.message
+    assert answer.segments[0].count == 1
+
+
+async def test_an_answer_is_not_given_in_another_epoch(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    answers = asyncio.create_task(take(stream, 1))
+    await until(lambda: len(rig.waiters) == 1)
+    rig.gate.master_of = None
+    rig.confirmed.advance(1_000)
+    (answer,) = await answers
+    assert answer.status == broker_pb2.UNKNOWN_ERROR
+    assert answer.error.code == common_pb2.OUTCOME_UNKNOWN
+
+
+async def test_reading_stops_while_too_much_waits() -> None:
+    rig = Rig(max_pending_bytes=100)
+    rig.store.hold = threading.Event()
+    rig.confirmed.advance(1_000)
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, size=50)
+    await asyncio.wait_for(rig.pump.room(), 1)
+    rig.send(stream, 2, size=50)
+    room = asyncio.create_task(rig.pump.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    rig.store.hold.set()
+    await asyncio.wait_for(room, 10)
+    assert await rig.pump.stop(10)
+
+
+async def test_stopping_answers_what_came_in_and_refuses_what_comes_later() -> None:
+    rig = Rig()
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, 2)
+    rig.pump.refuse_new()
+    rig.send(stream, 3)
+    stopping = asyncio.create_task(rig.pump.stop(10))
+    await until(lambda: len(rig.waiters) == 2)
+    rig.confirmed.advance(20)
+    assert await stopping
+    first, second, third = await take(stream, 3)
+    assert first.status == second.status == broker_pb2.PUT_OK
+    assert third.error.code == common_pb2.SHUTTING_DOWN
+
+
+async def test_a_stop_that_takes_too_long_says_so() -> None:
+    rig = Rig()
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    assert not await rig.pump.stop(0.01)
+    rig.waiters.close()
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.OUTCOME_UNKNOWN
+
+
+async def test_answers_are_counted(rig: Rig) -> None:
+    rig.confirmed.advance(1_000)
+    rig.store.problems = {1: StoreBusyError("busy")}
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, 2)
+    await take(stream, 2)
+    assert rig.pump.stats.results["ok"] == 1
+    assert rig.pump.stats.results["refused"] == 1
+    assert rig.pump.stats.seconds.count == 1
+
+
+async def test_a_stream_that_has_ended_gives_its_last_answers(rig: Rig) -> None:
+    rig.confirmed.advance(1_000)
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1, 2)
+    stream.end()
+    async with asyncio.timeout(10):
+        answers = [each async for each in stream.responses()]
+    assert [each.request_id for each in answers] == [1, 2]

@@ -1,0 +1,49 @@
+"""Where a node listens, and what it says when it cannot."""
+
+import socket
+
+import pytest
+
+from node.config import ConfigError, NodeConfig
+from node.endpoints import ListenError, choose_endpoints
+
+
+def test_port_0_becomes_a_free_port() -> None:
+    chosen = choose_endpoints(NodeConfig(listen="127.0.0.1:0", http_listen="127.0.0.1:0"))
+    assert chosen.listen == chosen.advertise == chosen.store_host
+    assert not chosen.listen.endswith(":0")
+    assert chosen.http not in ("", chosen.listen)
+
+
+def test_a_taken_port_is_named_with_its_setting() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ListenError, match=f"listen: cannot listen on {endpoint}: the port is"):
+            choose_endpoints(NodeConfig(listen=endpoint))
+        with pytest.raises(ListenError, match="http_listen: cannot listen"):
+            choose_endpoints(NodeConfig(listen="127.0.0.1:0", http_listen=endpoint))
+
+
+def test_an_address_of_another_machine() -> None:
+    with pytest.raises(ListenError, match="does not have that address"):
+        choose_endpoints(NodeConfig(listen="192.0.2.1:0"))
+
+
+def test_a_wildcard_needs_to_be_advertised() -> None:
+    with pytest.raises(ConfigError, match="advertise: needed"):
+        choose_endpoints(NodeConfig(listen="0.0.0.0:0", http_listen=""))
+    chosen = choose_endpoints(
+        NodeConfig(listen="0.0.0.0:0", advertise="127.0.0.1:0", http_listen="")
+    )
+    assert chosen.advertise.split(":")[1] == chosen.listen.split(":")[1] != "0"
+    assert chosen.http == ""
+
+
+def test_records_carry_an_address_and_no_name() -> None:
+    chosen = choose_endpoints(
+        NodeConfig(listen="127.0.0.1:0", advertise="localhost:5", http_listen="")
+    )
+    assert chosen.advertise == "localhost:5"
+    assert chosen.store_host in ("127.0.0.1:5", "[::1]:5")

@@ -1,0 +1,97 @@
+"""What a load balancer is told."""
+
+from collections.abc import Mapping
+
+import aiohttp
+import pytest
+
+from node.http_server import BadQueryError, Health, HttpServer, faults, parse_bytes
+from tandemlog.v1 import common_pb2
+
+MASTER = common_pb2.NodeStatus(node_id="n0", role=common_pb2.MASTER, in_sync=True, state="running")
+SLAVE = common_pb2.NodeStatus(
+    node_id="n1", role=common_pb2.SLAVE, in_sync=True, state="in-sync", lag_bytes=5_000_000
+)
+BEHIND = common_pb2.NodeStatus(
+    node_id="n1", role=common_pb2.SLAVE, state="catching-up", detail="3.1 s behind"
+)
+
+
+def health(
+    status: common_pb2.NodeStatus, *, store: str = "", put: str = "", read: str = ""
+) -> Health:
+    return Health(status, store, put, read)
+
+
+@pytest.mark.parametrize(
+    ("path", "state", "query", "fault"),
+    [
+        ("/health", health(MASTER), {}, ""),
+        ("/health", health(MASTER, store="fdatasync failed"), {}, "fdatasync failed"),
+        ("/liveness", health(MASTER, store="fdatasync failed"), {}, ""),
+        ("/readiness", health(MASTER), {}, ""),
+        ("/readiness", health(SLAVE), {"lag": "10MB"}, ""),
+        ("/readiness", health(SLAVE), {"lag": "1MB"}, "5000000 bytes behind"),
+        ("/readiness", health(SLAVE, read="never connected"), {}, "never connected"),
+        ("/master", health(MASTER), {}, ""),
+        ("/master", health(MASTER, put="1 of 2 in sync"), {}, "1 of 2 in sync"),
+        ("/master", health(SLAVE), {}, "this node is a slave"),
+        ("/slave", health(SLAVE), {}, ""),
+        ("/slave", health(SLAVE), {"lag": "4MiB"}, "5000000 bytes behind"),
+        ("/slave", health(MASTER), {}, "this node is the master"),
+        ("/in-sync", health(SLAVE), {}, ""),
+        ("/in-sync", health(BEHIND), {}, "3.1 s behind"),
+    ],
+)
+def test_who_is_healthy_for_what(
+    path: str, state: Health, query: Mapping[str, str], fault: str
+) -> None:
+    answer = faults(path, state, query)
+    assert fault in answer
+    assert bool(fault) == bool(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0", 0), ("100", 100), ("10MB", 10_000_000), ("1.5 KiB", 1536), ("2GiB", 2 << 30), ("7b", 7)],
+)
+def test_sizes(text: str, value: int) -> None:
+    assert parse_bytes(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "MB", "-1", "10XB", "1e3"])
+def test_what_is_no_size(text: str) -> None:
+    with pytest.raises(BadQueryError, match="not a size"):
+        parse_bytes(text)
+
+
+class Source:
+    def health(self) -> Health:
+        return health(SLAVE)
+
+
+async def aiohttp_get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+async def test_over_http() -> None:
+    server = HttpServer(Source(), lambda: b"a 1\n")
+    port = await server.start("127.0.0.1", 0)
+    try:
+        status, body = await aiohttp_get(port, "/slave?lag=10MB")
+        assert status == 200
+        assert '"role": "slave"' in body
+        status, body = await aiohttp_get(port, "/slave?lag=1")
+        assert status == 503
+        assert "bytes behind" in body
+        assert (await aiohttp_get(port, "/slave?lag=x"))[0] == 400
+        assert (await aiohttp_get(port, "/nothing"))[0] == 404
+        assert await aiohttp_get(port, "/metrics") == (200, "a 1\n")
+        assert (await aiohttp_get(port, "/health", "HEAD"))[0] == 200
+        assert (await aiohttp_get(port, "/master", "OPTIONS"))[0] == 503
+    finally:
+        await server.stop()

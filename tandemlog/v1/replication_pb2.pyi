@@ -138,6 +138,9 @@ class SlaveHello(_message.Message):
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     STORE_HOST_FIELD_NUMBER: _builtins.int
     CHECKSUMS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_EPOCH_FIELD_NUMBER: _builtins.int
+    MASTER_ID_FIELD_NUMBER: _builtins.int
+    MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     node_id: _builtins.str
     incarnation: _builtins.str
@@ -149,6 +152,12 @@ class SlaveHello(_message.Message):
     commit_log_file_size: _builtins.int
     """0 where the slave's disk is empty"""
     store_host: _builtins.str
+    accepted_epoch: _builtins.int
+    """the highest epoch that the slave has followed or led"""
+    master_id: _builtins.str
+    """the master that it followed last,"""
+    master_incarnation: _builtins.str
+    """and the disk that this master had then"""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
     @_builtins.property
@@ -170,10 +179,13 @@ class SlaveHello(_message.Message):
         commit_log_file_size: _builtins.int = ...,
         store_host: _builtins.str = ...,
         checksums: _abc.Iterable[Global___LogChecksum] | None = ...,
+        accepted_epoch: _builtins.int = ...,
+        master_id: _builtins.str = ...,
+        master_incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -276,6 +288,7 @@ class HelloAnswer(_message.Message):
     MIN_OFFSET_FIELD_NUMBER: _builtins.int
     PROOF_START_FIELD_NUMBER: _builtins.int
     PROOF_CRC_FIELD_NUMBER: _builtins.int
+    MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
     action: Global___HelloAction.ValueType
     offset: _builtins.int
     reason: _builtins.str
@@ -290,6 +303,7 @@ class HelloAnswer(_message.Message):
     """the slave's bytes proof_start..offset must have this CRC-32:"""
     proof_crc: _builtins.int
     """equal epoch tables of two different logs are found here"""
+    master_incarnation: _builtins.str
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
     def __init__(
@@ -308,10 +322,11 @@ class HelloAnswer(_message.Message):
         min_offset: _builtins.int = ...,
         proof_start: _builtins.int = ...,
         proof_crc: _builtins.int = ...,
+        master_incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "epoch", b"epoch", "epochs", b"epochs", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "epoch", b"epoch", "epochs", b"epochs", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,84 @@
+"""The settings of one node's replication; read from file and environment in `node` only."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Role(Enum):
+    """What the configuration makes of a node."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+
+
+class Replication(Enum):
+    """Whether a put waits for slaves.
+
+    ASYNC: the confirm offset is the master's own position. SYNC: it is the lowest durable offset
+    of the in-sync set, and the set must have `min_in_sync` members (the master is one of them).
+    """
+
+    ASYNC = "async"
+    SYNC = "sync"
+
+
+@dataclass(frozen=True, slots=True)
+class HaConfig:
+    """One node. Sizes in bytes, times in milliseconds, as the names say."""
+
+    cluster_id: str
+    node_id: str
+    role: Role = Role.MASTER
+    endpoint: str = ""
+    http_endpoint: str = ""
+    store_host: str = ""
+    master_endpoint: str = ""
+
+    replication: Replication = Replication.ASYNC
+    min_in_sync: int = 1
+
+    heartbeat_ms: int = 300
+    dead_after_ms: int = 3_000
+    replica_lag_time_ms: int = 3_000
+    rejoin_ms: int = 1_000
+    confirm_interval_ms: int = 5
+    metadata_interval_ms: int = 300
+    members_interval_ms: int = 1_000
+
+    chunk_bytes: int = 1 << 20
+    window_bytes: int = 64 << 20
+    flush_batch_bytes: int = 16 << 20
+    proof_bytes: int = 64 << 10
+    checksum_block_bytes: int = 1 << 20
+
+    reconnect_min_ms: int = 100
+    reconnect_max_ms: int = 5_000
+    refused_retry_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not self.cluster_id:
+            raise ValueError("cluster_id must not be empty: it keeps foreign slaves away")
+        if not self.node_id:
+            raise ValueError("node_id must not be empty: acks are counted by it")
+        if self.role is Role.SLAVE and not self.master_endpoint:
+            raise ValueError("a slave needs master_endpoint, host:port of the master's gRPC")
+        if self.min_in_sync < 1:
+            raise ValueError(
+                f"min_in_sync counts the master too, so at least 1: {self.min_in_sync}"
+            )
+        if self.dead_after_ms < 2 * self.heartbeat_ms:
+            raise ValueError(
+                f"dead_after_ms ({self.dead_after_ms}) must be at least twice heartbeat_ms "
+                f"({self.heartbeat_ms})"
+            )
+        if not 1 <= self.chunk_bytes <= 32 << 20:
+            raise ValueError(f"chunk_bytes must be 1 .. {32 << 20}: {self.chunk_bytes}")
+        if self.window_bytes < self.chunk_bytes:
+            raise ValueError(
+                f"window_bytes ({self.window_bytes}) must hold a chunk ({self.chunk_bytes})"
+            )
+
+    @property
+    def required(self) -> int:
+        """How many in-sync members an acknowledgement needs; 1 in async replication."""
+        return self.min_in_sync if self.replication is Replication.SYNC else 1

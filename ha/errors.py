@@ -1,0 +1,44 @@
+"""What can go wrong between a master and its slaves. Each error says what happens next."""
+
+
+class HaError(Exception):
+    """Any failure of the replication."""
+
+
+class ProtocolError(HaError):
+    """The peer sent what it must not send here; the stream ends and a new one is tried."""
+
+
+class HandshakeRefusedError(HaError):
+    """The master, or this slave, does not let the two logs be joined.
+
+    `retry` is False where an operator has to act; the slave then asks again only now and then.
+    """
+
+    def __init__(self, reason: str, *, retry: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry = retry
+
+
+class DivergedError(HaError):
+    """Equal epoch tables, different bytes: the tables are not to be trusted.
+
+    The slave's next handshake proves by checksums what is equal.
+    """
+
+    def __init__(self, start: int, end: int, mine: int, theirs: int) -> None:
+        super().__init__(
+            f"the log's bytes {start}..{end} have CRC {mine:#010x} here and {theirs:#010x} on the "
+            "master although the epoch tables agree; comparing the logs by checksums next"
+        )
+        self.start = start
+        self.end = end
+
+
+class StateFileError(HaError):
+    """The replication state of this store cannot be read, or belongs to another node."""
+
+
+class NotRunningError(HaError):
+    """A call that needs a started master or slave."""

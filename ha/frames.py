@@ -1,0 +1,414 @@
+"""The frames of the replication stream as values, and their bytes.
+
+    slave                              master
+      Hello        ───────────────────▶            who I am, what I hold
+                   ◀───────────────────  Answer    continue / truncate / resync
+                   ◀───────────────────  Chunk     log bytes; empty: a heartbeat
+      Ack          ───────────────────▶            what I hold durably
+                   ◀───────────────────  Metadata, MemberList, Refusal
+
+A chunk is the one frame with weight: its protobuf bytes are put together and taken apart by hand,
+so that the log's bytes are copied once on each side and never pass a message object. Fields may
+stand in any order in protobuf; `data` is put last. Every other frame goes through the generated
+classes, and so does a chunk whose fields come in another order.
+
+    12 length │ 08 offset  10 epoch  18 epoch_start  20 confirm  28 max  38 sent_at
+              │ 40 master_epoch  32 length data
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from tandemlog.format.epochs import EpochEntry
+from tandemlog.v1 import common_pb2, replication_pb2
+
+from .errors import ProtocolError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class HelloAction(IntEnum):
+    """What the master makes of a hello; the numbers are those of the protocol."""
+
+    CONTINUE = 1
+    TRUNCATE = 2
+    RESYNC = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """CRC-32 of the log's bytes start..end."""
+
+    start: int
+    end: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A slave's first frame. `file_size` is 0 where its disk is empty.
+
+    `proven` never travels: the receiver fills in up to where `checksums` equal its own log.
+    """
+
+    cluster_id: str
+    node_id: str
+    incarnation: str
+    endpoint: str = ""
+    http_endpoint: str = ""
+    epochs: tuple[EpochEntry, ...] = ()
+    min_offset: int = 0
+    max_offset: int = 0
+    confirm_offset: int = 0
+    file_size: int = 0
+    store_host: str = ""
+    checksums: tuple[Checksum, ...] = ()
+    accepted_epoch: int = 0
+    master_id: str = ""
+    master_incarnation: str = ""
+    proven: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Counts only for `epoch` and `incarnation`; `state` is empty while the slave is well."""
+
+    epoch: int
+    incarnation: str
+    durable: int
+    received: int = 0
+    reput: int = 0
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where the slave goes on, and the proof that the logs are equal just below that."""
+
+    action: HelloAction
+    offset: int
+    reason: str = ""
+    master_id: str = ""
+    master_incarnation: str = ""
+    master_endpoint: str = ""
+    epoch: int = 0
+    epochs: tuple[EpochEntry, ...] = ()
+    file_size: int = 0
+    confirm: int = 0
+    max_offset: int = 0
+    min_offset: int = 0
+    proof_start: int = 0
+    proof_crc: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Log bytes of one epoch and one file; see LogChunk in replication.proto."""
+
+    offset: int
+    epoch: int
+    epoch_start: int
+    confirm: int
+    max_offset: int
+    sent_at_ms: int
+    master_epoch: int
+    data: Buffer = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """One JSON table, whole. `kind`: topics, groups, consumer-offsets."""
+
+    kind: str
+    json: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberList:
+    """All nodes as the master sees them."""
+
+    nodes: tuple[common_pb2.NodeStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The stream ends after it. `retry` False: an operator has to act."""
+
+    reason: str
+    retry: bool
+    epoch: int = 0
+
+
+SlaveFrame: TypeAlias = Hello | Ack
+MasterFrame: TypeAlias = Answer | Chunk | Metadata | MemberList | Refusal
+
+_ACTIONS = {
+    HelloAction.CONTINUE: replication_pb2.CONTINUE,
+    HelloAction.TRUNCATE: replication_pb2.TRUNCATE,
+    HelloAction.RESYNC: replication_pb2.RESYNC,
+}
+_Message = TypeVar("_Message", replication_pb2.SlaveFrame, replication_pb2.MasterFrame)
+_CHUNK_TAG = 0x12
+_DATA_TAG = 0x32
+
+
+def encode_slave_frame(frame: SlaveFrame) -> bytes:
+    """The bytes of a tandemlog.v1.SlaveFrame."""
+    message = replication_pb2.SlaveFrame()
+    if isinstance(frame, Ack):
+        message.ack.epoch = frame.epoch
+        message.ack.incarnation = frame.incarnation
+        message.ack.durable_offset = frame.durable
+        message.ack.received_offset = frame.received
+        message.ack.reput_offset = frame.reput
+        message.ack.state = frame.state
+        return message.SerializeToString()
+    hello = message.hello
+    hello.cluster_id = frame.cluster_id
+    hello.node_id = frame.node_id
+    hello.incarnation = frame.incarnation
+    hello.endpoint = frame.endpoint
+    hello.http_endpoint = frame.http_endpoint
+    hello.epochs.extend(_epochs_out(frame.epochs))
+    hello.min_offset = frame.min_offset
+    hello.max_offset = frame.max_offset
+    hello.confirm_offset = frame.confirm_offset
+    hello.commit_log_file_size = frame.file_size
+    hello.store_host = frame.store_host
+    hello.accepted_epoch = frame.accepted_epoch
+    hello.master_id = frame.master_id
+    hello.master_incarnation = frame.master_incarnation
+    hello.checksums.extend(
+        replication_pb2.LogChecksum(start=each.start, end=each.end, crc=each.crc)
+        for each in frame.checksums
+    )
+    return message.SerializeToString()
+
+
+def decode_slave_frame(data: bytes) -> SlaveFrame:
+    """The frame in `data`; raises ProtocolError for a frame that is neither hello nor ack."""
+    message = _parsed(replication_pb2.SlaveFrame, data)
+    kind = message.WhichOneof("frame")
+    if kind == "ack":
+        ack = message.ack
+        return Ack(
+            epoch=ack.epoch,
+            incarnation=ack.incarnation,
+            durable=ack.durable_offset,
+            received=ack.received_offset,
+            reput=ack.reput_offset,
+            state=ack.state,
+        )
+    if kind != "hello":
+        raise ProtocolError("a slave's frame is neither a hello nor an ack; versions differ")
+    hello = message.hello
+    return Hello(
+        cluster_id=hello.cluster_id,
+        node_id=hello.node_id,
+        incarnation=hello.incarnation,
+        endpoint=hello.endpoint,
+        http_endpoint=hello.http_endpoint,
+        epochs=_epochs_in(hello.epochs),
+        min_offset=hello.min_offset,
+        max_offset=hello.max_offset,
+        confirm_offset=hello.confirm_offset,
+        file_size=hello.commit_log_file_size,
+        store_host=hello.store_host,
+        checksums=tuple(Checksum(each.start, each.end, each.crc) for each in hello.checksums),
+        accepted_epoch=hello.accepted_epoch,
+        master_id=hello.master_id,
+        master_incarnation=hello.master_incarnation,
+    )
+
+
+def encode_master_frame(frame: MasterFrame) -> bytes:
+    """The bytes of a tandemlog.v1.MasterFrame; a chunk's data is copied once."""
+    if isinstance(frame, Chunk):
+        return encode_chunk(frame)
+    message = replication_pb2.MasterFrame()
+    if isinstance(frame, Answer):
+        _fill_answer(message.answer, frame)
+    elif isinstance(frame, Metadata):
+        message.metadata.kind = frame.kind
+        message.metadata.json = frame.json
+        message.metadata.version = frame.version
+    elif isinstance(frame, MemberList):
+        message.members.nodes.extend(frame.nodes)
+        message.members.SetInParent()
+    else:
+        message.refusal.reason = frame.reason
+        message.refusal.retry = frame.retry
+        message.refusal.epoch = frame.epoch
+    return message.SerializeToString()
+
+
+def decode_master_frame(data: bytes) -> MasterFrame:
+    """The frame in `data`; a chunk's data is a view of it. Raises ProtocolError."""
+    if data and data[0] == _CHUNK_TAG:
+        chunk = _decode_chunk(data)
+        if chunk is not None:
+            return chunk
+    message = _parsed(replication_pb2.MasterFrame, data)
+    kind = message.WhichOneof("frame")
+    if kind == "answer":
+        return _answer_in(message.answer)
+    if kind == "chunk":
+        return _chunk_in(message.chunk)
+    if kind == "metadata":
+        update = message.metadata
+        return Metadata(update.kind, update.json, update.version)
+    if kind == "members":
+        return MemberList(tuple(message.members.nodes))
+    if kind == "refusal":
+        refusal = message.refusal
+        return Refusal(refusal.reason, refusal.retry, refusal.epoch)
+    raise ProtocolError("a master's frame of an unknown kind; versions differ")
+
+
+def encode_chunk(chunk: Chunk) -> bytes:
+    """A MasterFrame with this chunk, put together by hand."""
+    head = bytearray()
+    for tag, value in (
+        (0x08, chunk.offset),
+        (0x10, chunk.epoch),
+        (0x18, chunk.epoch_start),
+        (0x20, chunk.confirm),
+        (0x28, chunk.max_offset),
+        (0x38, chunk.sent_at_ms),
+        (0x40, chunk.master_epoch),
+    ):
+        if value:
+            head.append(tag)
+            _put_varint(head, value)
+    if len(chunk.data):
+        head.append(_DATA_TAG)
+        _put_varint(head, len(chunk.data))
+    start = bytearray((_CHUNK_TAG,))
+    _put_varint(start, len(head) + len(chunk.data))
+    return b"".join((start, head, chunk.data))
+
+
+def _parsed(kind: type[_Message], data: bytes) -> _Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as fault:
+        raise ProtocolError(f"{len(data)} bytes are no {kind.__name__}: {fault}") from fault
+
+
+def _decode_chunk(data: bytes) -> Chunk | None:
+    """The chunk in `data`; None where its fields come in a way that encode_chunk does not write."""
+    fields = [0] * 9
+    try:
+        length, position = _varint(data, 1)
+        if position + length != len(data):
+            return None
+        while position < len(data):
+            tag = data[position]
+            value, position = _varint(data, position + 1)
+            if tag == _DATA_TAG:
+                if position + value != len(data):
+                    return None
+                break
+            if tag & 7 or not 1 <= tag >> 3 <= 8:
+                return None
+            fields[tag >> 3] = value
+    except IndexError:
+        return None
+    return Chunk(
+        offset=fields[1],
+        epoch=fields[2],
+        epoch_start=fields[3],
+        confirm=fields[4],
+        max_offset=fields[5],
+        sent_at_ms=fields[7],
+        master_epoch=fields[8],
+        data=memoryview(data)[position:],
+    )
+
+
+def _put_varint(out: bytearray, value: int) -> None:
+    if value < 0:
+        raise ValueError(f"an offset, epoch or time below zero: {value}")
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+
+
+def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
+    message.action = _ACTIONS[frame.action]
+    message.offset = frame.offset
+    message.reason = frame.reason
+    message.master_id = frame.master_id
+    message.master_incarnation = frame.master_incarnation
+    message.master_endpoint = frame.master_endpoint
+    message.epoch = frame.epoch
+    message.epochs.extend(_epochs_out(frame.epochs))
+    message.commit_log_file_size = frame.file_size
+    message.confirm_offset = frame.confirm
+    message.max_offset = frame.max_offset
+    message.min_offset = frame.min_offset
+    message.proof_start = frame.proof_start
+    message.proof_crc = frame.proof_crc
+
+
+def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
+    action = next((name for name, value in _ACTIONS.items() if value == message.action), None)
+    if action is None:
+        raise ProtocolError(f"the master answered with the unknown action {message.action}")
+    return Answer(
+        action=action,
+        offset=message.offset,
+        reason=message.reason,
+        master_id=message.master_id,
+        master_incarnation=message.master_incarnation,
+        master_endpoint=message.master_endpoint,
+        epoch=message.epoch,
+        epochs=_epochs_in(message.epochs),
+        file_size=message.commit_log_file_size,
+        confirm=message.confirm_offset,
+        max_offset=message.max_offset,
+        min_offset=message.min_offset,
+        proof_start=message.proof_start,
+        proof_crc=message.proof_crc,
+    )
+
+
+def _chunk_in(message: replication_pb2.LogChunk) -> Chunk:
+    return Chunk(
+        offset=message.offset,
+        epoch=message.epoch,
+        epoch_start=message.epoch_start_offset,
+        confirm=message.confirm_offset,
+        max_offset=message.max_offset,
+        sent_at_ms=message.sent_at_ms,
+        master_epoch=message.master_epoch,
+        data=message.data,
+    )
+
+
+def _epochs_out(entries: tuple[EpochEntry, ...]) -> list[replication_pb2.EpochEntry]:
+    return [
+        replication_pb2.EpochEntry(epoch=entry.epoch, start_offset=entry.start_offset)
+        for entry in entries
+    ]
+
+
+def _epochs_in(entries: Iterable[replication_pb2.EpochEntry]) -> tuple[EpochEntry, ...]:
+    return tuple(EpochEntry(each.epoch, each.start_offset) for each in entries)

@@ -1,0 +1,272 @@
+"""May these two logs be joined, and where? Decided by the master, checked again by the slave.
+
+    slave's log            master's log                       answer
+    empty                  any                                CONTINUE at the master's begin
+    a prefix of it         longer                             CONTINUE at the slave's end
+    equal up to X, then    other bytes or nothing             TRUNCATE to X
+    ends below its begin   (retention has dropped the rest)   RESYNC: set aside, start at its begin
+    nothing in common      any                                RESYNC, if nothing confirmed is lost
+
+    never: discard a byte that the slave knows to be confirmed and the master should have.
+    That would undo an acknowledgement, so it is refused, loudly, for an operator to settle.
+
+Equal history is shown by epoch tables: an (epoch, start offset) pair names one term of one master,
+so the logs agree up to the end of the newest pair that both have. Two kinds of table prove
+nothing. One is missing: a store copied from RocketMQ. One lies: a master that lost its disk
+counts its epochs from 1 again. The first offers checksums of its whole log, and what is equal is
+what is proven. For the second every answer carries the CRC of the last bytes below its offset; a
+slave that finds other bytes there comes back with checksums.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tandemlog.format.epochs import EpochTable
+
+from .errors import HandshakeRefusedError, ProtocolError
+from .frames import Answer, Checksum, Hello, HelloAction, Refusal
+
+FINE_BLOCK_BYTES = 4096
+
+Crc = Callable[[int, int], int]
+
+
+@dataclass(slots=True)
+class MasterView:
+    """What the master is and holds; `end_offset` is what it may send.
+
+    Not frozen: the group moves the offsets as the log grows, its sessions only read them.
+    """
+
+    cluster_id: str
+    node_id: str
+    incarnation: str
+    endpoint: str
+    epoch: int
+    epochs: EpochTable
+    min_offset: int
+    end_offset: int
+    confirm: int
+    file_size: int
+    proof_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveView:
+    """What the slave is and holds, as it said in its hello, and what it will not go below."""
+
+    min_offset: int
+    max_offset: int
+    confirm: int
+    file_size: int
+    accepted_epoch: int
+
+    @property
+    def empty(self) -> bool:
+        return self.min_offset == self.max_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The frame to send; `alarm` where the slave proves that this master lost confirmed bytes."""
+
+    frame: Answer | Refusal
+    alarm: str = ""
+
+
+def decide(hello: Hello, view: MasterView) -> Verdict:
+    """The master's answer to `hello`. The proof's CRC is left for the caller to fill in."""
+    refusal = _identity_refusal(hello, view)
+    if refusal is not None:
+        return Verdict(refusal)
+    if hello.master_id == view.node_id and hello.master_incarnation != view.incarnation:
+        return _alarm(
+            f"slave {hello.node_id} has followed {view.node_id} on another disk: the master's "
+            "store was lost or replaced, and may lack what was acknowledged. Make a slave the "
+            "master, or set the slave's store aside by hand",
+            view,
+        )
+    seen = max(hello.accepted_epoch, hello.epochs[-1].epoch if hello.epochs else 0)
+    if seen > view.epoch:
+        return _alarm(
+            f"slave {hello.node_id} has seen epoch {seen}, this master serves in epoch "
+            f"{view.epoch}: its store is older than the slave's, or was lost. Restart it as master "
+            "(it goes on above that epoch) or make the slave the master",
+            view,
+        )
+    if hello.min_offset == hello.max_offset:
+        return _continue(view, view.min_offset, hello, "the slave's log is empty")
+    return _place(hello, view, _consistent_point(hello, view))
+
+
+def check_answer(answer: Answer, me: SlaveView) -> None:
+    """The slave's own look at the answer; raises where it must not be followed.
+
+    HandshakeRefusedError: a stale master, another file size, or confirmed bytes would go.
+    ProtocolError: an answer that does not fit what the slave said.
+    """
+    name = answer.action.name.lower()
+    if answer.epoch < me.accepted_epoch:
+        raise HandshakeRefusedError(
+            f"master {answer.master_id} serves in epoch {answer.epoch}, this slave has followed "
+            f"epoch {me.accepted_epoch}: an old master, or one that lost its disk",
+            retry=True,
+        )
+    if not me.empty and me.file_size != answer.file_size:
+        raise HandshakeRefusedError(_file_size_reason(me.file_size, answer.file_size), retry=False)
+    if answer.action is HelloAction.RESYNC:
+        if me.confirm > answer.offset:
+            raise HandshakeRefusedError(
+                f"refused to set the log aside: bytes {answer.offset}..{me.confirm} are confirmed "
+                f"({answer.reason})",
+                retry=False,
+            )
+        return
+    if me.empty:
+        return
+    if answer.offset < me.confirm:
+        raise HandshakeRefusedError(
+            f"refused to {name} at {answer.offset}: this slave knows that everything below "
+            f"{me.confirm} is confirmed ({answer.reason})",
+            retry=False,
+        )
+    below, above = answer.offset < me.min_offset, answer.offset > me.max_offset
+    if below or above or (answer.action is HelloAction.CONTINUE and answer.offset != me.max_offset):
+        raise ProtocolError(
+            f"{name} at {answer.offset} does not fit this log, {me.min_offset}..{me.max_offset}"
+        )
+
+
+def checksum_blocks(start: int, end: int, block: int, crc: Crc) -> tuple[Checksum, ...]:
+    """Checksums of the whole log start..end in pieces of `block` bytes, fine ones at the end."""
+    return tuple(Checksum(low, high, crc(low, high)) for low, high in _ranges(start, end, block))
+
+
+def proven_prefix(checksums: Sequence[Checksum], view: MasterView, crc: Crc) -> int | None:
+    """Up to where the slave's bytes equal the master's; None where not even one piece does.
+
+    Pieces below the master's begin cannot be compared and are passed over.
+    """
+    proven: int | None = None
+    expected = checksums[0].start if checksums else 0
+    for piece in checksums:
+        if piece.start != expected or piece.end <= piece.start:
+            raise ProtocolError(f"the slave's checksums have a gap or an overlap at {expected}")
+        expected = piece.end
+        if piece.start < view.min_offset:
+            continue
+        if piece.end > view.end_offset or crc(piece.start, piece.end) != piece.crc:
+            break
+        proven = piece.end
+    return proven
+
+
+def _identity_refusal(hello: Hello, view: MasterView) -> Refusal | None:
+    if hello.cluster_id != view.cluster_id:
+        return Refusal(
+            f"this is cluster {view.cluster_id!r}, the slave belongs to {hello.cluster_id!r}",
+            retry=False,
+            epoch=view.epoch,
+        )
+    if not hello.node_id or not hello.incarnation:
+        return Refusal("a slave must say its node id and incarnation", retry=False)
+    if hello.node_id == view.node_id:
+        return Refusal(
+            f"node id {hello.node_id!r} is the master's own: give every node another",
+            retry=False,
+            epoch=view.epoch,
+        )
+    if hello.min_offset != hello.max_offset and hello.file_size != view.file_size:
+        return Refusal(_file_size_reason(hello.file_size, view.file_size), False, view.epoch)
+    return None
+
+
+def _file_size_reason(slave: int, master: int) -> str:
+    return (
+        f"the slave's commit log files have {slave} bytes, the master's {master}: move the slave's "
+        "store away and let it start empty"
+    )
+
+
+def _consistent_point(hello: Hello, view: MasterView) -> int | None:
+    if hello.checksums or not hello.epochs:
+        return hello.proven
+    return EpochTable(hello.epochs).find_consistent_point(
+        hello.max_offset, view.epochs, view.end_offset
+    )
+
+
+def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
+    """The answer to a slave with data whose log equals the master's below `point`."""
+    if point is None or point < hello.min_offset:
+        if hello.max_offset < view.min_offset:
+            return _resync(view, hello, "the slave's log ends before the master's begins")
+        return _resync(view, hello, "the slave's log has no common history with the master's")
+    if point < view.min_offset and (point == hello.max_offset or point >= hello.confirm_offset):
+        return _resync(view, hello, "the slave's log ends before the master's begins")
+    if point < hello.confirm_offset:
+        return _lost(hello, view, point)
+    if point == hello.max_offset:
+        return _continue(view, point, hello, "")
+    reason = f"the logs agree up to {point}, the slave holds up to {hello.max_offset}"
+    return Verdict(_answer(HelloAction.TRUNCATE, view, point, hello, reason))
+
+
+def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
+    # What lies below the master's begin was dropped by retention, not lost.
+    if hello.confirm_offset > max(view.min_offset, hello.min_offset):
+        return _lost(hello, view, max(view.min_offset, hello.min_offset))
+    return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
+
+
+def _lost(hello: Hello, view: MasterView, point: int) -> Verdict:
+    return _alarm(
+        f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
+        f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
+        "lost. Make that slave the master, or set its store aside by hand",
+        view,
+    )
+
+
+def _alarm(reason: str, view: MasterView) -> Verdict:
+    return Verdict(Refusal(reason, retry=False, epoch=view.epoch), alarm=reason)
+
+
+def _continue(view: MasterView, offset: int, hello: Hello, reason: str) -> Verdict:
+    return Verdict(_answer(HelloAction.CONTINUE, view, offset, hello, reason))
+
+
+def _answer(
+    action: HelloAction, view: MasterView, offset: int, hello: Hello, reason: str
+) -> Answer:
+    proof_start = offset
+    if action is not HelloAction.RESYNC and hello.min_offset != hello.max_offset:
+        lowest = max(view.min_offset, hello.min_offset)
+        proof_start = min(offset, max(offset - view.proof_bytes, lowest))
+    return Answer(
+        action=action,
+        offset=offset,
+        reason=reason,
+        master_id=view.node_id,
+        master_incarnation=view.incarnation,
+        master_endpoint=view.endpoint,
+        epoch=view.epoch,
+        epochs=tuple(view.epochs.entries),
+        file_size=view.file_size,
+        confirm=view.confirm,
+        max_offset=view.end_offset,
+        min_offset=view.min_offset,
+        proof_start=proof_start,
+    )
+
+
+def _ranges(start: int, end: int, block: int) -> Iterator[tuple[int, int]]:
+    """start..end in blocks; the last one in fine pieces, so that little is left unproven."""
+    position = start
+    while end - position > block:
+        yield position, position + block
+        position += block
+    while position < end:
+        high = min(position + FINE_BLOCK_BYTES, end)
+        yield position, high
+        position = high

@@ -1,0 +1,190 @@
+"""The master's whole view of its slaves, without I/O: sessions, in-sync set, confirm offset.
+
+    frames of each slave ──▶ session ──▶ confirm tracker ──▶ view.confirm ──▶ every session
+    own positions ────────────────────────────┘   ▲
+    time ──▶ in-sync set ── record to persist ────┘ (recorded and proposed sets both count)
+
+The caller executes what the methods return and tells what became of it: `persisted` when a record
+is durable, `closed` when a stream ended. `seen_epoch`, where it is above the own epoch, is to be
+remembered: the next term must be higher. A master's term is one object of this class: its epoch
+never changes, so a new term is a new object and nothing of an old one can leak into it.
+"""
+
+from .config import HaConfig, Replication
+from .confirm import ConfirmTracker
+from .frames import Ack, Hello, SlaveFrame
+from .handshake import MasterView
+from .master_session import MasterAction, MasterSession, SessionState
+from .state import InSyncRecord, Member
+from .sync_state_set import Progress, SetRules, SyncStateSet
+
+
+class MasterGroup:
+    """See the module. Owned by one thread (the event loop); `now` is monotonic seconds."""
+
+    def __init__(
+        self,
+        config: HaConfig,
+        me: Member,
+        view: MasterView,
+        record: InSyncRecord,
+        own: int,
+        now: float,
+    ) -> None:
+        self.config = config
+        self.me = me
+        self.view = view
+        self.epoch_start = view.end_offset
+        self.tracker = ConfirmTracker(me, view.epoch, view.confirm, own, config.required)
+        rules = SetRules(
+            required=config.required,
+            lag_s=config.replica_lag_time_ms / 1000,
+            rejoin_s=config.rejoin_ms / 1000,
+            dead_s=config.dead_after_ms / 1000,
+        )
+        self.set = SyncStateSet(record, rules, me, now)
+        self.progress: dict[str, Progress] = {}
+        self.sessions: dict[str, MasterSession] = {}
+        self.hellos: dict[str, Hello] = {}
+        self.alarms: dict[str, str] = {}
+        self.seen_epoch = view.epoch
+
+    def open(self, now: float) -> MasterSession:
+        """A stream has come; its session waits for the hello."""
+        return MasterSession(self.view, self.config, now)
+
+    def receive(self, session: MasterSession, frame: SlaveFrame, now: float) -> list[MasterAction]:
+        """Take a frame in; the answer is what to send to that slave."""
+        if isinstance(frame, Hello) and session.state is SessionState.WAITING:
+            return self._join(session, frame, now)
+        actions = session.receive(frame, now)
+        if isinstance(frame, Ack) and session.streaming:
+            return actions + self._acknowledge(session, frame, now)
+        return actions
+
+    def closed(self, session: MasterSession, reason: str) -> None:
+        """The stream of `session` has ended."""
+        session.close(reason)
+        hello = session.hello
+        if hello is not None and self.sessions.get(hello.node_id) is session:
+            del self.sessions[hello.node_id]
+            self.progress[hello.node_id].connected = False
+
+    def positions(self, *, own: int, end: int, minimum: int) -> int:
+        """The master's own log has moved; the answer is the confirm offset."""
+        self.tracker.own = own
+        self.view.end_offset = end
+        self.view.min_offset = minimum
+        return self._confirm()
+
+    def tick(self, now: float) -> InSyncRecord | None:
+        """A change of the in-sync set that is due: persist it, then call `persisted`.
+
+        It is in force from now on, beside the recorded set.
+        """
+        need = max(self.tracker.value, self.epoch_start)
+        return self.set.propose(self.progress, self._durable(), need, now)
+
+    def persisted(self, record: InSyncRecord) -> int:
+        """`record` is durable; the answer is the confirm offset under it."""
+        self.set.resolved(record)
+        return self._confirm()
+
+    def admission(self, now: float) -> str | None:
+        """Why a put that waits for slaves cannot be taken now; None where it can."""
+        if self.config.replication is not Replication.SYNC:
+            return None
+        if self.alarms:
+            return "; ".join(self.alarms.values())
+        live = [member for member in self.set.members if self._live(member, now)]
+        if len(live) < self.config.required:
+            names = ", ".join(sorted(member.node_id for member in live))
+            return (
+                f"{len(live)} in-sync replicas ({names}) are there, min_in_sync is "
+                f"{self.config.min_in_sync}"
+            )
+        return None
+
+    def _join(self, session: MasterSession, hello: Hello, now: float) -> list[MasterAction]:
+        held = self.sessions.get(hello.node_id)
+        if held is not None and self._another_node(held, hello, now):
+            return session.refuse(
+                f"node id {hello.node_id!r} is in use by the slave at "
+                f"{self.hellos[hello.node_id].endpoint}: give every node another id",
+                retry=True,
+            )
+        actions = session.receive(hello, now)
+        if session.alarm:
+            self.alarms[hello.node_id] = session.alarm
+            self.seen_epoch = max(self.seen_epoch, hello.accepted_epoch)
+        if not session.streaming:
+            return actions
+        if held is not None:
+            held.close("the slave has opened another stream")
+        self.alarms.pop(hello.node_id, None)
+        self._attach(session, hello, now)
+        return actions
+
+    def _attach(self, session: MasterSession, hello: Hello, now: float) -> None:
+        member = Member(hello.node_id, hello.incarnation)
+        before = self.progress.get(hello.node_id)
+        fresh = Progress(member, heard_at=now)
+        if before is not None and before.member == member:
+            fresh.caught_up_at = before.caught_up_at
+        self.progress[hello.node_id] = fresh
+        self.sessions[hello.node_id] = session
+        self.hellos[hello.node_id] = hello
+        self.tracker.attach(member, session.sent)
+
+    def _another_node(self, held: MasterSession, hello: Hello, now: float) -> bool:
+        """Whether two nodes claim one id: the same node reconnects from its endpoint and disk."""
+        first = self.hellos[hello.node_id]
+        same = (first.incarnation, first.endpoint) == (hello.incarnation, hello.endpoint)
+        alive = held.streaming and (now - held.heard_at) * 1000 <= self.config.dead_after_ms
+        return alive and not same
+
+    def _acknowledge(self, session: MasterSession, ack: Ack, now: float) -> list[MasterAction]:
+        hello = session.hello
+        if hello is None or self.sessions.get(hello.node_id) is not session:
+            return []
+        self.tracker.sent(hello.node_id, session.sent)
+        if not self.tracker.acknowledge(hello.node_id, ack):
+            return session.refuse(
+                f"an acknowledgement of {ack.durable} in epoch {ack.epoch}, incarnation "
+                f"{ack.incarnation}, does not count: sent up to {session.sent} in epoch "
+                f"{self.view.epoch} to incarnation {hello.incarnation}",
+                retry=True,
+            )
+        each = self.progress[hello.node_id]
+        each.heard_at = now
+        each.fault = ack.state
+        each.held(ack.durable, self.view.end_offset, now)
+        self._confirm()
+        return []
+
+    def _confirm(self) -> int:
+        if self.config.replication is Replication.SYNC:
+            sets = self.set.in_force()
+        else:
+            sets = (frozenset({self.me}),)
+        self.view.confirm = self.tracker.advance(sets)
+        return self.view.confirm
+
+    def _durable(self) -> dict[str, int]:
+        return {
+            node_id: match.durable
+            for node_id, match in self.tracker.matches.items()
+            if match.durable is not None
+        }
+
+    def _live(self, member: Member, now: float) -> bool:
+        if member == self.me:
+            return True
+        each = self.progress.get(member.node_id)
+        return (
+            each is not None
+            and each.member == member
+            and each.connected
+            and not each.fault
+            and (now - each.heard_at) * 1000 <= self.config.dead_after_ms
+        )

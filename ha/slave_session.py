@@ -1,0 +1,324 @@
+"""The slave's side of one stream: a machine without I/O, clock or loop.
+
+    GREETING ──answer──▶ PREPARING ──prepared──▶ FOLLOWING ──lost, refused──▶ CLOSED
+                 │            └─ the log is cut to where it equals the master's ─┘
+                 └─ resync: the log is set aside, and a new stream begins with a new incarnation
+
+Nothing is acknowledged before PREPARING is over: until then the log may hold bytes that are not
+the master's. Every action on the store is returned in the order in which it must be executed;
+chunks that arrive while the store still prepares simply queue behind.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from tandemlog.format.epochs import EpochEntry
+from tandemlog.v1 import common_pb2
+
+from .config import HaConfig
+from .errors import HandshakeRefusedError, ProtocolError
+from .frames import (
+    Ack,
+    Answer,
+    Buffer,
+    Chunk,
+    Hello,
+    HelloAction,
+    MasterFrame,
+    Metadata,
+    Refusal,
+    SlaveFrame,
+)
+from .handshake import SlaveView, check_answer
+from .state import Member
+
+
+class SlaveState(Enum):
+    """Where the session is; see the module."""
+
+    GREETING = "greeting"
+    PREPARING = "preparing"
+    FOLLOWING = "following"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a frame to the master."""
+
+    frame: SlaveFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """End the stream. `refused`: the logs cannot be joined; `retry` False: an operator must act."""
+
+    reason: str
+    refused: bool = False
+    retry: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SeeMembers:
+    """The master's list of all nodes."""
+
+    nodes: Sequence[common_pb2.NodeStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckProof:
+    """The own bytes start..end must have this CRC-32, else the logs have diverged."""
+
+    start: int
+    end: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptEpoch:
+    """Remember durably the master and that nothing below `epoch` is followed any more."""
+
+    epoch: int
+    master: Member
+
+
+@dataclass(frozen=True, slots=True)
+class BeginAt:
+    """The log is empty: it takes the master's file size and starts at `offset`."""
+
+    offset: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Cut the log and all that is derived from it to `offset`."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptEpochs:
+    """The log equals the master's below `offset`: take its epoch table up to there."""
+
+    entries: tuple[EpochEntry, ...]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Move the log away and start empty at `offset`, as a new incarnation."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All before it is done: flush, then tell the session what is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Store `data` at `offset`; `entry` begins with it where it is not None."""
+
+    offset: int
+    data: Buffer
+    entry: EpochEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The master's confirm offset; the own one is at most what is durable here."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceTable:
+    """Take the master's table in place of the own one."""
+
+    update: Metadata
+
+
+StoreAction: TypeAlias = (
+    CheckProof
+    | AcceptEpoch
+    | BeginAt
+    | Truncate
+    | AdoptEpochs
+    | SetAside
+    | Prepared
+    | Append
+    | Confirm
+    | ReplaceTable
+)
+SlaveAction: TypeAlias = Send | Disconnect | SeeMembers | StoreAction
+
+
+class SlaveSession:
+    """See the module. `hello` is what this node says of itself, `me` what it insists on."""
+
+    def __init__(self, hello: Hello, me: SlaveView, config: HaConfig, now: float) -> None:
+        self.state = SlaveState.GREETING
+        self.hello = hello
+        self.me = me
+        self.answer: Answer | None = None
+        self.expected = 0
+        self.durable = 0
+        self.reput = 0
+        self.fault = ""
+        self.heard_at = now
+        self.sent_at = now
+        self.confirm = 0
+        self.master_end = 0
+        self._last_epoch = hello.epochs[-1] if hello.epochs else None
+        self._config = config
+
+    def start(self, now: float) -> list[SlaveAction]:
+        """The first frame."""
+        self.sent_at = now
+        return [Send(self.hello)]
+
+    def receive(self, frame: MasterFrame, now: float) -> list[SlaveAction]:
+        """Take a frame of the master in."""
+        if self.state is SlaveState.CLOSED:
+            return []
+        self.heard_at = now
+        try:
+            if isinstance(frame, Refusal):
+                return self._disconnect(frame.reason, refused=True, retry=frame.retry)
+            if isinstance(frame, Answer):
+                return self._answered(frame)
+            if self.answer is None:
+                raise ProtocolError("the master's first frame is not an answer to the hello")
+            if isinstance(frame, Chunk):
+                return self._chunk(frame)
+            if isinstance(frame, Metadata):
+                return [] if self.fault else [ReplaceTable(frame)]
+            return [SeeMembers(frame.nodes)]
+        except HandshakeRefusedError as refused:
+            return self._disconnect(refused.reason, refused=True, retry=refused.retry)
+        except ProtocolError as fault:
+            return self._disconnect(str(fault))
+
+    def prepared(self, durable: int, reput: int, now: float) -> list[SlaveAction]:
+        """The log equals the master's up to its end now, and `durable` of it is on disk."""
+        if self.state is not SlaveState.PREPARING:
+            return []
+        self.state = SlaveState.FOLLOWING
+        self.durable, self.reput = durable, reput
+        return [self._ack(now)]
+
+    def stored(self, durable: int, reput: int, now: float) -> list[SlaveAction]:
+        """The log is durable up to `durable`."""
+        if self.state is not SlaveState.FOLLOWING or self.fault:
+            return []
+        self.durable, self.reput = max(self.durable, durable), reput
+        return [self._ack(now)]
+
+    def failed(self, reason: str, now: float) -> list[SlaveAction]:
+        """The store takes no more bytes: acknowledge none, and say why."""
+        self.fault = reason
+        return [self._ack(now)] if self.state is SlaveState.FOLLOWING else []
+
+    def tick(self, now: float) -> list[SlaveAction]:
+        """A heartbeat where one is due; the end of a stream whose master is silent."""
+        if self.state is SlaveState.CLOSED:
+            return []
+        silent = now - self.heard_at
+        if silent * 1000 > self._config.dead_after_ms:
+            return self._disconnect(f"nothing heard from the master for {silent:.1f} s")
+        due = (now - self.sent_at) * 1000 >= self._config.heartbeat_ms
+        return [self._ack(now)] if due and self.state is SlaveState.FOLLOWING else []
+
+    def _answered(self, answer: Answer) -> list[SlaveAction]:
+        if self.state is not SlaveState.GREETING:
+            raise ProtocolError("a second answer on one stream")
+        check_answer(answer, self.me)
+        self.answer = answer
+        self.expected = answer.offset
+        self.master_end = answer.max_offset
+        if answer.action is HelloAction.RESYNC:
+            self.state = SlaveState.CLOSED
+            return [
+                SetAside(answer.offset, answer.reason),
+                Disconnect(f"the log starts over at {answer.offset}: {answer.reason}"),
+            ]
+        self.state = SlaveState.PREPARING
+        actions: list[SlaveAction] = []
+        if answer.proof_start < answer.offset:
+            actions.append(CheckProof(answer.proof_start, answer.offset, answer.proof_crc))
+        master = Member(answer.master_id, answer.master_incarnation)
+        actions.append(AcceptEpoch(answer.epoch, master))
+        if self.me.empty:
+            actions.append(BeginAt(answer.offset, answer.file_size))
+            self._last_epoch = None
+        if answer.action is HelloAction.TRUNCATE:
+            actions.append(Truncate(answer.offset))
+        if self.hello.checksums:
+            actions.append(AdoptEpochs(answer.epochs, answer.offset))
+        self._last_epoch = self._entry_below(answer)
+        return [*actions, Prepared()]
+
+    def _entry_below(self, answer: Answer) -> EpochEntry | None:
+        """The epoch of the last byte that stays."""
+        entries = answer.epochs if self.hello.checksums else self.hello.epochs
+        below = [entry for entry in entries if entry.start_offset < answer.offset]
+        return below[-1] if below and not self.me.empty else None
+
+    def _chunk(self, chunk: Chunk) -> list[SlaveAction]:
+        if self.answer is None or chunk.master_epoch != self.answer.epoch:
+            raise ProtocolError(
+                f"a chunk of epoch {chunk.master_epoch} on a stream of another epoch"
+            )
+        if chunk.offset != self.expected:
+            raise ProtocolError(f"a chunk at {chunk.offset}, this log ends at {self.expected}")
+        self.master_end = chunk.max_offset
+        actions: list[SlaveAction] = []
+        if self.fault:
+            return actions
+        if len(chunk.data):
+            actions.append(Append(chunk.offset, chunk.data, self._new_epoch(chunk)))
+            self.expected += len(chunk.data)
+        if chunk.confirm > self.confirm:
+            self.confirm = chunk.confirm
+            actions.append(Confirm(chunk.confirm))
+        return actions
+
+    def _new_epoch(self, chunk: Chunk) -> EpochEntry | None:
+        """The entry that begins with this chunk, None where its epoch goes on."""
+        entry = EpochEntry(chunk.epoch, chunk.epoch_start)
+        last = self._last_epoch
+        if last == entry:
+            return None
+        if chunk.epoch > chunk.master_epoch or chunk.epoch_start > chunk.offset:
+            raise ProtocolError(f"a chunk at {chunk.offset} with the impossible epoch {entry}")
+        if last is not None and (
+            entry.epoch <= last.epoch or entry.start_offset <= last.start_offset
+        ):
+            raise ProtocolError(f"epoch {entry} after {last}: the master's epochs go back")
+        self._last_epoch = entry
+        return entry
+
+    def _ack(self, now: float) -> Send:
+        self.sent_at = now
+        epoch = self.answer.epoch if self.answer is not None else 0
+        return Send(
+            Ack(
+                epoch=epoch,
+                incarnation=self.hello.incarnation,
+                durable=self.durable,
+                received=self.expected,
+                reput=self.reput,
+                state=self.fault,
+            )
+        )
+
+    def _disconnect(
+        self, reason: str, *, refused: bool = False, retry: bool = True
+    ) -> list[SlaveAction]:
+        self.state = SlaveState.CLOSED
+        return [Disconnect(reason, refused, retry)]

@@ -1,0 +1,198 @@
+"""The one that executes a slave's actions on its store, in order, in one thread.
+
+    actions ──▶ run ──▶ fdatasync once for all of them ──▶ Outcome(durable)
+
+Everything that the protocol promises on disk happens here: an epoch is remembered before its
+bytes, bytes are durable before they are reported, the own confirm offset is never above what is
+durable here.
+"""
+
+import logging
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tandemlog.format.epochs import EpochTable
+
+from .errors import DivergedError
+from .frames import Checksum, Hello
+from .handshake import SlaveView, checksum_blocks
+from .slave_session import (
+    AcceptEpoch,
+    AdoptEpochs,
+    Append,
+    BeginAt,
+    CheckProof,
+    Confirm,
+    Prepared,
+    ReplaceTable,
+    SetAside,
+    StoreAction,
+    Truncate,
+)
+from .state import HaState
+from .store_port import StorePort
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is durable after a run; `prepared` where the handshake's actions were among it."""
+
+    durable: int
+    reput: int
+    prepared: bool
+
+
+class SlaveStore:
+    """See the module. `save` makes a state durable; `fresh` names a new incarnation."""
+
+    def __init__(
+        self,
+        store: StorePort,
+        state: HaState,
+        save: Callable[[HaState], None],
+        fresh: Callable[[], str],
+    ) -> None:
+        self.store = store
+        self.state = state
+        self._save = save
+        self._fresh = fresh
+        self._master_confirm = 0
+        self._aligned = False
+
+    def greeting(self, hello: Hello, *, distrust: bool, block: int) -> tuple[Hello, SlaveView]:
+        """`hello` with what this store holds now.
+
+        Checksums of the whole log go along where the epoch table proves nothing: it is empty, or
+        `distrust` says that it lied.
+        """
+        self._aligned = False
+        self._master_confirm = 0
+        log = self.store.log
+        low, high = log.min_offset, log.wrote.value
+        entries = tuple(self.store.epochs.table.entries)
+        # A store that never followed or led knows nothing of what this cluster confirmed.
+        known = self.state.accepted_epoch > 0
+        confirm = min(self.store.confirmed.value, high) if known else 0
+        checksums: tuple[Checksum, ...] = ()
+        if low < high and (distrust or not entries):
+            checksums = checksum_blocks(low, high, block, self.crc)
+        view = SlaveView(
+            min_offset=low,
+            max_offset=high,
+            confirm=confirm,
+            file_size=log.file_size,
+            accepted_epoch=self.state.accepted_epoch,
+        )
+        followed = self.state.followed
+        greeting = replace(
+            hello,
+            incarnation=self.state.incarnation,
+            epochs=entries,
+            min_offset=low,
+            max_offset=high,
+            confirm_offset=confirm,
+            file_size=0 if low == high else log.file_size,
+            checksums=checksums,
+            accepted_epoch=self.state.accepted_epoch,
+            master_id=followed.node_id if followed is not None else "",
+            master_incarnation=followed.incarnation if followed is not None else "",
+        )
+        return greeting, view
+
+    def run(self, actions: Sequence[StoreAction]) -> Outcome:
+        """Execute the actions, then make all of it durable. Raises what the store raises."""
+        prepared = False
+        for action in actions:
+            if isinstance(action, Append):
+                self._append(action)
+            elif isinstance(action, Confirm):
+                self._master_confirm = max(self._master_confirm, action.offset)
+            elif isinstance(action, ReplaceTable):
+                self._replace_table(action)
+            elif isinstance(action, Prepared):
+                prepared = self._aligned = True
+            else:
+                self._prepare(action)
+        durable = self.store.flush()
+        if self._aligned:
+            self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
+        return Outcome(durable, self.store.reputed.value, prepared)
+
+    def crc(self, start: int, end: int) -> int:
+        """CRC-32 of the log's bytes start..end."""
+        return log_crc(self.store, start, end)
+
+    def _append(self, action: Append) -> None:
+        if action.entry is not None:
+            # First the epoch, then its bytes: bytes of an unknown epoch could not be compared.
+            self.store.epochs.append(action.entry)
+        self.store.append_raw(action.offset, action.data)
+
+    def _prepare(self, action: StoreAction) -> None:
+        if isinstance(action, CheckProof):
+            mine = self.crc(action.start, action.end)
+            if mine != action.crc:
+                raise DivergedError(action.start, action.end, mine, action.crc)
+        elif isinstance(action, AcceptEpoch):
+            self._remember(replace(self.state, accepted_epoch=action.epoch, followed=action.master))
+        elif isinstance(action, BeginAt):
+            self._begin(action)
+        elif isinstance(action, Truncate):
+            logger.warning(
+                "truncating the log: %d -> %d", self.store.log.wrote.value, action.offset
+            )
+            self.store.truncate(action.offset)
+        elif isinstance(action, AdoptEpochs):
+            below = tuple(each for each in action.entries if each.start_offset < action.offset)
+            self.store.epochs.replace(EpochTable(below))
+        elif isinstance(action, SetAside):
+            logger.warning(
+                "setting the log aside, starting at %d: %s", action.offset, action.reason
+            )
+            # The incarnation first: what the old disk acknowledged is gone with it.
+            self._remember(replace(self.state, incarnation=self._fresh()))
+            self.store.reset(action.offset)
+            self.store.epochs.replace(EpochTable(()))
+
+    def _begin(self, action: BeginAt) -> None:
+        log = self.store.log
+        if log.file_size != action.file_size:
+            self.store.adopt_commit_log_file_size(action.file_size)
+        if log.wrote.value != action.offset:
+            self.store.reset(action.offset)
+        self.store.epochs.replace(EpochTable(()))
+
+    def _replace_table(self, action: ReplaceTable) -> None:
+        tables = {
+            "topics": self.store.topics,
+            "groups": self.store.groups,
+            "consumer-offsets": self.store.consumer_offsets,
+        }
+        table = tables.get(action.update.kind)
+        if table is None:
+            logger.warning("the master sent a table of the unknown kind %r", action.update.kind)
+            return
+        table.replace_from_json(action.update.json)
+
+    def _remember(self, state: HaState) -> None:
+        if state != self.state:
+            self._save(state)
+            self.state = state
+
+
+def own_confirm(masters: int, durable: int) -> int:
+    """A slave's confirm offset: the master's, as far as it is durable here."""
+    return min(masters, durable)
+
+
+def log_crc(store: StorePort, start: int, end: int) -> int:
+    """CRC-32 of the log's bytes start..end, read piece by piece."""
+    crc, position = 0, start
+    while position < end:
+        piece = store.log.read(position, min(end - position, 1 << 20))
+        crc = zlib.crc32(piece, crc)
+        position += len(piece)
+    return crc

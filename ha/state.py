@@ -1,0 +1,91 @@
+"""What a node's replication must remember across restarts, and the values it is made of.
+
+incarnation      names this disk's history: a new one after lost data, so that acknowledgements
+                 of the old disk count for nothing
+accepted_epoch   the highest epoch this node has followed or led: nothing lower is accepted
+followed         the master of that epoch and its disk: the same master with another disk has
+                 lost what was acknowledged, however high its epoch is
+record           the in-sync set of the last term as master: every acknowledged byte is
+                 durable on each of its members. A coordinator's record has the same shape.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from .errors import StateFileError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Member:
+    """A node in one incarnation."""
+
+    node_id: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True)
+class InSyncRecord:
+    """The in-sync set of `epoch`; `version` grows with every change of the set."""
+
+    epoch: int = 0
+    version: int = 0
+    members: frozenset[Member] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HaState:
+    """See the module. Immutable: a change is a new value that is persisted, then used."""
+
+    cluster_id: str
+    node_id: str
+    incarnation: str
+    accepted_epoch: int = 0
+    followed: Member | None = None
+    record: InSyncRecord = field(default_factory=InSyncRecord)
+
+
+def encode_state(state: HaState) -> bytes:
+    """The JSON text of `state`."""
+    document = {
+        "cluster_id": state.cluster_id,
+        "node_id": state.node_id,
+        "incarnation": state.incarnation,
+        "accepted_epoch": state.accepted_epoch,
+        "followed": None if state.followed is None else _member_out(state.followed),
+        "in_sync": {
+            "epoch": state.record.epoch,
+            "version": state.record.version,
+            "members": [_member_out(member) for member in sorted(state.record.members)],
+        },
+    }
+    return json.dumps(document, indent=2).encode() + b"\n"
+
+
+def decode_state(data: bytes) -> HaState:
+    """The state in `data`; raises StateFileError where a part is missing or of a wrong kind."""
+    try:
+        document = json.loads(data)
+        record = document["in_sync"]
+        followed = document["followed"]
+        return HaState(
+            cluster_id=str(document["cluster_id"]),
+            node_id=str(document["node_id"]),
+            incarnation=str(document["incarnation"]),
+            accepted_epoch=int(document["accepted_epoch"]),
+            followed=None if followed is None else _member_in(followed),
+            record=InSyncRecord(
+                epoch=int(record["epoch"]),
+                version=int(record["version"]),
+                members=frozenset(_member_in(each) for each in record["members"]),
+            ),
+        )
+    except (ValueError, KeyError, TypeError) as fault:
+        raise StateFileError(f"the replication state is not readable: {fault!r}") from fault
+
+
+def _member_out(member: Member) -> dict[str, str]:
+    return {"node_id": member.node_id, "incarnation": member.incarnation}
+
+
+def _member_in(document: dict[str, object]) -> Member:
+    return Member(str(document["node_id"]), str(document["incarnation"]))

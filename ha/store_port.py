@@ -1,0 +1,106 @@
+"""What the replication needs of a store: storage.MessageStore seen from here.
+
+All calls may block on the disk, so they run in a worker thread; reading a position does not.
+"""
+
+from typing import Protocol, TypeAlias
+
+from storage.config import StoreConfig
+from storage.positions import Position
+from tandemlog.format.epochs import EpochEntry, EpochTable
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class LogPort(Protocol):
+    """The commit log: wrote >= committed >= flushed."""
+
+    wrote: Position
+    committed: Position
+    flushed: Position
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def file_size(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> Buffer:
+        """Bytes from `offset` up to committed, at most to the end of the file that holds it."""
+        ...
+
+
+class EpochsPort(Protocol):
+    """The durable epoch table: every change is fsynced on return."""
+
+    @property
+    def table(self) -> EpochTable: ...
+
+    def append(self, entry: EpochEntry) -> None: ...
+
+    def replace(self, table: EpochTable) -> None: ...
+
+
+class TablePort(Protocol):
+    """One of the JSON tables that travel on the stream."""
+
+    @property
+    def version(self) -> int: ...
+
+    def to_json(self) -> bytes: ...
+
+    def replace_from_json(self, data: bytes) -> None: ...
+
+
+class StorePort(Protocol):
+    """A store that is open."""
+
+    @property
+    def log(self) -> LogPort: ...
+
+    @property
+    def epochs(self) -> EpochsPort: ...
+
+    @property
+    def confirmed(self) -> Position: ...
+
+    @property
+    def reputed(self) -> Position: ...
+
+    @property
+    def topics(self) -> TablePort: ...
+
+    @property
+    def groups(self) -> TablePort: ...
+
+    @property
+    def consumer_offsets(self) -> TablePort: ...
+
+    @property
+    def config(self) -> StoreConfig: ...
+
+    def append_raw(self, offset: int, data: Buffer) -> None:
+        """Store the master's bytes; `offset` is the log's end, or any where the log is empty."""
+        ...
+
+    def flush(self) -> int:
+        """fdatasync what was written; the offset up to which the log is durable now."""
+        ...
+
+    def advance_confirmed(self, offset: int) -> None: ...
+
+    def truncate(self, offset: int) -> None: ...
+
+    def reset(self, offset: int) -> None:
+        """Set the log and what is derived from it aside; an empty log that starts at `offset`."""
+        ...
+
+    def adopt_commit_log_file_size(self, size: int) -> None:
+        """Only on an empty log: its files will have the master's size."""
+        ...
+
+    def become_master(self, epoch: int) -> None:
+        """Dispatch to the log's end, write the epoch entry durably, take writes."""
+        ...
+
+    def become_slave(self) -> None: ...

@@ -73,6 +73,13 @@ class FileAllocator:
             except OSError as error:
                 raise refusal(f"cannot create log file {target.name}", error) from error
 
+    def resize(self, size: int) -> None:
+        """New files have `size` bytes from now on; a spare of the old size goes."""
+        with self._lock:
+            self._size = size
+            self._ready = False
+            self.open()
+
     def close(self) -> None:
         """Stop the thread and remove an unused spare."""
         self._closing = True

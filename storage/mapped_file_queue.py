@@ -7,11 +7,12 @@
 Log files are posix_fallocated by an allocator ahead of need; queue files (there are thousands) are
 sparse. The length of the files is read from the files where there are any.
 
-One owner creates, truncates and drops. Readers take the tuple of files as it is at that moment;
-a file that goes away meanwhile stays readable through the views that they hold.
+One thread creates and truncates; another may drop old files. Readers take the tuple of files as
+it is at that moment; a file that goes away meanwhile stays readable through the views they hold.
 """
 
 import logging
+import threading
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,6 +49,7 @@ class MappedFileQueue:
         self._read_only = read_only
         self._directory_changed = False
         self._row: tuple[MappedFile, ...] = ()
+        self._row_lock = threading.Lock()
         self._load()
 
     @property
@@ -119,7 +121,7 @@ class MappedFileQueue:
     def sync(self, start: int, end: int) -> None:
         """Make bytes start..end durable, and the names of the files that hold them."""
         if self._directory_changed:
-            self._directory_changed = False
+            self._directory_changed = False  # before the call: a file may be added meanwhile
             try:
                 self._files.fsync_directory(self.directory)
             except OSError:
@@ -129,26 +131,29 @@ class MappedFileQueue:
             if file.base < end and start < file.end:
                 file.sync()
 
+    def sync_loaded(self) -> None:
+        """Make everything durable that an earlier process may have left to the page cache."""
+        if not self._row:
+            return
+        self._files.fsync_directory(self.directory)
+        for file in self._row:
+            file.sync()
+            file.release()
+
     def truncate_after(self, offset: int) -> list[Path]:
         """Delete the files that start after `offset`, newest first; answers which.
 
         The file that holds `offset` keeps its bytes: making them invalid is the owner's part.
         """
-        row = self._row
-        kept = tuple(file for file in row if file.base <= offset)
-        return self._delete(tuple(reversed(row[len(kept) :])), kept)
+        return self._delete(tuple(file for file in reversed(self._row) if file.base > offset))
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, oldest first, never the last one."""
-        row = self._row
-        gone = 0
-        while gone < len(row) - 1 and row[gone].end <= offset:
-            gone += 1
-        return self._delete(row[:gone], row[gone:])
+        return self._delete(tuple(file for file in self._row[:-1] if file.end <= offset))
 
-    def clear(self) -> list[Path]:
-        """Delete every file, newest first."""
-        return self._delete(tuple(reversed(self._row)), ())
+    def clear(self, move_to: Path | None = None) -> list[Path]:
+        """Delete every file, newest first, or move all of them into the directory `move_to`."""
+        return self._delete(tuple(reversed(self._row)), move_to)
 
     def release(self) -> None:
         """Give back descriptors and maps; the next use opens them again."""
@@ -169,7 +174,8 @@ class MappedFileQueue:
         else:
             self._create_sparse(path)
         self._directory_changed = True
-        self._row = (*self._row, MappedFile(self._files, path, base, self.file_size))
+        with self._row_lock:
+            self._row = (*self._row, MappedFile(self._files, path, base, self.file_size))
 
     def _create_sparse(self, path: Path) -> None:
         try:
@@ -181,14 +187,22 @@ class MappedFileQueue:
         except OSError as error:
             raise refusal(f"cannot create {path}", error) from error
 
-    def _delete(self, gone: tuple[MappedFile, ...], kept: tuple[MappedFile, ...]) -> list[Path]:
+    def _delete(self, gone: tuple[MappedFile, ...], move_to: Path | None = None) -> list[Path]:
         if not gone:
             return []
-        self._row = kept
+        if move_to is not None:
+            self._files.make_directory(move_to)
+        with self._row_lock:
+            self._row = tuple(file for file in self._row if file not in gone)
         for file in gone:
-            file.delete()
+            if move_to is None:
+                file.delete()
+            else:
+                file.close()
+                self._files.rename(file.path, move_to / file.path.name)
+        if move_to is not None:
+            self._files.fsync_directory(move_to)
         self._files.fsync_directory(self.directory)
-        self._directory_changed = False
         return [file.path for file in gone]
 
     def _load(self) -> None:

@@ -1,0 +1,492 @@
+"""The commit log: one long sequence of records, the only truth of a store.
+
+    min_offset                                   flushed    committed     wrote
+        |  file N  |  file N+1  |  file N+2 ........|...........|...........|
+                                                    fsynced     readable    appended
+
+    direct    append pwrites at once: committed = wrote
+    buffered  append goes to memory, a commit stage pwrites: committed lags, readers see no more
+
+Positions are byte offsets. One thread appends (a lock makes sure), one flushes, any number read
+without a lock. Nothing is published before it is written, and a refused append leaves no bytes:
+what a failed write may have put there is made zero again, and where that fails too the log takes
+no more writes. After a failed fsync it never does: the kernel may have dropped what it could not
+write, so a later good fsync would prove nothing.
+
+Bytes behind the end are zero, on disk and durably so: a truncation clears the rest of the file.
+Else a later record that ends exactly where an old one began would bring that one back to life at
+the next recovery, at its right position and with a right CRC.
+"""
+
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.batch import AppendSegment, RecordBatch
+from tandemlog.format.constants import BLANK_SIZE
+from tandemlog.format.host import IPV6_SIZE, host_bytes
+from tandemlog.format.patch import patch_stored_fields
+from tandemlog.format.ragged import first_true
+from tandemlog.format.record import encode_blank
+
+from .allocator import FileAllocator, refusal
+from .append_check import CheckedBatch, RecordLimits, check_batch
+from .append_plan import (
+    AppendPlan,
+    assign_counted,
+    assign_queue_offsets,
+    first_queue_offsets,
+    plan_append,
+    plan_raw,
+)
+from .clock import Clock
+from .config import StoreConfig
+from .errors import (
+    BatchRefusedError,
+    FlushFailedError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreLayoutError,
+    StoreReadOnlyError,
+)
+from .files import Buffer, FileSystem
+from .mapped_file import MappedFile
+from .mapped_file_queue import MappedFileQueue
+from .positions import Position
+from .queue_table import QueueTable
+from .store_paths import StorePaths
+from .write_buffer import WriteBuffer
+
+logger = logging.getLogger(__name__)
+
+SLOW_FLUSH_S = 1.0
+
+
+class CommitLog:
+    """The log in `config.directory`, opened; see the module.
+
+    Every position stands at the end of the last file until `truncate` (recovery) says where the
+    records end. Raises StoreLayoutError where the files do not fit together.
+    """
+
+    def __init__(self, config: StoreConfig, files: FileSystem, clock: Clock) -> None:
+        paths = StorePaths(config.directory)
+        self._config = config
+        self._clock = clock
+        self._allocator = FileAllocator(
+            files, paths.own, config.commit_log_file_size, warm_up=config.warm_up
+        )
+        self._row = MappedFileQueue(
+            files, paths.commit_log, config.commit_log_file_size, allocator=self._allocator
+        )
+        self._allocator.open()
+        self._allocator.resize(self._row.file_size)
+        end = self._row.end
+        self.wrote = Position("wrote", end)
+        self.committed = Position("committed", end)
+        self.flushed = Position("flushed", end)
+        self.failure: StoreError | None = None
+        self.store_timestamp = 0
+        """Store time (ms) of the newest record appended by `append`; slaves set it from reput."""
+        self.flushed_timestamp = 0
+        """The same of the newest record known to be durable."""
+        self._store_host = host_bytes(config.store_host)
+        self._buffer = WriteBuffer() if config.buffered else None
+        self._synced_since_open = False
+        self._write_lock = threading.Lock()
+        self._flush_lock = threading.Lock()  # taken after the write lock where both are needed
+        self._commit_lock = threading.Lock()  # taken last
+
+    # -- what it holds
+
+    @property
+    def file_size(self) -> int:
+        return self._row.file_size
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files, oldest first."""
+        return self._row.row
+
+    @property
+    def row(self) -> MappedFileQueue:
+        return self._row
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; the end where there is none."""
+        row = self._row.row
+        return row[0].base if row else self.wrote.value
+
+    @property
+    def limits(self) -> RecordLimits:
+        """What `check` holds a client's batch against."""
+        return RecordLimits(
+            max_body=self._config.max_message_size,
+            max_batch=self._config.max_batch_size,
+            max_record=self.file_size - BLANK_SIZE,
+            store_host_ipv6=len(self._store_host) == IPV6_SIZE,
+        )
+
+    def start(self) -> None:
+        """Start allocating ahead in the background."""
+        self._allocator.start()
+        self._prepare_next()
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """Up to `max_bytes` from `offset`, within one file and committed; no copy.
+
+        Empty at the committed end. Raises OffsetOutOfRangeError outside the log.
+        """
+        committed = self.committed.value
+        file = self._row.find(offset)
+        if offset == committed:
+            return memoryview(b"")
+        if file is None or offset > committed:
+            raise OffsetOutOfRangeError(offset, self.min_offset, committed)
+        size = min(max_bytes, committed - offset, file.end - offset)
+        return self._view(file, offset, size)
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
+
+        Raises OffsetOutOfRangeError where they do not.
+        """
+        file = self._row.find(offset)
+        if file is None or offset + size > min(self.committed.value, file.end):
+            raise OffsetOutOfRangeError(offset, self.min_offset, self.committed.value)
+        return self._view(file, offset, size)
+
+    def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
+        try:
+            return file.view(offset - file.base, size)
+        except StoreClosedError:
+            # dropped or truncated since it was found
+            raise OffsetOutOfRangeError(offset, self.min_offset, self.committed.value) from None
+
+    # -- appending
+
+    def check(self, batch: RecordBatch) -> CheckedBatch:
+        """Raises BatchRefusedError where the batch is not what its columns say."""
+        return check_batch(batch, self.limits)
+
+    def append(
+        self,
+        batch: RecordBatch,
+        dense: NDArray[np.int64],
+        queue_table: QueueTable,
+        store_timestamp: int,
+        checked: CheckedBatch | None = None,
+    ) -> list[AppendSegment]:
+        """Store a client's batch, all of it or nothing; answers where it is.
+
+        `dense` i8[q]: queue_table's index of each entry of the batch's table; `checked`: what
+        `check` answered, else it is checked here. Raises BatchRefusedError, StoreBusyError (too
+        much not yet flushed), DiskFullError, StoreReadOnlyError; nothing is stored then.
+        """
+        if checked is None:
+            checked = self.check(batch)
+        _check_queues(batch, dense)
+        data = np.frombuffer(batch.records, np.uint8).copy()
+        with self._write_lock:
+            self._require_room(len(data))
+            plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
+            next_offsets = queue_table.next_queue_offsets[dense]
+            segments = self._assign(checked, plan, data, next_offsets, store_timestamp)
+            self._store(plan, data)
+            queue_table.next_queue_offsets[dense] = next_offsets
+            self._publish(plan.end)
+            self.store_timestamp = store_timestamp
+        return segments
+
+    def append_raw(self, offset: int, data: Buffer) -> int:
+        """Store bytes of another node's log, which are taken as they are; answers the new end.
+
+        `offset` must be where this log ends; one that is empty may begin at the start of any
+        file. A chunk never crosses the end of a file. Raises OffsetOutOfRangeError and
+        StoreLayoutError where that does not hold, else as `append`.
+        """
+        size = len(data)
+        with self._write_lock:
+            self._require_room(size)
+            if offset != self.wrote.value:
+                self._begin_at(offset)
+            position = offset % self.file_size
+            if position + size > self.file_size:
+                raise StoreLayoutError(
+                    f"{size} bytes at {offset} cross the end of a log file of {self.file_size}"
+                )
+            if size:
+                piece = np.frombuffer(data, np.uint8)
+                self._store(plan_raw(offset, size), piece)
+                self._publish(offset + size)
+        return offset + size
+
+    def _assign(
+        self,
+        checked: CheckedBatch,
+        plan: AppendPlan,
+        data: NDArray[np.uint8],
+        next_offsets: NDArray[np.int64],
+        store_timestamp: int,
+    ) -> list[AppendSegment]:
+        """Give every record its offsets, in `data`; `next_offsets` moves behind the batch."""
+        segments = []
+        for piece in plan.pieces:
+            rows = slice(piece.first, piece.first + piece.count)
+            indexes = checked.batch.queue_indexes[rows]
+            positions = checked.positions[rows]
+            if checked.counted is None:
+                offsets, counts = assign_queue_offsets(indexes, next_offsets)
+            else:
+                offsets, counts = assign_counted(indexes, checked.counted[rows], next_offsets)
+            firsts = first_queue_offsets(indexes, counts, next_offsets)
+            patch_stored_fields(
+                data,
+                positions,
+                queue_offsets=offsets,
+                physical_offsets=positions + (piece.offset - piece.start),
+                store_timestamp=store_timestamp,
+                store_host=self._store_host,
+            )
+            next_offsets += counts
+            segments.append(AppendSegment(piece.first, piece.count, piece.offset, firsts))
+        return segments
+
+    def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
+        """Write pieces and blanks. The files come first: without room nothing is written."""
+        try:
+            self._row.ensure(self.wrote.value)
+            self._row.ensure(plan.end - 1)
+        except OSError as error:
+            raise refusal("cannot make the next log file", error) from error
+        try:
+            for piece in plan.pieces:
+                self._write(piece.offset, data[piece.start : piece.end].data)
+            for blank in plan.blanks:
+                # zeros to the file's end: they may lie over bytes of an older life
+                self._write(blank.offset, encode_blank(blank.size).ljust(blank.size, b"\0"))
+        except OSError as error:
+            self._undo(plan, error)
+            raise refusal(f"cannot write to the log at {self.wrote.value}", error) from error
+
+    def _write(self, offset: int, data: Buffer) -> None:
+        if self._buffer is not None:
+            self._buffer.add(offset, bytes(data))
+            return
+        file = self._row.ensure(offset)
+        file.write(offset - file.base, data)
+
+    def _undo(self, plan: AppendPlan, error: OSError) -> None:
+        """Zero again where a failed append may have written."""
+        stretches = [(piece.offset, piece.end - piece.start) for piece in plan.pieces]
+        stretches += [(blank.offset, blank.size) for blank in plan.blanks]
+        try:
+            for offset, size in stretches:
+                file = self._row.ensure(offset)
+                file.zero(offset - file.base, size)
+        except (OSError, StoreError) as second:
+            self.fail(
+                StoreReadOnlyError(
+                    f"a write at {self.wrote.value} failed ({error}) and could not be taken back "
+                    f"({second}): restart the node on a disk that works"
+                )
+            )
+
+    def _publish(self, end: int) -> None:
+        self.wrote.advance(end)
+        if self._buffer is None:
+            self.committed.advance(end)
+        self._prepare_next()
+
+    def _prepare_next(self) -> None:
+        """Have the next file made once half of this one is used, at once where it is warmed."""
+        left = self._row.end - self.wrote.value
+        if left < self.file_size // 2 or (self._config.warm_up and left <= self.file_size):
+            self._allocator.prepare()
+
+    def _begin_at(self, offset: int) -> None:
+        if self._row.row or self.wrote.value != 0:
+            raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
+        _require_file_start(offset, self.file_size)
+        self._set_empty(offset)
+
+    def _set_empty(self, offset: int) -> None:
+        for position in (self.flushed, self.committed, self.wrote):
+            position.retreat(offset)
+
+    def _require_writable(self) -> None:
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def _require_room(self, size: int) -> None:
+        """Wait a little for the disk where too much is not flushed yet."""
+        self._require_writable()
+        wrote, limit = self.wrote.value, self._config.max_dirty_bytes
+        if wrote - self.flushed.value + size <= limit:
+            return
+        enough = min(wrote, wrote + size - limit)
+        if not self.flushed.wait(enough, self._config.busy_timeout_ms / 1000):
+            raise StoreBusyError(
+                f"{wrote - self.flushed.value} bytes are not flushed yet, the limit is {limit}: "
+                "the disk cannot keep up, try again later"
+            )
+
+    # -- making it durable
+
+    def commit(self) -> int:
+        """Buffered mode: give the operating system what waits in memory. Answers `committed`.
+
+        Raises FlushFailedError where a write failed, for good.
+        """
+        if self._buffer is not None:
+            with self._commit_lock:
+                self._require_writable()
+                try:
+                    for offset, data in self._buffer.take(self.file_size):
+                        file = self._row.ensure(offset)
+                        file.write(offset - file.base, data)
+                        self.committed.advance(offset + len(data))
+                except OSError as error:
+                    raise self._flush_failed("write", error) from error
+        return self.committed.value
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; answers `flushed`.
+
+        Raises FlushFailedError where that failed, now or before: then for good.
+        """
+        with self._flush_lock:
+            self._require_writable()
+            began = self._clock.monotonic()
+            # in this order: the time must not be newer than what is flushed
+            timestamp = self.store_timestamp
+            target, start = self.commit(), self.flushed.value
+            if target > start:
+                try:
+                    self._row.sync(start, target)
+                except OSError as error:
+                    raise self._flush_failed("fdatasync", error) from error
+                took = self._clock.monotonic() - began
+                if took > SLOW_FLUSH_S:
+                    logger.warning("slow flush: bytes=%d seconds=%.1f", target - start, took)
+                self.flushed_timestamp = timestamp
+                self.flushed.advance(target)
+            return self.flushed.value
+
+    def _flush_failed(self, call: str, error: OSError) -> StoreError:
+        return self.fail(
+            FlushFailedError(
+                f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "
+                f"{self.wrote.value} may be lost: mend the disk and restart the node"
+            )
+        )
+
+    def fail(self, failure: StoreError) -> StoreError:
+        """No write is taken any more; every waiter hears why."""
+        if self.failure is None:
+            logger.error("the log takes no more writes: %s", failure)
+            self.failure = failure
+            self.flushed.fail(failure)
+        return self.failure
+
+    # -- cutting
+
+    def truncate(self, offset: int) -> list[Path]:
+        """Cut everything from `offset` on, durably; answers the files that were deleted.
+
+        The first call after opening also makes what stays durable: a process that was killed
+        leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
+        FlushFailedError where the disk fails.
+        """
+        with self._write_lock, self._flush_lock:
+            self._require_writable()
+            if not self.min_offset <= offset <= self.wrote.value:
+                raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
+            try:
+                return self._cut(offset)
+            except OSError as error:
+                raise self._flush_failed("truncation", error) from error
+
+    def _cut(self, offset: int) -> list[Path]:
+        if self._buffer is not None:
+            self.commit()
+        for position in (self.wrote, self.committed, self.flushed):
+            if position.value > offset:
+                position.retreat(offset)
+        if not self._synced_since_open:
+            self._row.sync_loaded()
+            self._synced_since_open = True
+        file = self._row.find(offset)
+        if file is not None:
+            file.zero(offset - file.base, file.end - offset)
+            file.sync()
+        deleted = self._row.truncate_after(offset)
+        logger.info("log cut: offset=%d files_deleted=%d", offset, len(deleted))
+        return deleted
+
+    def reset(
+        self, offset: int, *, move_to: Path | None = None, file_size: int | None = None
+    ) -> None:
+        """Begin anew, empty, at `offset` (the start of a file); optionally with another file
+        size. The old files are deleted, or moved into the directory `move_to`."""
+        with self._write_lock, self._flush_lock, self._commit_lock:
+            self._require_writable()
+            _require_file_start(offset, file_size or self.file_size)
+            if self._buffer is not None:
+                self._buffer.clear()
+            for position in (self.flushed, self.committed, self.wrote):
+                position.retreat(min(position.value, offset))
+            try:
+                self._row.clear(move_to)
+                if file_size is not None and file_size != self.file_size:
+                    self._row.file_size = file_size
+                    self._allocator.resize(file_size)
+            except OSError as error:
+                raise self._flush_failed("reset", error) from error
+            self._set_empty(offset)
+
+    def drop_before(self, offset: int) -> list[Path]:
+        """Delete the files that end at or before `offset`, never the newest one, never one that
+        is not flushed; answers which. Views that readers hold stay valid."""
+        return self._row.drop_before(min(offset, self.flushed.value))
+
+    def close(self) -> None:
+        """Take no more writes and let the files go. Flush first."""
+        with self._write_lock, self._flush_lock:
+            if self.failure is None:
+                self.failure = StoreClosedError("the log is closed")
+            self._allocator.close()
+            self._row.close()
+
+
+def _require_file_start(offset: int, file_size: int) -> None:
+    if offset < 0 or offset % file_size:
+        raise StoreLayoutError(
+            f"a log begins where a file does: {offset} is no multiple of {file_size}"
+        )
+
+
+def _check_queues(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
+    """Every entry of the batch's table is a queue of the store, and none stands there twice."""
+    unknown = first_true(dense < 0)
+    if unknown >= 0:
+        topic = batch.topics[int(batch.queue_topics[unknown])]
+        raise BatchRefusedError(
+            "UNKNOWN_QUEUE", "queue_ids", f"{topic} has no queue {int(batch.queue_ids[unknown])}"
+        )
+    ordered = np.sort(dense)
+    twice = first_true(ordered[1:] == ordered[:-1])
+    if twice >= 0:
+        entry = int(np.flatnonzero(dense == ordered[twice])[1])
+        topic, queue_id = batch.topics[int(batch.queue_topics[entry])], batch.queue_ids[entry]
+        raise BatchRefusedError(
+            "INVALID_ARGUMENT", "queue_ids", f"queue {queue_id} of {topic} is in the table twice"
+        )

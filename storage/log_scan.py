@@ -1,0 +1,176 @@
+"""The commit log by columns: where it ends, what is damaged, whose records it holds.
+
+    file 1  [r][r][r][BLANK....]   file 2  [r][r]xxxxx[r][r]  0 0 0 ...
+                                                 ^damage     ^end
+
+A scan stops where no record follows. Whether that is the end of the log or a hole in it is
+decided by `durable`: below it the log was fsynced and acknowledged, so a bad record there is
+damage and never the end. The scan then looks for the next record: a place where the magic stands,
+the record says that it lies exactly there, all its lengths add up and its CRC is right. Above
+`durable` the first bad record is the end, as a power cut leaves it: later blocks may have reached
+the disk before earlier ones.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.columns import HeaderColumns
+from tandemlog.format.constants import MAGIC_OFFSET, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.fault_columns import walk_strict
+from tandemlog.format.record import decode_record
+from tandemlog.format.walk import StopReason, WalkResult
+
+from .mapped_file import MappedFile
+from .mapped_file_queue import MappedFileQueue
+
+RECORDS_A_STEP = 1 << 14
+SEARCH_STEP = 1 << 20
+_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes start..end of the log (offsets) that are no records, and why."""
+
+    start: int
+    end: int
+    file: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: offsets {self.start}..{self.end}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPart:
+    """Some records of one file: `data` is the whole file, its first byte at log offset `base`."""
+
+    data: NDArray[np.uint8]
+    base: int
+    walk: WalkResult
+    headers: HeaderColumns
+
+    @property
+    def end_offset(self) -> int:
+        return self.base + self.walk.end
+
+
+class LogScanner:
+    """Iterate once. While and after it: `end`, `records`, `damages`, `reason`, `at_zeros`.
+
+    `end` is the offset after the last record or BLANK file; `reason` says why it ends there and
+    `at_zeros` that nothing was ever written there, so the log simply ends.
+    """
+
+    def __init__(
+        self, row: MappedFileQueue, start: int, *, durable: int = 0, check_crc: bool = True
+    ) -> None:
+        self._row = row
+        self._durable = durable
+        self._check_crc = check_crc
+        self.start = start
+        self.end = start
+        self.records = 0
+        self.damages: list[Damage] = []
+        self.reason = ""
+        self.at_zeros = True
+        self.last_store_timestamp = 0
+
+    def __iter__(self) -> Iterator[ScanPart]:
+        while True:
+            file = self._row.find(self.end)
+            if file is None:
+                self.reason, self.at_zeros = "the last file is full", True
+                return
+            data = np.frombuffer(file.view(0, file.size), dtype=np.uint8)
+            part = self._step(file, data)
+            if part.walk.count:
+                self.records += part.walk.count
+                self.last_store_timestamp = int(part.headers.store_timestamp[-1])
+                self.end = part.end_offset
+                yield part
+            stop = part.walk.stop
+            if stop is StopReason.BLANK:
+                self.end = file.end
+            elif stop is not StopReason.LIMIT and not self._continue(file, data, part.walk):
+                return
+
+    def run(self) -> "LogScanner":
+        """To the end, for those who want only the outcome."""
+        for _ in self:
+            pass
+        return self
+
+    def _step(self, file: MappedFile, data: NDArray[np.uint8]) -> ScanPart:
+        found, headers = walk_strict(
+            data,
+            self.end - file.base,
+            base_offset=file.base,
+            limit=file.size,
+            max_records=RECORDS_A_STEP,
+            check_crc=self._check_crc,
+        )
+        return ScanPart(data, file.base, found, headers)
+
+    def _continue(self, file: MappedFile, data: NDArray[np.uint8], found: WalkResult) -> bool:
+        """At bytes that are no record: True where the log goes on behind them."""
+        at = self.end
+        reason = str(found.error) if found.error is not None else found.stop.value
+        self.at_zeros = found.stop in (StopReason.ZEROS, StopReason.END)
+        if at >= self._durable:
+            self.reason = "the log ends" if self.at_zeros else reason
+            return False
+        following = self._next_record(at)
+        if following is None:
+            self.reason = f"{reason}; no record follows below {self._durable}, which was durable"
+            self.damages.append(Damage(at, self._durable, str(file.path), reason))
+            return False
+        self.damages.append(Damage(at, following, str(file.path), reason))
+        self.end = following
+        return True
+
+    def _next_record(self, offset: int) -> int | None:
+        """Where the next whole record below `durable` starts; None where there is none."""
+        for file in self._row.row:
+            if file.end > offset and file.base < self._durable:
+                found = find_record(
+                    file.view(0, file.size), file.base, max(offset + 1 - file.base, 0)
+                )
+                if found is not None:
+                    return found if found < self._durable else None
+        return None
+
+
+def find_record(data: memoryview, base: int, start: int) -> int | None:
+    """The log offset of the first whole record at or after `start` of a file; None if it has
+    none. The record must say that it lies there, so stale and stray bytes are passed over."""
+    overlap = MAGIC_OFFSET + len(_MAGICS[0])
+    for begin in range(start, len(data) - MIN_RECORD_SIZE, SEARCH_STEP):
+        piece = bytes(data[begin : begin + SEARCH_STEP + overlap - 1])
+        for position in _candidates(piece):
+            if position < SEARCH_STEP and _is_record(data, base, begin + position):
+                return base + begin + position
+    return None
+
+
+def _candidates(piece: bytes) -> list[int]:
+    """Positions in `piece` of records whose magic stands in it."""
+    found = []
+    for magic in _MAGICS:
+        at = piece.find(magic, MAGIC_OFFSET)
+        while at >= 0:
+            found.append(at - MAGIC_OFFSET)
+            at = piece.find(magic, at + 1)
+    return sorted(found)
+
+
+def _is_record(data: memoryview, base: int, position: int) -> bool:
+    try:
+        decode_record(data, position, physical_offset=base + position)
+    except CorruptRecordError:
+        return False
+    return True

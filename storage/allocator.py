@@ -10,11 +10,15 @@ not a SIGBUS or a failed write in the middle of an append.
 
 `take` puts the spare in place; without one it allocates on the spot. A failure in the background
 is only logged: `take` tries again and raises DiskFullError, so a full disk heals by itself.
+
+Warming writes every page once, so that appends find the blocks written and in memory; locking
+(mlock) keeps the pages of the newest file and of the spare there.
 """
 
 import errno
 import logging
 import threading
+from collections import deque
 from pathlib import Path
 
 from .errors import DiskFullError, StoreReadOnlyError
@@ -23,6 +27,7 @@ from .files import ZERO_CHUNK, FileSystem
 logger = logging.getLogger(__name__)
 
 SPARE_NAME = "spare.new"
+LOCKED_FILES = 2
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -30,14 +35,22 @@ class FileAllocator:
     """Files of `size` bytes; `take` and `prepare` are for one thread, the owner of the log."""
 
     def __init__(
-        self, files: FileSystem, spare_directory: Path, size: int, *, warm_up: bool = False
+        self,
+        files: FileSystem,
+        spare_directory: Path,
+        size: int,
+        *,
+        warm_up: bool = False,
+        lock_memory: bool = False,
     ) -> None:
         self._files = files
-        self._directory = spare_directory
         self._spare = spare_directory / SPARE_NAME
         self._size = size
         self._warm_up = warm_up
+        self._lock_memory = lock_memory
+        self._locked: deque[memoryview] = deque(maxlen=LOCKED_FILES)
         self._ready = False
+        self._asked = False
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._closing = False
@@ -54,8 +67,9 @@ class FileAllocator:
         self._thread.start()
 
     def prepare(self) -> None:
-        """A file will be needed soon."""
-        if not self._ready:
+        """A file will be needed soon. Tried once in the background until the next `take`."""
+        if not self._asked:
+            self._asked = True
             self._wanted.set()
 
     def take(self, target: Path) -> None:
@@ -68,7 +82,7 @@ class FileAllocator:
             try:
                 if not self._ready:
                     self._allocate(self._spare)
-                self._ready = False
+                self._ready = self._asked = False
                 self._place(target)
             except OSError as error:
                 raise refusal(f"cannot create log file {target.name}", error) from error
@@ -77,7 +91,7 @@ class FileAllocator:
         """New files have `size` bytes from now on; a spare of the old size goes."""
         with self._lock:
             self._size = size
-            self._ready = False
+            self._ready = self._asked = False
             self.open()
 
     def close(self) -> None:
@@ -89,6 +103,7 @@ class FileAllocator:
             self._thread = None
         with self._lock:
             self._ready = False
+            self._locked.clear()
             self.open()
 
     def _run(self) -> None:
@@ -129,12 +144,24 @@ class FileAllocator:
                     chunk = bytes(min(ZERO_CHUNK, self._size - position))
                     self._files.pwrite(handle, chunk, position)
             self._files.fdatasync(handle)
+            if self._lock_memory:
+                self._keep_in_memory(handle)
         except OSError:
             self._files.close(handle)
             self._files.unlink(path)
             raise
         self._files.close(handle)
         self._ready = path == self._spare
+
+    def _keep_in_memory(self, handle: int) -> None:
+        view = self._files.map(handle, self._size)
+        try:
+            self._files.lock_memory(view)
+        except OSError as error:
+            # faster or not, the file is as good as any: RLIMIT_MEMLOCK is the usual reason
+            logger.warning("log file not locked in memory: size=%d error=%s", self._size, error)
+            return
+        self._locked.append(view)
 
 
 def refusal(what: str, error: OSError) -> StoreReadOnlyError:

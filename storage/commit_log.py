@@ -28,25 +28,15 @@ from numpy.typing import NDArray
 from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.format.constants import BLANK_SIZE
 from tandemlog.format.host import IPV6_SIZE, host_bytes
-from tandemlog.format.patch import patch_stored_fields
-from tandemlog.format.ragged import first_true
 from tandemlog.format.record import encode_blank
 
 from .allocator import FileAllocator, refusal
+from .append_assign import assign_offsets, check_queues
 from .append_check import CheckedBatch, RecordLimits, check_batch
-from .append_plan import (
-    AppendPlan,
-    assign_counted,
-    assign_queue_offsets,
-    first_queue_offsets,
-    plan_append,
-    plan_raw,
-)
+from .append_plan import AppendPlan, plan_append, plan_raw
 from .clock import Clock
 from .config import StoreConfig
 from .errors import (
-    BatchRefusedError,
-    FlushFailedError,
     OffsetOutOfRangeError,
     StoreBusyError,
     StoreClosedError,
@@ -55,16 +45,13 @@ from .errors import (
     StoreReadOnlyError,
 )
 from .files import Buffer, FileSystem
+from .log_stages import LogStages
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
-from .positions import Position
 from .queue_table import QueueTable
 from .store_paths import StorePaths
-from .write_buffer import WriteBuffer
 
 logger = logging.getLogger(__name__)
-
-SLOW_FLUSH_S = 1.0
 
 
 class CommitLog:
@@ -77,30 +64,25 @@ class CommitLog:
     def __init__(self, config: StoreConfig, files: FileSystem, clock: Clock) -> None:
         paths = StorePaths(config.directory)
         self._config = config
-        self._clock = clock
         self._allocator = FileAllocator(
-            files, paths.own, config.commit_log_file_size, warm_up=config.warm_up
+            files,
+            paths.own,
+            config.commit_log_file_size,
+            warm_up=config.warm_up,
+            lock_memory=config.lock_memory,
         )
         self._row = MappedFileQueue(
             files, paths.commit_log, config.commit_log_file_size, allocator=self._allocator
         )
         self._allocator.open()
         self._allocator.resize(self._row.file_size)
-        end = self._row.end
-        self.wrote = Position("wrote", end)
-        self.committed = Position("committed", end)
-        self.flushed = Position("flushed", end)
-        self.failure: StoreError | None = None
-        self.store_timestamp = 0
-        """Store time (ms) of the newest record appended by `append`; slaves set it from reput."""
-        self.flushed_timestamp = 0
-        """The same of the newest record known to be durable."""
+        self._stages = LogStages(self._row, clock, buffered=config.buffered)
+        self.wrote = self._stages.wrote
+        self.committed = self._stages.committed
+        self.flushed = self._stages.flushed
         self._store_host = host_bytes(config.store_host)
-        self._buffer = WriteBuffer() if config.buffered else None
         self._synced_since_open = False
         self._write_lock = threading.Lock()
-        self._flush_lock = threading.Lock()  # taken after the write lock where both are needed
-        self._commit_lock = threading.Lock()  # taken last
 
     # -- what it holds
 
@@ -116,6 +98,25 @@ class CommitLog:
     @property
     def row(self) -> MappedFileQueue:
         return self._row
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why no write is taken any more, or None."""
+        return self._stages.failure
+
+    @property
+    def store_timestamp(self) -> int:
+        """Store time (ms) of the newest record; slaves, who only copy bytes, set it from reput."""
+        return self._stages.store_timestamp
+
+    @store_timestamp.setter
+    def store_timestamp(self, value: int) -> None:
+        self._stages.store_timestamp = value
+
+    @property
+    def flushed_timestamp(self) -> int:
+        """Store time (ms) of the newest record known to be durable."""
+        return self._stages.flushed_timestamp
 
     @property
     def min_offset(self) -> int:
@@ -193,17 +194,24 @@ class CommitLog:
         """
         if checked is None:
             checked = self.check(batch)
-        _check_queues(batch, dense)
+        check_queues(batch, dense)
         data = np.frombuffer(batch.records, np.uint8).copy()
         with self._write_lock:
             self._require_room(len(data))
             plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
             next_offsets = queue_table.next_queue_offsets[dense]
-            segments = self._assign(checked, plan, data, next_offsets, store_timestamp)
+            segments = assign_offsets(
+                checked,
+                plan,
+                data,
+                next_offsets,
+                store_timestamp=store_timestamp,
+                store_host=self._store_host,
+            )
             self._store(plan, data)
             queue_table.next_queue_offsets[dense] = next_offsets
-            self._publish(plan.end)
-            self.store_timestamp = store_timestamp
+            self._published(plan.end)
+            self._stages.store_timestamp = store_timestamp
         return segments
 
     def append_raw(self, offset: int, data: Buffer) -> int:
@@ -226,39 +234,8 @@ class CommitLog:
             if size:
                 piece = np.frombuffer(data, np.uint8)
                 self._store(plan_raw(offset, size), piece)
-                self._publish(offset + size)
+                self._published(offset + size)
         return offset + size
-
-    def _assign(
-        self,
-        checked: CheckedBatch,
-        plan: AppendPlan,
-        data: NDArray[np.uint8],
-        next_offsets: NDArray[np.int64],
-        store_timestamp: int,
-    ) -> list[AppendSegment]:
-        """Give every record its offsets, in `data`; `next_offsets` moves behind the batch."""
-        segments = []
-        for piece in plan.pieces:
-            rows = slice(piece.first, piece.first + piece.count)
-            indexes = checked.batch.queue_indexes[rows]
-            positions = checked.positions[rows]
-            if checked.counted is None:
-                offsets, counts = assign_queue_offsets(indexes, next_offsets)
-            else:
-                offsets, counts = assign_counted(indexes, checked.counted[rows], next_offsets)
-            firsts = first_queue_offsets(indexes, counts, next_offsets)
-            patch_stored_fields(
-                data,
-                positions,
-                queue_offsets=offsets,
-                physical_offsets=positions + (piece.offset - piece.start),
-                store_timestamp=store_timestamp,
-                store_host=self._store_host,
-            )
-            next_offsets += counts
-            segments.append(AppendSegment(piece.first, piece.count, piece.offset, firsts))
-        return segments
 
     def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
         """Write pieces and blanks. The files come first: without room nothing is written."""
@@ -278,8 +255,8 @@ class CommitLog:
             raise refusal(f"cannot write to the log at {self.wrote.value}", error) from error
 
     def _write(self, offset: int, data: Buffer) -> None:
-        if self._buffer is not None:
-            self._buffer.add(offset, bytes(data))
+        if self._stages.buffer is not None:
+            self._stages.buffer.add(offset, bytes(data))
             return
         file = self._row.ensure(offset)
         file.write(offset - file.base, data)
@@ -293,17 +270,15 @@ class CommitLog:
                 file = self._row.ensure(offset)
                 file.zero(offset - file.base, size)
         except (OSError, StoreError) as second:
-            self.fail(
+            self._stages.fail(
                 StoreReadOnlyError(
                     f"a write at {self.wrote.value} failed ({error}) and could not be taken back "
                     f"({second}): restart the node on a disk that works"
                 )
             )
 
-    def _publish(self, end: int) -> None:
-        self.wrote.advance(end)
-        if self._buffer is None:
-            self.committed.advance(end)
+    def _published(self, end: int) -> None:
+        self._stages.publish(end)
         self._prepare_next()
 
     def _prepare_next(self) -> None:
@@ -316,19 +291,11 @@ class CommitLog:
         if self._row.row or self.wrote.value != 0:
             raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
         _require_file_start(offset, self.file_size)
-        self._set_empty(offset)
-
-    def _set_empty(self, offset: int) -> None:
-        for position in (self.flushed, self.committed, self.wrote):
-            position.retreat(offset)
-
-    def _require_writable(self) -> None:
-        if self.failure is not None:
-            raise self.failure.with_traceback(None)
+        self._stages.begin_at(offset)
 
     def _require_room(self, size: int) -> None:
         """Wait a little for the disk where too much is not flushed yet."""
-        self._require_writable()
+        self._stages.require_writable()
         wrote, limit = self.wrote.value, self._config.max_dirty_bytes
         if wrote - self.flushed.value + size <= limit:
             return
@@ -342,60 +309,16 @@ class CommitLog:
     # -- making it durable
 
     def commit(self) -> int:
-        """Buffered mode: give the operating system what waits in memory. Answers `committed`.
-
-        Raises FlushFailedError where a write failed, for good.
-        """
-        if self._buffer is not None:
-            with self._commit_lock:
-                self._require_writable()
-                try:
-                    for offset, data in self._buffer.take(self.file_size):
-                        file = self._row.ensure(offset)
-                        file.write(offset - file.base, data)
-                        self.committed.advance(offset + len(data))
-                except OSError as error:
-                    raise self._flush_failed("write", error) from error
-        return self.committed.value
+        """Buffered mode: pwrite what waits in memory; see LogStages.commit."""
+        return self._stages.commit()
 
     def flush(self) -> int:
-        """Make everything appended so far durable; answers `flushed`.
-
-        Raises FlushFailedError where that failed, now or before: then for good.
-        """
-        with self._flush_lock:
-            self._require_writable()
-            began = self._clock.monotonic()
-            # in this order: the time must not be newer than what is flushed
-            timestamp = self.store_timestamp
-            target, start = self.commit(), self.flushed.value
-            if target > start:
-                try:
-                    self._row.sync(start, target)
-                except OSError as error:
-                    raise self._flush_failed("fdatasync", error) from error
-                took = self._clock.monotonic() - began
-                if took > SLOW_FLUSH_S:
-                    logger.warning("slow flush: bytes=%d seconds=%.1f", target - start, took)
-                self.flushed_timestamp = timestamp
-                self.flushed.advance(target)
-            return self.flushed.value
-
-    def _flush_failed(self, call: str, error: OSError) -> StoreError:
-        return self.fail(
-            FlushFailedError(
-                f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "
-                f"{self.wrote.value} may be lost: mend the disk and restart the node"
-            )
-        )
+        """Make everything appended so far durable; see LogStages.flush."""
+        return self._stages.flush()
 
     def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken any more; every waiter hears why."""
-        if self.failure is None:
-            logger.error("the log takes no more writes: %s", failure)
-            self.failure = failure
-            self.flushed.fail(failure)
-        return self.failure
+        """No write is taken from now on; answers the first failure."""
+        return self._stages.fail(failure)
 
     # -- cutting
 
@@ -406,21 +329,19 @@ class CommitLog:
         leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
         FlushFailedError where the disk fails.
         """
-        with self._write_lock, self._flush_lock:
-            self._require_writable()
+        with self._write_lock, self._stages.flush_lock:
+            self._stages.require_writable()
             if not self.min_offset <= offset <= self.wrote.value:
                 raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
             try:
                 return self._cut(offset)
             except OSError as error:
-                raise self._flush_failed("truncation", error) from error
+                raise self._stages.flush_failed("truncation", error) from error
 
     def _cut(self, offset: int) -> list[Path]:
-        if self._buffer is not None:
+        if self._stages.buffer is not None:
             self.commit()
-        for position in (self.wrote, self.committed, self.flushed):
-            if position.value > offset:
-                position.retreat(offset)
+        self._stages.retreat(offset)
         if not self._synced_since_open:
             self._row.sync_loaded()
             self._synced_since_open = True
@@ -437,21 +358,20 @@ class CommitLog:
     ) -> None:
         """Begin anew, empty, at `offset` (the start of a file); optionally with another file
         size. The old files are deleted, or moved into the directory `move_to`."""
-        with self._write_lock, self._flush_lock, self._commit_lock:
-            self._require_writable()
+        with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
+            self._stages.require_writable()
             _require_file_start(offset, file_size or self.file_size)
-            if self._buffer is not None:
-                self._buffer.clear()
-            for position in (self.flushed, self.committed, self.wrote):
-                position.retreat(min(position.value, offset))
+            if self._stages.buffer is not None:
+                self._stages.buffer.clear()
+            self._stages.retreat(offset)
             try:
                 self._row.clear(move_to)
                 if file_size is not None and file_size != self.file_size:
                     self._row.file_size = file_size
                     self._allocator.resize(file_size)
             except OSError as error:
-                raise self._flush_failed("reset", error) from error
-            self._set_empty(offset)
+                raise self._stages.flush_failed("reset", error) from error
+            self._stages.begin_at(offset)
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that
@@ -460,9 +380,9 @@ class CommitLog:
 
     def close(self) -> None:
         """Take no more writes and let the files go. Flush first."""
-        with self._write_lock, self._flush_lock:
-            if self.failure is None:
-                self.failure = StoreClosedError("the log is closed")
+        with self._write_lock, self._stages.flush_lock:
+            if self._stages.failure is None:
+                self._stages.failure = StoreClosedError("the log is closed")
             self._allocator.close()
             self._row.close()
 
@@ -471,22 +391,4 @@ def _require_file_start(offset: int, file_size: int) -> None:
     if offset < 0 or offset % file_size:
         raise StoreLayoutError(
             f"a log begins where a file does: {offset} is no multiple of {file_size}"
-        )
-
-
-def _check_queues(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
-    """Every entry of the batch's table is a queue of the store, and none stands there twice."""
-    unknown = first_true(dense < 0)
-    if unknown >= 0:
-        topic = batch.topics[int(batch.queue_topics[unknown])]
-        raise BatchRefusedError(
-            "UNKNOWN_QUEUE", "queue_ids", f"{topic} has no queue {int(batch.queue_ids[unknown])}"
-        )
-    ordered = np.sort(dense)
-    twice = first_true(ordered[1:] == ordered[:-1])
-    if twice >= 0:
-        entry = int(np.flatnonzero(dense == ordered[twice])[1])
-        topic, queue_id = batch.topics[int(batch.queue_topics[entry])], batch.queue_ids[entry]
-        raise BatchRefusedError(
-            "INVALID_ARGUMENT", "queue_ids", f"queue {queue_id} of {topic} is in the table twice"
         )

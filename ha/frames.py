@@ -7,13 +7,8 @@
       Ack          ───────────────────▶            what I hold durably
                    ◀───────────────────  Metadata, MemberList, Refusal
 
-A chunk is the one frame with weight: its protobuf bytes are put together and taken apart by hand,
-so that the log's bytes are copied once on each side and never pass a message object. Fields may
-stand in any order in protobuf; `data` is put last. Every other frame goes through the generated
-classes, and so does a chunk whose fields come in another order.
-
-    12 length │ 08 offset  10 epoch  18 epoch_start  20 confirm  28 max  38 sent_at
-              │ 40 master_epoch  32 length data
+A chunk is the one frame with weight: chunk_codec makes and reads its bytes. Every other frame goes
+through the generated classes.
 """
 
 from collections.abc import Iterable
@@ -26,9 +21,8 @@ from google.protobuf.message import DecodeError
 from tandemlog.format.epochs import EpochEntry
 from tandemlog.v1 import common_pb2, replication_pb2
 
+from .chunk_codec import Chunk, decode_chunk, encode_chunk
 from .errors import ProtocolError
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class HelloAction(IntEnum):
@@ -106,20 +100,6 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
-    """Log bytes of one epoch and one file; see LogChunk in replication.proto."""
-
-    offset: int
-    epoch: int
-    epoch_start: int
-    confirm: int
-    max_offset: int
-    sent_at_ms: int
-    master_epoch: int
-    data: Buffer = b""
-
-
-@dataclass(frozen=True, slots=True)
 class Metadata:
     """One JSON table, whole. `kind`: topics, groups, consumer-offsets."""
 
@@ -153,8 +133,6 @@ _ACTIONS = {
     HelloAction.RESYNC: replication_pb2.RESYNC,
 }
 _Message = TypeVar("_Message", replication_pb2.SlaveFrame, replication_pb2.MasterFrame)
-_CHUNK_TAG = 0x12
-_DATA_TAG = 0x32
 
 
 def encode_slave_frame(frame: SlaveFrame) -> bytes:
@@ -249,10 +227,9 @@ def encode_master_frame(frame: MasterFrame) -> bytes:
 
 def decode_master_frame(data: bytes) -> MasterFrame:
     """The frame in `data`; a chunk's data is a view of it. Raises ProtocolError."""
-    if data and data[0] == _CHUNK_TAG:
-        chunk = _decode_chunk(data)
-        if chunk is not None:
-            return chunk
+    chunk = decode_chunk(data)
+    if chunk is not None:
+        return chunk
     message = _parsed(replication_pb2.MasterFrame, data)
     kind = message.WhichOneof("frame")
     if kind == "answer":
@@ -270,85 +247,11 @@ def decode_master_frame(data: bytes) -> MasterFrame:
     raise ProtocolError("a master's frame of an unknown kind; versions differ")
 
 
-def encode_chunk(chunk: Chunk) -> bytes:
-    """A MasterFrame with this chunk, put together by hand."""
-    head = bytearray()
-    for tag, value in (
-        (0x08, chunk.offset),
-        (0x10, chunk.epoch),
-        (0x18, chunk.epoch_start),
-        (0x20, chunk.confirm),
-        (0x28, chunk.max_offset),
-        (0x38, chunk.sent_at_ms),
-        (0x40, chunk.master_epoch),
-    ):
-        if value:
-            head.append(tag)
-            _put_varint(head, value)
-    if len(chunk.data):
-        head.append(_DATA_TAG)
-        _put_varint(head, len(chunk.data))
-    start = bytearray((_CHUNK_TAG,))
-    _put_varint(start, len(head) + len(chunk.data))
-    return b"".join((start, head, chunk.data))
-
-
 def _parsed(kind: type[_Message], data: bytes) -> _Message:
     try:
         return kind.FromString(data)
     except DecodeError as fault:
         raise ProtocolError(f"{len(data)} bytes are no {kind.__name__}: {fault}") from fault
-
-
-def _decode_chunk(data: bytes) -> Chunk | None:
-    """The chunk in `data`; None where its fields come in a way that encode_chunk does not write."""
-    fields = [0] * 9
-    try:
-        length, position = _varint(data, 1)
-        if position + length != len(data):
-            return None
-        while position < len(data):
-            tag = data[position]
-            value, position = _varint(data, position + 1)
-            if tag == _DATA_TAG:
-                if position + value != len(data):
-                    return None
-                break
-            if tag & 7 or not 1 <= tag >> 3 <= 8:
-                return None
-            fields[tag >> 3] = value
-    except IndexError:
-        return None
-    return Chunk(
-        offset=fields[1],
-        epoch=fields[2],
-        epoch_start=fields[3],
-        confirm=fields[4],
-        max_offset=fields[5],
-        sent_at_ms=fields[7],
-        master_epoch=fields[8],
-        data=memoryview(data)[position:],
-    )
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    if value < 0:
-        raise ValueError(f"an offset, epoch or time below zero: {value}")
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
 
 
 def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:

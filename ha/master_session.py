@@ -18,8 +18,9 @@ from typing import TypeAlias
 
 from tandemlog.format.epochs import EpochEntry
 
+from .chunk_codec import Buffer, Chunk
 from .config import HaConfig
-from .frames import Ack, Answer, Buffer, Chunk, Hello, HelloAction, Refusal, SlaveFrame
+from .frames import Ack, Answer, Hello, HelloAction, Refusal, SlaveFrame
 from .handshake import MasterView, decide
 
 

@@ -17,13 +17,12 @@ from typing import TypeAlias
 from tandemlog.format.epochs import EpochEntry
 from tandemlog.v1 import common_pb2
 
+from .chunk_codec import Buffer, Chunk
 from .config import HaConfig
 from .errors import HandshakeRefusedError, ProtocolError
 from .frames import (
     Ack,
     Answer,
-    Buffer,
-    Chunk,
     Hello,
     HelloAction,
     MasterFrame,
@@ -222,6 +221,9 @@ class SlaveSession:
     def failed(self, reason: str, now: float) -> list[SlaveAction]:
         """The store takes no more bytes: acknowledge none, and say why."""
         self.fault = reason
+        if self.state is SlaveState.PREPARING:
+            # It will never be prepared: nothing of its log counts, but the master hears why.
+            self.state, self.durable = SlaveState.FOLLOWING, 0
         return [self._ack(now)] if self.state is SlaveState.FOLLOWING else []
 
     def tick(self, now: float) -> list[SlaveAction]:

@@ -1,0 +1,66 @@
+"""The file `tandemlog/replication.json` of a store: its HaState, replaced atomically and fsynced.
+
+RocketMQ does not look into that folder. A store without the file is new to this cluster: it gets
+the node's identity and a fresh incarnation. One that belongs to another node or cluster is
+refused, because its acknowledgements would be counted under a wrong name.
+"""
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+from storage.files import FileSystem
+from storage.small_files import read_small, write_small
+from storage.store_paths import StorePaths
+
+from .config import HaConfig
+from .errors import StateFileError
+from .state import HaState, decode_state, encode_state
+
+FILE_NAME = "replication.json"
+
+
+class StateFile:
+    """The state of the store in `directory`. One thread calls."""
+
+    def __init__(self, directory: Path, files: FileSystem) -> None:
+        self.path = StorePaths(directory).own / FILE_NAME
+        self._files = files
+
+    def load(self, config: HaConfig) -> HaState:
+        """The state; a new one, durable on return, where there is none.
+
+        Raises StateFileError where it cannot be read or names another cluster or node.
+        """
+        data = read_small(self._files, self.path)
+        if data is None:
+            state = HaState(config.cluster_id, config.node_id, new_incarnation())
+            self.save(state)
+            return state
+        try:
+            state = decode_state(data)
+        except StateFileError as fault:
+            raise StateFileError(f"{self.path}: {fault}") from fault
+        for name, held, wanted in (
+            ("cluster", state.cluster_id, config.cluster_id),
+            ("node", state.node_id, config.node_id),
+        ):
+            if held != wanted:
+                raise StateFileError(
+                    f"{self.path}: this store belongs to {name} {held!r}, the configuration says "
+                    f"{wanted!r}: correct it, or delete the file to make this a new member"
+                )
+        return state
+
+    def save(self, state: HaState) -> None:
+        """Durable on return. Raises OSError."""
+        write_small(self._files, self.path, encode_state(state))
+
+    def renew(self, state: HaState) -> HaState:
+        """The state of a disk that has lost data: another incarnation."""
+        return replace(state, incarnation=new_incarnation())
+
+
+def new_incarnation() -> str:
+    """A name that no other disk has had."""
+    return uuid.uuid4().hex

@@ -1,0 +1,110 @@
+"""One file: descriptors and maps come and go, views stay."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from fakes.memory_files import MemoryFiles
+
+from storage.errors import StoreClosedError
+from storage.mapped_file import MappedFile
+
+PATH = Path("/log/00000000000000001000")
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    files = MemoryFiles()
+    files.make_directory(PATH.parent)
+    handle = files.open(PATH, create=True)
+    files.preallocate(handle, 1000)
+    files.close(handle)
+    return files
+
+
+def test_writes_are_seen_through_the_map(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    view = file.view(10, 5)
+    file.write(10, b"hello")
+    assert bytes(view) == b"hello"
+    assert file.end == 2000
+    assert view.readonly
+    file.zero(12, 100)
+    assert bytes(view) == b"he\0\0\0"
+
+
+@pytest.mark.parametrize(("position", "size"), [(-1, 2), (999, 2), (1001, 0)])
+def test_nothing_outside_the_file(files: MemoryFiles, position: int, size: int) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    with pytest.raises(ValueError, match="00000000000000001000"):
+        file.write(position, bytes(size))
+    with pytest.raises(ValueError, match="00000000000000001000"):
+        file.view(position, size)
+
+
+def test_it_is_opened_when_needed_and_can_be_let_go(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    assert not file.is_open
+    file.write(0, b"x")
+    view = file.view(0, 1)
+    assert file.is_open
+    file.release()
+    assert not file.is_open
+    assert files.open_handles == 0
+    file.write(0, b"y")
+    assert bytes(view) == b"y"
+    assert files.open_handles == 1
+
+
+def test_a_deleted_file_stays_readable_through_its_views(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    file.write(0, b"kept")
+    view = file.view(0, 4)
+    file.delete()
+    assert files.status(PATH) is None
+    assert bytes(view) == b"kept"
+    assert files.open_handles == 0
+    with pytest.raises(StoreClosedError, match="closed"):
+        file.write(0, b"x")
+    with pytest.raises(StoreClosedError, match="closed"):
+        file.view(0, 1)
+
+
+def test_a_descriptor_in_use_is_closed_by_its_last_user(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+
+    class ClosingFiles(MemoryFiles):
+        def fdatasync(self, handle: int) -> None:
+            file.close()
+            assert files.open_handles == 1  # still ours
+            files.fdatasync(handle)
+
+    file._files = ClosingFiles()
+    file._files.open = files.open  # type: ignore[method-assign]
+    file._files.close = files.close  # type: ignore[method-assign]
+    file.sync()
+    assert files.open_handles == 0
+
+
+def test_errors_of_the_disk_come_through(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    files.fail("pwrite", errno.ENOSPC, times=1)
+    with pytest.raises(OSError, match="No space"):
+        file.write(0, b"x")
+    files.fail("fdatasync", errno.EIO, times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+    file.sync()
+
+
+def test_a_read_only_file_is_not_written(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000, writable=False)
+    assert bytes(file.view(0, 2)) == b"\0\0"
+    with pytest.raises(OSError, match="Bad file"):
+        file.write(0, b"x")
+
+
+def test_pages_are_locked_on_demand(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    file.lock_memory()
+    assert files.calls["lock_memory"] == 1

@@ -1,0 +1,241 @@
+"""A row of files: load rules, rolling, cutting at both ends."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from fakes.memory_files import MemoryFiles
+
+from storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
+from storage.files import RealFileSystem
+from storage.mapped_file_queue import MappedFileQueue
+
+ROOT = Path("/queue")
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    files = MemoryFiles()
+    files.make_directory(ROOT)
+    return files
+
+
+def put(files: MemoryFiles, name: str, size: int) -> None:
+    handle = files.open(ROOT / name, create=True)
+    files.truncate(handle, size)
+    files.fdatasync(handle)
+    files.close(handle)
+    files.fsync_directory(ROOT)
+
+
+def bases(row: MappedFileQueue) -> list[int]:
+    return [file.base for file in row.row]
+
+
+def test_an_empty_directory_is_an_empty_row(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT / "none yet", 100)
+    assert (row.start, row.end, row.row) == (0, 0, ())
+    assert row.find(0) is None
+    assert files.status(ROOT / "none yet") is None
+
+
+def test_the_length_of_the_files_wins(files: MemoryFiles) -> None:
+    put(files, "00000000000000000300", 300)
+    put(files, "00000000000000000600", 300)
+    row = MappedFileQueue(files, ROOT, 1000)
+    assert row.file_size == 300
+    assert (row.start, row.end) == (300, 900)
+    assert row.find(299) is None
+    assert row.find(900) is None
+    assert [file.base for file in map(row.find, (300, 599, 600, 899)) if file] == [
+        300,
+        300,
+        600,
+        600,
+    ]
+
+
+def test_what_is_no_file_of_ours_is_ignored(files: MemoryFiles) -> None:
+    put(files, "00000000000000000000", 300)
+    put(files, "notes.txt", 7)
+    put(files, "12", 7)
+    files.make_directory(ROOT / "00000000000000000300")
+    row = MappedFileQueue(files, ROOT, 1000)
+    assert bases(row) == [0]
+    assert files.listdir(ROOT) == [
+        "00000000000000000000",
+        "00000000000000000300",
+        "12",
+        "notes.txt",
+    ]
+
+
+def test_an_empty_last_file_is_deleted(files: MemoryFiles) -> None:
+    put(files, "00000000000000000000", 300)
+    put(files, "00000000000000000300", 0)
+    row = MappedFileQueue(files, ROOT, 1000)
+    assert bases(row) == [0]
+    assert files.listdir(ROOT) == ["00000000000000000000"]
+
+
+def test_reading_only_touches_nothing(files: MemoryFiles) -> None:
+    put(files, "00000000000000000000", 300)
+    put(files, "00000000000000000300", 0)
+    row = MappedFileQueue(files, ROOT, 1000, read_only=True)
+    assert bases(row) == [0]
+    assert files.listdir(ROOT) == ["00000000000000000000", "00000000000000000300"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "named"),
+    [
+        ({0: 300, 300: 200}, "00000000000000000300 has 200 bytes"),
+        ({0: 200, 300: 300, 600: 300}, "00000000000000000000 has 200 bytes"),
+        ({0: 300, 300: 0, 600: 300}, "00000000000000000300 has 0 bytes"),
+        ({0: 300, 600: 300}, "00000000000000000300 is missing"),
+        ({100: 300}, "cannot start at 100"),
+    ],
+)
+def test_files_that_do_not_fit_are_named(
+    files: MemoryFiles, sizes: dict[int, int], named: str
+) -> None:
+    for base, size in sizes.items():
+        put(files, f"{base:020d}", size)
+    with pytest.raises(StoreLayoutError, match=named):
+        MappedFileQueue(files, ROOT, 300)
+
+
+def test_files_are_made_as_they_are_needed(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    assert row.ensure(250).base == 200
+    assert bases(row) == [200]
+    assert row.ensure(299).base == 200
+    assert row.ensure(450).base == 400
+    assert bases(row) == [200, 300, 400]
+    with pytest.raises(StoreLayoutError, match="before the first file"):
+        row.ensure(150)
+
+
+def test_writes_go_over_the_ends_of_files(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    data = bytes(range(200)) + bytes(range(50))
+    row.write(30, data)
+    assert bases(row) == [0, 100, 200]
+    parts = [bytes(row.view(offset, 1000)) for offset in (30, 100, 200)]
+    assert b"".join(parts)[: len(data)] == data
+    assert bytes(row.view(300, 10)) == b""
+
+
+def test_what_is_synced_survives_a_crash_with_its_name(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"a" * 250)
+    row.sync(0, 150)
+    files.crash()
+    row = MappedFileQueue(files, ROOT, 100)
+    assert bytes(row.view(0, 100)) == b"a" * 100
+    assert bytes(row.view(100, 100)) == b"a" * 100
+    # the third file has a name, but no length yet: it was left out
+    assert bases(row) == [0, 100]
+
+
+def test_only_dirty_files_are_synced(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"a" * 300)
+    row.sync(0, 300)
+    assert files.calls["fdatasync"] == 3
+    row.write(210, b"b")
+    row.sync(210, 211)
+    assert files.calls["fdatasync"] == 4
+    assert files.calls["fsync_directory"] == 1
+
+
+def test_a_failed_directory_sync_is_tried_again(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"a")
+    files.fail("fsync_directory", times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        row.sync(0, 1)
+    row.sync(0, 1)
+    files.crash()
+    assert bytes(MappedFileQueue(files, ROOT, 100).view(0, 1)) == b"a"
+
+
+def test_cutting_the_end(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.ensure(0)
+    row.ensure(399)
+    assert [path.name[-3:] for path in row.truncate_after(150)] == ["300", "200"]
+    assert bases(row) == [0, 100]
+    files.crash()
+    assert files.listdir(ROOT) == ["00000000000000000000", "00000000000000000100"]
+    assert row.truncate_after(150) == []
+
+
+def test_a_file_that_begins_at_the_cut_stays(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.ensure(0)
+    row.ensure(299)
+    row.truncate_after(100)
+    assert bases(row) == [0, 100]
+
+
+def test_dropping_the_beginning_keeps_the_last_file(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 300)
+    view = row.view(0, 100)
+    assert row.drop_before(99) == []
+    assert [path.name[-3:] for path in row.drop_before(100)] == ["000"]
+    assert row.start == 100
+    assert bytes(view) == b"x" * 100
+    assert len(row.drop_before(10_000)) == 1
+    assert bases(row) == [200]
+
+
+def test_clearing_deletes_or_moves(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 200)
+    row.sync(0, 200)
+    row.clear(Path("/aside/commitlog"))
+    assert files.listdir(ROOT) == []
+    assert len(files.listdir(Path("/aside/commitlog"))) == 2
+    row.write(500, b"y")
+    assert bases(row) == [500]
+    row.clear()
+    assert files.listdir(ROOT) == []
+    files.crash()
+    assert files.listdir(ROOT) == []
+    assert bytes(files.read_file(Path("/aside/commitlog/00000000000000000100"))) == b"x" * 100
+
+
+def test_handles_are_given_back(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 300)
+    assert files.open_handles == 3
+    row.release()
+    assert files.open_handles == 0
+    row.write(0, b"y")
+    row.close()
+    assert files.open_handles == 0
+
+
+def test_a_full_disk_and_another_fault(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    files.fail("truncate", errno.ENOSPC, times=1)
+    with pytest.raises(DiskFullError, match="free some space"):
+        row.ensure(0)
+    files.fail("open", errno.EACCES, times=1)
+    with pytest.raises(StoreReadOnlyError, match="Permission"):
+        row.ensure(0)
+    assert bases(row) == []
+    assert row.ensure(0).base == 0
+
+
+def test_queue_files_are_sparse_on_a_real_disk(tmp_path: Path) -> None:
+    row = MappedFileQueue(RealFileSystem(), tmp_path / "q", 6_000_000)
+    row.write(20, b"unit")
+    row.sync(0, 24)
+    found = (tmp_path / "q" / "00000000000000000000").stat()
+    assert found.st_size == 6_000_000
+    assert found.st_blocks * 512 < 100_000
+    assert bytes(row.view(20, 4)) == b"unit"
+    row.close()

@@ -33,7 +33,8 @@ from .ragged import Buffer, byte_array, windows
 from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 
-def _header_dtype(born_host_size: int, store_host_size: int) -> np.dtype[np.void]:
+def header_dtype(born_host_size: int, store_host_size: int) -> np.dtype[np.void]:
+    """The fixed header as a packed structure, for hosts of 8 or 20 bytes each."""
     return np.dtype(
         [
             ("size", ">i4"),
@@ -55,7 +56,7 @@ def _header_dtype(born_host_size: int, store_host_size: int) -> np.dtype[np.void
     )
 
 
-HEADER_DTYPE: Final = _header_dtype(IPV4_SIZE, IPV4_SIZE)
+HEADER_DTYPE: Final = header_dtype(IPV4_SIZE, IPV4_SIZE)
 assert HEADER_DTYPE.itemsize == FIXED_SIZE
 
 _HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
@@ -175,7 +176,7 @@ def gather_headers(
     inside = (positions >= 0) & (wide >= MIN_RECORD_SIZE) & (positions + wide <= len(data))
     if inside.all():
         return _gather(data, positions, wide)
-    usable = np.flatnonzero(inside)
+    usable = inside.nonzero()[0]
     part = _gather(data, positions[usable], wide[usable])
     columns: list[NDArray[Any]] = [positions, wide]
     for name in list(HeaderColumns.__dataclass_fields__)[2:]:
@@ -215,7 +216,7 @@ def _gather(
     topic_start = body_start + body_length + 1
     topic_length = data[topic_start - 1].view(np.int8).astype(np.int64)
     if version_2.any():
-        _read_long_topic_lengths(data, np.flatnonzero(version_2), ends, topic_start, topic_length)
+        _read_long_topic_lengths(data, version_2.nonzero()[0], ends, topic_start, topic_length)
     topic_length, fits = _within(topic_length, ends - topic_start - 2)
     well_formed &= fits
     properties_start = topic_start + topic_length + 2
@@ -223,7 +224,7 @@ def _gather(
     properties_length = ends - properties_start
     well_formed &= data[properties_start - 1] == (properties_length & 0xFF)
     well_formed &= data[properties_start - 2] == properties_length >> 8
-    well_formed &= (properties_length >= 0) & (properties_length <= 0x7FFF)
+    well_formed &= properties_length <= 0x7FFF
     return HeaderColumns(
         positions,
         sizes,
@@ -242,7 +243,8 @@ def _within(
     lengths: NDArray[np.int64], room: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The lengths, 0 in the place of those that do not fit their room; and which do."""
-    fits = (lengths >= 0) & (lengths <= room)
+    # As unsigned numbers the negative lengths are too large; room is never negative.
+    fits = lengths.view(np.uint64) <= room.view(np.uint64)
     return (lengths if fits.all() else lengths * fits), fits
 
 
@@ -277,7 +279,7 @@ def _read_ipv6_headers(
     header_sizes = np.full(len(positions), FIXED_SIZE, np.int64)
     long_enough = np.ones(len(positions), np.bool_)
     for bits, rows in _rows_by_layout(host_bits):
-        layout = _header_dtype(
+        layout = header_dtype(
             IPV6_SIZE if bits & BORN_HOST_IPV6 else IPV4_SIZE,
             IPV6_SIZE if bits & STORE_HOST_IPV6 else IPV4_SIZE,
         )
@@ -299,6 +301,6 @@ def _read_ipv6_headers(
 
 def _rows_by_layout(host_bits: NDArray[np.int32]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     for bits in (BORN_HOST_IPV6, STORE_HOST_IPV6, _HOST_BITS):
-        rows = np.flatnonzero(host_bits == bits)
+        rows = (host_bits == bits).nonzero()[0]
         if len(rows):
             yield bits, rows

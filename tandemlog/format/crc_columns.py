@@ -1,7 +1,9 @@
 """Body CRCs of many records: the one step that stays a loop, over zlib.crc32.
 
-The call is most of the cost for small bodies (about 0.3 us for 128 bytes). A CRC cannot be
-checked for many bodies in one go: the stored values have lost their highest bit.
+The call is most of the cost for small bodies, about 0.2 us for 128 bytes; what is left to save
+is how each body gets there. Bodies of one length become bytes objects in one call, others are
+cut out of a copy, and large ones are not copied at all. (A CRC cannot be checked for many
+bodies in one go: the stored values have lost their highest bit.)
 """
 
 from typing import Any, Final
@@ -11,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .constants import CRC_MASK
-from .ragged import Buffer, byte_array, first_true
+from .ragged import Buffer, byte_array, first_true, windows
 
 _SMALL_BODY: Final = 1024
 """Below this a copy as bytes is cheaper than a memoryview of its own for the body."""
+_CHUNK: Final = 512
+"""Bodies copied at once: they are still in the cache when their CRC is computed."""
 
 
 def body_crcs(
@@ -22,23 +26,31 @@ def body_crcs(
 ) -> NDArray[np.int32]:
     """The CRC of each body as it is stored, i4[n]: 31 bits, 0 for an empty one."""
     data = byte_array(buffer)
-    view = data.data
-    if len(starts) > 1 and int(lengths.sum()) < len(starts) * _SMALL_BODY:
-        low = int(starts.min())
-        text = bytes(view[low : int((starts + lengths).max())])
-        begins = starts - low
-        ends = begins + lengths
-        crcs = [
-            crc32(text[begin:end])
-            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
+    crcs = np.empty(len(starts), np.uint32)
+    for first in range(0, len(starts), _CHUNK):
+        chunk = slice(first, first + _CHUNK)
+        crcs[chunk] = _crcs(data, starts[chunk], lengths[chunk])
+    crcs &= np.uint32(CRC_MASK)
+    return crcs.view(np.int32)
+
+
+def _crcs(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    count = len(starts)
+    longest = int(lengths.max())
+    if 0 < longest < _SMALL_BODY and int(lengths.min()) == longest:
+        bodies = windows(data, longest)[starts].tolist()
+        return np.fromiter(map(crc32, bodies), np.uint32, count)
+    ends = starts + lengths
+    low, high = int(starts.min()), int(ends.max())
+    if high - low < 2 * count * _SMALL_BODY:
+        text: bytes | memoryview = data[low:high].tobytes()
+        starts, ends = starts - low, ends - low
     else:
-        ends = starts + lengths
-        crcs = [
-            crc32(view[begin:end])
-            for begin, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-    return (np.array(crcs, np.uint32) & np.uint32(CRC_MASK)).view(np.int32)
+        text = data.data
+    slices = zip(starts.tolist(), ends.tolist(), strict=True)
+    return np.array([crc32(text[begin:end]) for begin, end in slices], np.uint32)
 
 
 def first_bad_crc(

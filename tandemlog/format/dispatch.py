@@ -13,6 +13,7 @@ of delivery.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,10 @@ from .columns import HeaderColumns, gather_headers
 from .constants import DELAY, KEYS, PRODUCER_MARK, SCHEDULE_TOPIC, TAGS, UNIQ_KEY
 from .fault_columns import find_fault
 from .grouping import distinct_pairs, distinct_slices, stable_order
-from .java_hash import java_hash
 from .java_hash_columns import HashedStrings, hash_strings
 from .property_columns import ValueColumn, find_properties, split_keys_columns
 from .queue_unit import DEFAULT_LEVELS, UNIT_DTYPE, DelayLevels, tags_code
-from .ragged import Buffer, byte_array, offsets_of
+from .ragged import Buffer, byte_array, compact, counting, offsets_of
 from .sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 
 
@@ -114,7 +114,7 @@ def dispatch_columns(
         fault = find_fault(data, headers, base_offset=base_offset)
         if fault is not None:
             raise fault.error
-    topics, topic_index = _topics(data, headers)
+    topics, topic_index, hashed_topics = _topics(data, headers)
     transaction_type = headers.sys_flag & TRANSACTION_MASK
     tags, marks, keys, uniq_keys = _properties(data, headers, index)
     hashed_tags = hash_strings(data, *tags)
@@ -124,7 +124,7 @@ def dispatch_columns(
     if index:
         key_hash, entry_record = _index_entries(
             data,
-            topics,
+            hashed_topics,
             topic_index,
             transaction_type != TRANSACTION_ROLLBACK,
             uniq_keys,
@@ -157,7 +157,7 @@ def group_by_queue(columns: DispatchColumns) -> QueueGroups:
     topic_index, queue_id = columns.topic_index, columns.queue_id
     rows = None
     if not columns.dispatch_mask.all():
-        rows = np.flatnonzero(columns.dispatch_mask)
+        rows = columns.dispatch_mask.nonzero()[0]
         topic_index, queue_id = topic_index[rows], queue_id[rows]
     firsts, group = distinct_pairs(topic_index, queue_id.astype(np.int64))
     order = stable_order(group, len(firsts))
@@ -171,22 +171,30 @@ def group_by_queue(columns: DispatchColumns) -> QueueGroups:
 
 def _topics(
     data: NDArray[np.uint8], headers: HeaderColumns
-) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """The distinct topics by first appearance, and each record's."""
+) -> tuple[tuple[str, ...], NDArray[np.int64], HashedStrings]:
+    """The distinct topics by first appearance, each record's, and their hashes."""
     firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
-    texts = [
-        data[start : start + length].tobytes().decode("utf-8", "replace")
-        for start, length in zip(
-            headers.topic_start[firsts].tolist(),
-            headers.topic_length[firsts].tolist(),
-            strict=True,
-        )
-    ]
+    starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
+    hashed = hash_strings(data, starts, lengths)
+    texts = _texts(data, starts, lengths)
     topics = tuple(dict.fromkeys(texts))
     if len(topics) < len(texts):
         # Bytes that are not UTF-8 can differ and yet be read as the same text.
+        hashed = hashed.take(np.array([texts.index(topic) for topic in topics], np.int64))
         numbers = np.array([topics.index(text) for text in texts], np.int64)[numbers]
-    return topics, numbers
+    return topics, numbers, hashed
+
+
+def _texts(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> list[str]:
+    flat, offsets = compact(data, starts, lengths)
+    joined, ends = flat.tobytes(), offsets.tolist()
+    slices = pairwise(ends)
+    if joined.isascii():
+        text = joined.decode("ascii")
+        return [text[begin:end] for begin, end in slices]
+    return [joined[begin:end].decode("utf-8", "replace") for begin, end in slices]
 
 
 def _properties(
@@ -214,7 +222,7 @@ def _set_delivery_times(
     delay_levels: DelayLevels,
 ) -> None:
     """The tags codes of the schedule topic's records. They are few: a plain loop."""
-    rows = np.flatnonzero(topic_index == topics.index(SCHEDULE_TOPIC))
+    rows = (topic_index == topics.index(SCHEDULE_TOPIC)).nonzero()[0]
     ((delay_start, delay_length),) = find_properties(
         data, headers.properties_start[rows], headers.properties_length[rows], [DELAY.encode()]
     )
@@ -236,7 +244,7 @@ def _text(data: NDArray[np.uint8], start: int, length: int) -> str | None:
 
 def _index_entries(
     data: NDArray[np.uint8],
-    topics: Sequence[str],
+    topics: HashedStrings,
     topic_index: NDArray[np.int64],
     indexed: NDArray[np.bool_],
     uniq_keys: ValueColumn,
@@ -244,35 +252,56 @@ def _index_entries(
     tags: tuple[NDArray[np.int64], HashedStrings] | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Hash and record of every entry: for each record UNIQ_KEY, the KEYS, the tag."""
-    key_seeds = np.array([java_hash(f"{topic}#") for topic in topics], np.int32)[topic_index]
-    owners: list[NDArray[np.int64]] = []
-    hashes: list[NDArray[np.int32]] = []
-
-    uniq_rows = np.flatnonzero(indexed & (uniq_keys[1] > 0))
+    seeds = topics.followed_by("#")[topic_index]
+    uniq_rows = (indexed & (uniq_keys[1] > 0)).nonzero()[0]
     uniq = hash_strings(data, uniq_keys[0][uniq_rows], uniq_keys[1][uniq_rows])
-    owners.append(uniq_rows)
-    hashes.append(uniq.continued(key_seeds[uniq_rows]))
-
-    key_rows = np.flatnonzero(indexed & (keys[1] > 0))
+    key_rows = (indexed & (keys[1] > 0)).nonzero()[0]
     piece_of, starts, lengths = split_keys_columns(data, keys[0][key_rows], keys[1][key_rows])
     piece_rows = key_rows[piece_of]
-    owners.append(piece_rows)
-    hashes.append(hash_strings(data, starts, lengths).continued(key_seeds[piece_rows]))
-
+    pieces = hash_strings(data, starts, lengths)
+    lists = [
+        (uniq_rows, uniq.continued(seeds[uniq_rows])),
+        (piece_rows, pieces.continued(seeds[piece_rows])),
+    ]
     if tags is not None:
         tag_lengths, hashed_tags = tags
-        tag_seeds = np.array([java_hash(f"{topic}#T#") for topic in topics], np.int32)
-        tag_rows = np.flatnonzero(indexed & (tag_lengths > 0))
-        owners.append(tag_rows)
-        hashes.append(hashed_tags.take(tag_rows).continued(tag_seeds[topic_index[tag_rows]]))
-
-    # Three ascending lists become one; within a record they keep their order.
-    record = np.concatenate(owners)
-    order = stable_order(record, len(topic_index))
-    key_hash = np.abs(np.concatenate(hashes)[order])
+        tag_rows = (indexed & (tag_lengths > 0)).nonzero()[0]
+        tag_seeds = topics.followed_by("#T#")[topic_index[tag_rows]]
+        lists.append((tag_rows, hashed_tags.take(tag_rows).continued(tag_seeds)))
+    text_hash, record = _merged(lists, len(topic_index))
     # The absolute value of -2**31 has no form in 32 bits; RocketMQ takes 0.
-    np.maximum(key_hash, 0, out=key_hash)
-    return key_hash, record[order].astype(np.int32)
+    return np.maximum(np.abs(text_hash), 0), record
+
+
+def _merged(
+    lists: Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]], count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Lists of (owner, value), each ascending by owner, as one: by owner, then list."""
+    everyone = counting(count)
+    if all(len(owners) == count and (owners == everyone).all() for owners, _ in lists):
+        whole = np.stack([values for _, values in lists], axis=1).reshape(-1)
+        return whole, np.repeat(everyone.astype(np.int32), len(lists))
+    amounts = [np.bincount(owners, minlength=count) for owners, _ in lists]
+    ends = np.cumsum(sum(amounts))
+    merged = np.empty(int(ends[-1]) if count else 0, np.int32)
+    owner_of = np.empty_like(merged)
+    # From the last list to the first, each takes the places in front of what is there.
+    for (owners, values), amount in zip(reversed(lists), reversed(amounts), strict=True):
+        ends -= amount
+        places = ends[owners]
+        if len(owners) > 1 and int(amount.max()) > 1:
+            places += _ranks(owners)
+        merged[places] = values
+        owner_of[places] = owners
+    return merged, owner_of
+
+
+def _ranks(owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For ascending owners: the number of each thing among its owner's."""
+    numbers = counting(len(owners))
+    begins = np.zeros(len(owners), np.int64)
+    begins[1:] = numbers[1:] * (owners[1:] != owners[:-1])
+    return numbers - np.maximum.accumulate(begins)
 
 
 def _units(headers: HeaderColumns, codes: NDArray[np.int64]) -> NDArray[np.void]:
@@ -285,7 +314,7 @@ def _units(headers: HeaderColumns, codes: NDArray[np.int64]) -> NDArray[np.void]
 
 def _marks(data: NDArray[np.uint8], marks: ValueColumn) -> list[tuple[int, bytes]]:
     starts, lengths = marks
-    rows = np.flatnonzero(lengths)
+    rows = lengths.nonzero()[0]
     return [
         (row, data[start : start + length].tobytes())
         for row, start, length in zip(

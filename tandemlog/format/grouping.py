@@ -13,11 +13,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .ragged import gather_rows, length_classes
+from .ragged import blank_padding, counting, gather_rows, length_classes, row_numbers
 
 _WORD: Final = 8
 _MIXER: Final = 0x9E3779B97F4A7C15
 _MAX_ROUNDS: Final = 8
+_MAX_DIRECT_SLOTS: Final = 1 << 16
 
 
 def distinct_slices(
@@ -25,19 +26,30 @@ def distinct_slices(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Which slices are equal: i8[k], the first row of each distinct one, ascending; and i8[n],
     for each row the index of its own among these."""
-    first_of = np.arange(len(starts))
-    for rows, width in length_classes(lengths):
-        numbers = np.arange(len(starts))[rows]
+    first_of = np.empty(len(starts), np.int64)
+    for rows, width, _ in length_classes(lengths):
         words = _as_words(data, starts[rows], lengths[rows], width)
-        first_of[rows] = numbers[_first_equal(words)]
+        first_of[rows] = row_numbers(rows, len(starts))[_first_equal(words)]
     return _numbered(first_of)
 
 
 def distinct_pairs(
     major: NDArray[np.int64], minor: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The same for pairs of integers."""
-    return _numbered(_first_equal(np.stack((major, minor)).view(np.uint64)))
+    """The same for pairs of integers; `major` from 0 on."""
+    count = len(major)
+    if not count:
+        return _numbered(major)
+    low, high = int(minor.min()), int(minor.max())
+    width = high - low + 1
+    slots = (int(major.max()) + 1) * width
+    if slots > _MAX_DIRECT_SLOTS + 2 * count:
+        return _numbered(_first_equal(np.stack((major, minor)).view(np.uint64)))
+    # Small numbers need no hash: each pair has a slot of its own.
+    mine = major * width + (minor - low)
+    table = np.empty(slots, np.int64)
+    table[mine[::-1]] = counting(count)[::-1]
+    return _numbered(table[mine])
 
 
 def stable_order(numbers: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -57,7 +69,7 @@ def _as_words(
     if stride:
         text = gather_rows(data, starts, stride)
         if stride > width or int(lengths.min()) < width:
-            text = text * (np.arange(stride) < lengths[:, None])
+            text = blank_padding(text, lengths)
         words[1:] = text.view(np.uint64).T
     return words
 
@@ -65,54 +77,63 @@ def _as_words(
 def _first_equal(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     """For each column of u8[w, n] the first column that equals it."""
     count = words.shape[1]
-    result = np.arange(count)
-    if not count:
-        return result
     hashes = _mixed(words)
     bits = (2 * count - 1).bit_length() + 1
     table = np.empty(1 << bits, np.int64)
-    rows = np.arange(count)
+    slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
+    # The last assignment stays, so backwards it is the first row of a slot.
+    table[slots[::-1]] = counting(count)[::-1]
+    result = table[slots]
+    equal = words[0] == words[0][result]
+    for column in words[1:]:
+        equal &= column == column[result]
+    if not equal.all():
+        _settle_the_others(words, hashes, table, result, (~equal).nonzero()[0])
+    return result
+
+
+def _settle_the_others(
+    words: NDArray[np.uint64],
+    hashes: NDArray[np.uint64],
+    table: NDArray[np.int64],
+    result: NDArray[np.int64],
+    rows: NDArray[np.int64],
+) -> None:
+    """Puts `result` right for `rows`, whose slots were taken by others."""
+    shift = np.uint64(65 - len(table).bit_length())
     for turn in range(_MAX_ROUNDS):
-        slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
-        # The last assignment stays, so backwards it is the first row of a slot.
+        slots = (hashes[rows] * np.uint64(_MIXER + 2 * turn + 2) >> shift).view(np.int64)
         table[slots[::-1]] = rows[::-1]
         first = table[slots]
-        equal = words[0, rows] == words[0, first]
-        for column in words[1:]:
-            equal &= column[rows] == column[first]
-        result[rows[equal]] = first[equal]
-        if equal.all():
-            return result
+        equal = (words[:, rows] == words[:, first]).all(axis=0)
+        result[rows] = first
         rows = rows[~equal]
-        hashes = hashes[~equal] * np.uint64(_MIXER + 2 * turn + 2)
-    return _first_equal_plainly(words, result, rows)
-
-
-def _first_equal_plainly(
-    words: NDArray[np.uint64], result: NDArray[np.int64], rows: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """What is left where hashes were made to collide."""
+        if not len(rows):
+            return
+    # Hashes that were made to collide.
     seen: dict[bytes, int] = {}
     for row in rows.tolist():
         result[row] = seen.setdefault(words[:, row].tobytes(), row)
-    return result
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """A 64-bit hash of each column; its upper bits are the good ones."""
-    hashes: NDArray[np.uint64] = words[0] * np.uint64(_MIXER)
-    for word in words[1:]:
-        hashes ^= hashes >> np.uint64(29)
-        hashes += word
-        hashes *= np.uint64(_MIXER)
-    hashes ^= hashes >> np.uint64(32)
-    hashes *= np.uint64(_MIXER)
+    count = len(words)
+    factors = _FACTORS[:count] if count <= len(_FACTORS) else _odd_factors(count)
+    hashes: NDArray[np.uint64] = factors @ words
     return hashes
+
+
+def _odd_factors(count: int) -> NDArray[np.uint64]:
+    return np.cumprod(np.full(count, _MIXER, np.uint64), dtype=np.uint64)
+
+
+_FACTORS: Final = _odd_factors(64)
 
 
 def _numbered(first_of: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """From each row's first equal row: those firsts, and each row's index among them."""
-    is_first = first_of == np.arange(len(first_of))
-    firsts = np.flatnonzero(is_first)
-    numbers = np.cumsum(is_first) - 1
+    firsts = (first_of == counting(len(first_of))).nonzero()[0]
+    numbers = np.empty(len(first_of), np.int64)
+    numbers[firsts] = counting(len(firsts))
     return firsts, numbers[first_of]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .java_hash import java_hash
-from .ragged import Buffer, Rows, byte_array, gather_rows, length_classes, row_chunks
+from .ragged import Buffer, blank_padding, byte_array, gather_rows, padded_classes, row_numbers
 
 _BASE: Final = 31
 _INVERSE: Final = pow(_BASE, -1, 1 << 32)
@@ -63,6 +63,12 @@ class HashedStrings:
         whole: NDArray[np.uint32] = seeds.view(np.uint32) * self.powers + self.hashes
         return whole.view(np.int32)
 
+    def followed_by(self, text: str) -> NDArray[np.int32]:
+        """Of the texts that begin with string i and end in `text`, the same for all."""
+        power = np.uint32(pow(_BASE, len(text.encode("utf-16-be")) // 2, 1 << 32))
+        whole: NDArray[np.uint32] = self.hashes * power + np.uint32(java_hash(text) & _MASK)
+        return whole.view(np.int32)
+
     def take(self, rows: NDArray[Any]) -> "HashedStrings":
         """Those of the given rows (indexes or a mask)."""
         return HashedStrings(self.hashes[rows], self.powers[rows])
@@ -74,31 +80,30 @@ def hash_strings(
     """Hashes the UTF-8 strings buffer[start : start + length]; where the bytes are not UTF-8,
     as if U+FFFD stood there."""
     data = byte_array(buffer)
-    result = HashedStrings(np.zeros(len(starts), np.uint32), np.ones(len(starts), np.uint32))
-    for rows, width in length_classes(lengths):
-        if width == 0:
-            continue
+    count = len(starts)
+    result = HashedStrings(np.zeros(count, np.uint32), np.ones(count, np.uint32))
+    for rows, width, equal in padded_classes(lengths, _CELLS):
         powers, inverses = _powers_up_to(width + 1)
-        for chunk in row_chunks(rows, len(starts), width, _CELLS):
-            mine = lengths[chunk]
-            text = gather_rows(data, starts[chunk], width)
-            surplus = width - mine
-            if surplus.any():
-                text = text * (np.arange(width) < mine[:, None])
-            weights = np.ascontiguousarray(powers[width - 1 :: -1])
-            products = np.einsum("ij,j->i", text.astype(np.uint32), weights)
-            result.hashes[chunk] = products * inverses[surplus]
-            result.powers[chunk] = powers[mine]
-            if int(text.max()) >= 0x80:
-                _hash_plainly(result, text, mine, chunk)
+        mine = lengths[rows]
+        text = gather_rows(data, starts[rows], width)
+        if not equal:
+            text = blank_padding(text, mine)
+        weights = powers[width - 1 :: -1].copy()
+        products = np.einsum("ij,j->i", text.astype(np.uint32), weights)
+        result.hashes[rows] = products if equal else products * inverses[width - mine]
+        result.powers[rows] = powers[width] if equal else powers[mine]
+        if int(text.max()) >= 0x80:
+            _hash_plainly(result, text, mine, row_numbers(rows, count))
     return result
 
 
 def _hash_plainly(
-    result: HashedStrings, text: NDArray[np.uint8], lengths: NDArray[np.int64], chunk: Rows
+    result: HashedStrings,
+    text: NDArray[np.uint8],
+    lengths: NDArray[np.int64],
+    numbers: NDArray[np.int64],
 ) -> None:
     """Puts the rows that are not ASCII right."""
-    numbers = np.arange(len(result.hashes))[chunk]
     for row in np.flatnonzero((text >= 0x80).any(axis=1)).tolist():
         string = text[row, : lengths[row]].tobytes().decode("utf-8", "replace")
         units = len(string) + sum(character > "\uffff" for character in string)

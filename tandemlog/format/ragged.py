@@ -17,7 +17,7 @@ Slices of different lengths are brought to few widths in two ways:
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def gather_rows(
     tail = np.concatenate((data[tail_start:], np.zeros(width, np.uint8)))
     rows = np.empty((len(starts), width), np.uint8)
     late = starts >= tail_start
-    early = np.flatnonzero(~late)
+    early = (~late).nonzero()[0]
     if len(early):
         rows[early] = windows(data, width)[starts[early]].view(np.uint8).reshape(-1, width)
     late_starts = starts[late] - tail_start
@@ -67,9 +67,18 @@ def gather_rows(
     return rows
 
 
-def length_classes(lengths: NDArray[np.int64]) -> Iterator[tuple[Rows, int]]:
-    """Groups of rows, each with the greatest length in it (0 too): padded to that, a group
-    holds at most twice its bytes, or 64 KiB more. Together the groups are all rows, once."""
+class LengthClass(NamedTuple):
+    """Rows that may be padded to one width, their greatest length."""
+
+    rows: Rows
+    width: int
+    equal: bool
+    """Whether all are of that length."""
+
+
+def length_classes(lengths: NDArray[np.int64]) -> Iterator[LengthClass]:
+    """Groups of rows that, padded, hold at most twice their bytes, or 64 KiB more. Together
+    the groups are all rows, once."""
     if len(lengths) == 0:
         return
     everything: Rows = slice(None)
@@ -78,26 +87,60 @@ def length_classes(lengths: NDArray[np.int64]) -> Iterator[tuple[Rows, int]]:
         rows, mine = pending.pop()
         width = int(mine.max())
         total = int(mine.sum())
-        if width * len(mine) - total <= max(total, _ALWAYS_ALLOWED_WASTE):
-            yield rows, width
+        waste = width * len(mine) - total
+        if waste <= max(total, _ALWAYS_ALLOWED_WASTE):
+            yield LengthClass(rows, width, waste == 0)
             continue
         long = mine * 2 > width
-        for part in (np.flatnonzero(~long), np.flatnonzero(long)):
+        for part in ((~long).nonzero()[0], long.nonzero()[0]):
             chosen = part if isinstance(rows, slice) else rows[part]
             pending.append((chosen, mine[part]))
 
 
-def row_chunks(rows: Rows, count: int, width: int, cells: int) -> Iterator[Rows]:
-    """`rows` of a class (of `count` rows in all, where it is all of them) in pieces of at most
-    `cells` bytes once padded to `width`, so that what is made of a piece stays in the cache."""
-    size = count if isinstance(rows, slice) else len(rows)
-    step = max(cells // max(width, 1), 64)
-    if size <= step:
-        yield rows
-        return
-    for start in range(0, size, step):
-        piece = slice(start, min(start + step, size))
-        yield piece if isinstance(rows, slice) else rows[piece]
+def padded_classes(lengths: NDArray[np.int64], cells: int) -> Iterator[LengthClass]:
+    """length_classes, in pieces of at most `cells` bytes once padded, so that what is made of
+    a piece stays in the cache; rows of length 0 may be left out."""
+    for rows, width, equal in length_classes(lengths):
+        if width == 0:
+            continue
+        size = len(lengths) if isinstance(rows, slice) else len(rows)
+        step = max(cells // width, 64)
+        if size <= step:
+            yield LengthClass(rows, width, equal)
+            continue
+        for start in range(0, size, step):
+            piece = slice(start, min(start + step, size))
+            yield LengthClass(piece if isinstance(rows, slice) else rows[piece], width, equal)
+
+
+def blank_padding(rows: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """The rows with zeros behind each one's length."""
+    width = rows.shape[1]
+    # Comparing bytes with bytes is four times as fast as with wider numbers.
+    kind: type[np.integer[Any]] = np.uint8
+    if width > 0xFF:
+        kind = np.uint16 if width <= 0xFFFF else np.int64
+    columns: NDArray[Any] = counting(width).astype(kind)
+    inside: NDArray[np.bool_] = columns < lengths.astype(kind)[:, None]
+    return rows * inside
+
+
+def row_numbers(rows: Rows, count: int) -> NDArray[np.int64]:
+    """The rows of a class, of `count` in all, as indexes."""
+    return counting(count)[rows] if isinstance(rows, slice) else rows
+
+
+def counting(count: int) -> NDArray[np.int64]:
+    """0 .. count-1; not to be written to."""
+    return _COUNTING[:count] if count <= len(_COUNTING) else np.arange(count)
+
+
+def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    array.flags.writeable = False
+    return array
+
+
+_COUNTING: Final = _read_only(np.arange(1 << 15))
 
 
 def copy_slices(
@@ -122,7 +165,7 @@ def copy_slices(
         return
     width = 1 << max(shortest, 1).bit_length() - 1
     while width <= longest:
-        rows = np.flatnonzero((lengths >= width) & (lengths < 2 * width))
+        rows = ((lengths >= width) & (lengths < 2 * width)).nonzero()[0]
         if len(rows):
             _copy_class(
                 source, source_starts[rows], target, target_starts[rows], lengths[rows], width
@@ -154,7 +197,7 @@ def _copy_long_slices(
     lengths: NDArray[np.int64],
 ) -> None:
     long = lengths >= _LONG_SLICE
-    chosen = np.flatnonzero(long)
+    chosen = long.nonzero()[0]
     for start, to, length in zip(
         source_starts[chosen].tolist(),
         target_starts[chosen].tolist(),
@@ -162,7 +205,7 @@ def _copy_long_slices(
         strict=True,
     ):
         target[to : to + length] = source[start : start + length]
-    short = np.flatnonzero(~long)
+    short = (~long).nonzero()[0]
     if len(short):
         copy_slices(source, source_starts[short], target, target_starts[short], lengths[short])
 
@@ -182,14 +225,6 @@ def offsets_of(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
-
-
-def owners_and_ranks(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For counts[i] things of each owner i, in order: the owner of each thing, i8[sum], and its
-    number among the owner's, i8[sum]. (3, 0, 2) gives (0 0 0 2 2) and (0 1 2 0 1)."""
-    owners = np.repeat(np.arange(len(counts)), counts)
-    firsts = np.cumsum(counts) - counts
-    return owners, np.arange(len(owners)) - firsts[owners]
 
 
 def first_true(mask: NDArray[np.bool_]) -> int:

@@ -26,10 +26,11 @@ from .ragged import Buffer, byte_array, first_true, windows
 _SIZE: Final = Struct(">i")
 _SIZE_AND_MAGIC: Final = Struct(">iI")
 _START_DTYPE: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
-_FIRST_STEPS: Final = 64
+_FIRST_STEPS: Final = 16
 _MOST_STEPS: Final = 4096
-_FIRST_GUESS: Final = 64
+_FIRST_GUESS: Final = 256
 _LARGEST_GUESS: Final = 8192
+_WORTH_GUESSING: Final = 64
 _EQUAL_BEFORE_A_GUESS: Final = 8
 
 
@@ -127,11 +128,11 @@ class _Chain:
             candidates = self._guessed(min(self._guess, most))
             right = self._keep(candidates)
             if right == len(candidates):
-                self._guess = min(self._guess * 4, _LARGEST_GUESS)
+                self._guess = min(self._guess * 8, _LARGEST_GUESS)
             else:
                 # A wrong guess says nothing about the record there: the loop looks at it,
                 # and goes the further before the next guess the less this one brought.
-                self._steps = _FIRST_STEPS if right > _FIRST_GUESS else self._more_steps()
+                self._steps = _FIRST_STEPS if right > _WORTH_GUESSING else self._more_steps()
                 self._guess = 0
             return True
         candidates = self._looped(min(self._steps, most))

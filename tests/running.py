@@ -1,0 +1,296 @@
+"""Nodes as real processes: started from a configuration, waited for, killed, paused, read from.
+
+    with Running(folder, slaves=2, flush="sync") as cluster:
+        cluster.master.kill()
+        cluster.master.start()
+
+Every wait has a deadline and says what it waited for; a node that ends early shows its log.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tandemlog.format.record import Record, decode_record
+from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+
+ROOT = Path(__file__).resolve().parent.parent
+
+SMALL = {
+    "commit_log_file_size": 1 << 20,
+    "queue_file_size": 20_000,
+    "index_slots": 500,
+    "index_entries": 2_000,
+}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+
+
+def wait_until(what: str, true: Callable[[], bool], timeout_s: float = 30) -> None:
+    """Poll until `true()`; raises AssertionError that names `what`."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s} s for: {what}")
+        time.sleep(0.05)
+
+
+def toml(values: dict[str, Any]) -> str:
+    """A TOML text of plain values and one level of tables."""
+
+    def literal(value: object) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return f'"{value}"' if isinstance(value, str | Path) else str(value)
+
+    plain = [f"{key} = {literal(v)}" for key, v in values.items() if not isinstance(v, dict)]
+    for section, content in values.items():
+        if isinstance(content, dict):
+            plain.append(f"\n[{section}]")
+            plain += [f"{key} = {literal(v)}" for key, v in content.items()]
+    return "\n".join(plain) + "\n"
+
+
+@dataclass
+class NodeProcess:
+    """One node; `settings` are those of its TOML file. `store` is where its store lies."""
+
+    folder: Path
+    settings: dict[str, Any]
+    wrapper: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder / "node.log"
+
+    @property
+    def endpoint(self) -> str:
+        return str(self.settings["listen"])
+
+    @property
+    def http(self) -> str:
+        return f"http://{self.settings['http_listen']}"
+
+    @property
+    def store(self) -> Path:
+        return Path(self.settings["store"]["directory"])
+
+    @property
+    def node_id(self) -> str:
+        return str(self.settings["node_id"])
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, *, wait: bool = True, timeout_s: float = 30) -> "NodeProcess":
+        """Start the process and wait until it answers."""
+        config = self.folder / "node.toml"
+        config.write_text(toml(self.settings))
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [*self.wrapper, sys.executable, "-m", "node", "node", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd=ROOT,
+                env={k: v for k, v in os.environ.items() if not k.startswith("TANDEMLOG_")},
+            )
+        if wait:
+            self.wait_ready(timeout_s)
+        return self
+
+    def wait_ready(self, timeout_s: float = 30) -> None:
+        def ready() -> bool:
+            if not self.alive:
+                raise AssertionError(f"{self.node_id} ended early:\n{self.tail()}")
+            return self.status() is not None
+
+        wait_until(f"{self.node_id} to answer", ready, timeout_s)
+
+    def status(self) -> common_pb2.NodeStatus | None:
+        """What the node says of itself; None where it does not answer."""
+        try:
+            with grpc.insecure_channel(self.endpoint) as channel:
+                answer = admin_pb2_grpc.AdminStub(channel).DescribeCluster(
+                    admin_pb2.DescribeClusterRequest(), timeout=2
+                )
+        except grpc.RpcError:
+            return None
+        return next((each for each in answer.nodes if each.node_id == self.node_id), None)
+
+    def http_status(self, path: str) -> int:
+        """The status code that the node's HTTP port answers for `path`; 0 without an answer."""
+        try:
+            with urllib.request.urlopen(f"{self.http}{path}", timeout=2) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def stop(self, timeout_s: float = 30) -> int:
+        """End it cleanly; the answer is its exit code."""
+        if self.process is None:
+            raise AssertionError(f"{self.node_id} was never started")
+        self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def tail(self, size: int = 4_000) -> str:
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is None:
+            raise AssertionError(f"{self.node_id} was never started")
+        self.process.send_signal(number)
+
+    def read_queue(self, topic: str, queue_id: int, start: int = 0) -> list[Record]:
+        """Every message of a queue that this node itself serves, from `start` on."""
+        found: list[Record] = []
+        options = [("grpc.max_receive_message_length", 64 << 20)]
+        with grpc.insecure_channel(self.endpoint, options=options) as channel:
+            stub = broker_pb2_grpc.BrokerStub(channel)
+            while True:
+                position = broker_pb2.QueuePosition(
+                    topic=topic, queue_id=queue_id, queue_offset=start
+                )
+                request = broker_pb2.PullRequest(positions=[position], max_bytes=8 << 20)
+                answer = stub.Pull(request, timeout=20)
+                if answer.HasField("error"):
+                    raise AssertionError(f"{self.node_id}: {answer.error.message}")
+                part = answer.queues[0]
+                if part.status != broker_pb2.FOUND:
+                    if part.next_offset > start and part.next_offset < part.max_offset:
+                        start = part.next_offset
+                        continue
+                    return found
+                at = 0
+                for _ in range(part.count):
+                    record = decode_record(part.records, at)
+                    found.append(record)
+                    at += record.size
+                start = part.next_offset
+
+
+class Running:
+    """A master (n0) and its slaves on loopback, each with a store of its own below `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        slaves: int = 0,
+        flush: str = "async",
+        replication: str | None = None,
+        min_in_sync: int = 1,
+        store: dict[str, Any] | None = None,
+        master_store: Path | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        ports = free_ports(2 * (slaves + 1))
+        mode = replication or ("sync" if min_in_sync > 1 else "async")
+        self.nodes: list[NodeProcess] = []
+        for number in range(slaves + 1):
+            home = folder / f"n{number}"
+            directory = home / "store"
+            if number == 0 and master_store is not None:
+                directory = master_store
+            settings: dict[str, Any] = {
+                "cluster_id": "test",
+                "node_id": f"n{number}",
+                "role": "slave" if number else "master",
+                "listen": f"127.0.0.1:{ports[2 * number]}",
+                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
+                "store": {"directory": directory, "flush": flush, **SMALL, **(store or {})},
+                "replication": {"mode": mode, "min_in_sync": min_in_sync},
+            }
+            if number:
+                settings["master"] = self.nodes[0].endpoint
+            for key, value in (extra or {}).items():
+                if isinstance(value, dict):
+                    settings.setdefault(key, {}).update(value)
+                else:
+                    settings[key] = value
+            self.nodes.append(NodeProcess(home, settings))
+
+    @property
+    def master(self) -> NodeProcess:
+        return self.nodes[0]
+
+    @property
+    def slaves(self) -> list[NodeProcess]:
+        return self.nodes[1:]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.endpoint for node in self.nodes]
+
+    def start(self) -> "Running":
+        for node in self.nodes:
+            node.start(wait=False)
+        for node in self.nodes:
+            node.wait_ready()
+        return self
+
+    def wait_in_sync(self, timeout_s: float = 30) -> None:
+        """Until every slave has, and dispatched, what the master has confirmed."""
+
+        def settled() -> bool:
+            states = [node.status() for node in self.nodes]
+            if any(state is None for state in states):
+                return False
+            found = [state for state in states if state is not None]
+            end = found[0].wrote_offset
+            return all(each.confirm_offset == end and each.reput_offset == end for each in found)
+
+        wait_until("every node to hold and dispatch the same", settled, timeout_s)
+
+    def __enter__(self) -> "Running":
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in self.nodes:
+            with contextlib.suppress(ProcessLookupError):
+                if node.alive:
+                    node.resume()
+            node.kill()

@@ -1,0 +1,391 @@
+"""All consume queues of a store: which units they take, what is durable, what is cut.
+
+A batch from reput goes into the tail rows of all its queues with a handful of array operations
+(queue_units.py). A queue is written to its file when its row is full, or by `flush`, which then
+also fsyncs and answers a checkpoint: the ends of all queues at one position of the log.
+
+The log is the truth. A unit whose number is not the next of its queue means that the queue is
+damaged (or that the log was dispatched here before: the same unit again is passed over). A damaged
+queue takes no more units and answers no reads until it was made again from the log.
+
+Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
+anybody reads, without a lock.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.queue_unit import UNIT_SIZE
+
+from .consume_queue import ConsumeQueue
+from .errors import FlushFailedError, StoreBusyError
+from .files import FileSystem
+from .file_pool import FilePool
+from .queue_runs import QueueRuns, regroup
+from .queue_search import Boundary, search_by_time
+from .queue_table import QueueTable
+from .queue_tails import MEMORY_BYTES
+from .queue_units import QueueUnits
+
+logger = logging.getLogger(__name__)
+
+SPILL_CHUNK = 64
+DAMAGED_END = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCheckpoint:
+    """What is durable: every unit of the log below `log_offset`, where each queue then ends at
+    ends[topic][queue id]; DAMAGED_END for a queue that has to be made again."""
+
+    log_offset: int
+    ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+class ConsumeQueueStore:
+    """See the module. Queues are named by their dense index of `table`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: FileSystem,
+        table: QueueTable,
+        *,
+        file_size: int,
+        open_files: int = 512,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        # every unit of the log below this position is in the queues
+        self.next_offset = 0
+        # whether dispatch has seen the log from its first record on: then a queue whose first
+        # record is not number 0 is not damaged
+        self.from_log_start = True
+        self._table = table
+        self._disk = FilePool(directory, files, open_files=open_files)
+        self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
+        self._damaged: dict[int, str] = {}
+        self._minimum: dict[int, tuple[int, int]] = {}
+        self._log_minimum = 0
+        self._lock = threading.RLock()
+        self._flushing = threading.Lock()
+
+    # ---- what the queues hold
+
+    @property
+    def count(self) -> int:
+        """Queues that have units."""
+        return int(np.count_nonzero(self._units.ends[: self._table.count]))
+
+    @property
+    def damaged(self) -> dict[int, str]:
+        """Queues that have to be made again from the log, and why."""
+        return dict(self._damaged)
+
+    def ends(self) -> NDArray[np.int64]:
+        """i8[table.count]: the queue offset after the newest unit of every queue, a copy."""
+        return self._units.ends[: self._table.count].copy()
+
+    def max_offset(self, dense: int) -> int:
+        """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
+        self._check_whole(dense)
+        return int(self._units.ends[dense])
+
+    def min_offset(self, dense: int) -> int:
+        """The first unit whose record the log still holds; max_offset where none has one."""
+        self._check_whole(dense)
+        log_minimum = self._log_minimum
+        known, minimum = self._minimum.get(dense, (-1, 0))
+        if known != log_minimum or minimum > int(self._units.ends[dense]):
+            minimum = self._find_minimum(dense, log_minimum)
+        return minimum
+
+    def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
+        """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
+        where their file is deleted. Raises StoreBusyError for a damaged queue."""
+        self._check_whole(dense)
+        return self._units.read(dense, queue_offset, count)
+
+    def search(
+        self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
+    ) -> int:
+        """The queue offset for a store time (ms); `time_of(physical_offset, size)` answers the
+        record's, negative where it cannot be read."""
+
+        def time_at(queue_offset: int) -> int:
+            unit = self.read(dense, queue_offset, 1)
+            if not len(unit):
+                return -1
+            return time_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
+
+        minimum, maximum = self.min_offset(dense), self.max_offset(dense)
+        return search_by_time(minimum, maximum, timestamp, boundary, time_at)
+
+    # ---- dispatch
+
+    def put(
+        self,
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+        end_offset: int,
+    ) -> NDArray[np.int64]:
+        """Take the units of the records between `next_offset` and `end_offset`.
+
+        dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Answers the queues that
+        grew. Units that are there already are passed over; a queue into which they do not fit
+        becomes damaged. Raises DiskFullError or StoreError where a queue file cannot be written:
+        the same batch may be put again.
+        """
+        with self._lock:
+            touched = self._put(dense, queue_offsets, units, frozenset())
+            self.next_offset = max(self.next_offset, end_offset)
+            return touched
+
+    def mark_damaged(self, dense: int, reason: str) -> None:
+        """Take no more units for this queue and answer no reads until it is rebuilt."""
+        with self._lock:
+            if dense not in self._damaged:
+                logger.warning("consume queue %s is damaged: %s", self._name(dense), reason)
+                self._damaged = {**self._damaged, dense: reason}
+
+    def rebuild_begin(self, queues: Iterable[int]) -> None:
+        """Drop all units of these queues; they stay unreadable until rebuild_end."""
+        with self._lock, _Changing(self._units):
+            for dense in queues:
+                self.mark_damaged(dense, "it is being rebuilt")
+                self._units.forget(dense)
+
+    def rebuild_put(
+        self,
+        queues: frozenset[int],
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+    ) -> None:
+        """As put, for queues being rebuilt and nothing else. What the log itself has twice is
+        taken once, and numbers that it does not have become pre-blank units."""
+        with self._lock:
+            self._put(dense, queue_offsets, units, queues)
+
+    def rebuild_end(self, queues: Iterable[int]) -> None:
+        """These queues are whole again."""
+        with self._lock:
+            whole = set(queues)
+            self._damaged = {q: why for q, why in self._damaged.items() if q not in whole}
+
+    # ---- durability
+
+    def flush(self) -> QueueCheckpoint:
+        """Write and fsync everything; answers what is durable now.
+
+        Raises DiskFullError or StoreError where a file cannot be written, FlushFailedError where
+        the fsync failed.
+        """
+        with self._flushing:
+            while True:
+                with self._lock:
+                    generation, offset = self._units.generation, self.next_offset
+                    ends, damaged = self.ends(), self._damaged
+                self._spill_below(ends)
+                try:
+                    self._disk.sync()
+                except OSError as fault:
+                    raise FlushFailedError(
+                        f"fsync of the consume queues failed: {fault}"
+                    ) from fault
+                if generation == self._units.generation:
+                    break
+            ends[list(damaged)] = DAMAGED_END
+            durable: dict[str, dict[int, int]] = {}
+            for dense in np.flatnonzero(ends).tolist():
+                topic, queue_id = self._table.name(dense)
+                durable.setdefault(topic, {})[queue_id] = int(ends[dense])
+            return QueueCheckpoint(offset, durable)
+
+    def close(self) -> None:
+        """Close all files; what was not flushed is dispatched again at the next open."""
+        self._disk.close()
+
+    # ---- cutting
+
+    def truncate(self, log_offset: int) -> None:
+        """Remove every unit whose record begins at or after `log_offset`; durable with flush."""
+        with self._lock, _Changing(self._units):
+            units, ends = self._units, self.ends()
+            beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
+            for dense in np.flatnonzero(beyond).tolist():
+                if dense not in self._damaged:
+                    units.cut(dense, units.first_at_or_after(dense, log_offset))
+            self.next_offset = min(self.next_offset, log_offset)
+
+    def set_log_minimum(self, log_offset: int) -> int:
+        """The log begins at `log_offset` now: delete the queue files that point below it alone,
+        never a queue's last one. Answers how many files were deleted."""
+        deleted = 0
+        with self._lock, _Changing(self._units):
+            self._log_minimum = log_offset
+            for dense, queue in list(self._units.queues.items()):
+                while dense not in self._damaged and 0 <= queue.first < queue.last:
+                    newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
+                    if int(newest["physical_offset"][0]) >= log_offset:
+                        break
+                    queue.drop_first()
+                    deleted += 1
+        return deleted
+
+    def delete(self, queues: Iterable[int]) -> None:
+        """Remove these queues with their files, for a topic that is deleted."""
+        gone = list(queues)
+        with self._lock, _Changing(self._units):
+            for dense in gone:
+                self._units.forget(dense)
+            self.rebuild_end(gone)
+
+    def reset(self, log_offset: int) -> None:
+        """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
+        with self._lock, _Changing(self._units):
+            self._disk.close()
+            self._units.queues.clear()
+            self._minimum.clear()
+            self._damaged = {}
+            for dense in range(self._table.count):
+                self._units.forget(dense)
+            self.next_offset = self._log_minimum = log_offset
+            self.from_log_start = True
+
+    # ---- for the loader
+
+    def queue(self, dense: int) -> ConsumeQueue:
+        """The files of a queue, which need not exist yet."""
+        return self._units.queue(dense)
+
+    def adopt(self, dense: int, end: int) -> None:
+        """Take what the queue's files hold below `end` as its units."""
+        with self._lock, _Changing(self._units):
+            self._units.ends[dense] = self._units.spilled[dense] = end
+            self._units.cut(dense, end)
+
+    # ---- inner parts; the caller holds the lock
+
+    def _put(
+        self,
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+        remake: frozenset[int],
+    ) -> NDArray[np.int64]:
+        if not len(dense):
+            return np.zeros(0, dtype=np.int64)
+        runs = regroup(dense, queue_offsets, units)
+        next_in_queue = runs.straight & (runs.first == self._units.ends[runs.queues])
+        if self._damaged and not remake:
+            next_in_queue &= ~np.isin(runs.queues, list(self._damaged))
+        grown = next_in_queue
+        if not next_in_queue.all():
+            grown = next_in_queue.copy()
+            for run in np.flatnonzero(~next_in_queue).tolist():
+                grown[run] = self._put_irregular(runs, run, remake)
+        self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
+        return runs.queues if grown.all() else runs.queues[grown]
+
+    def _put_irregular(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
+        """A run that does not simply continue its queue; True where the queue grew."""
+        dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
+        offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
+        if dense in remake:
+            return self._remake(dense, offsets, cells)
+        if dense in self._damaged:
+            return False
+        units, first = self._units, int(offsets[0])
+        if int(units.ends[dense]) == 0 and first > 0 and self.from_log_start:
+            units.begin(dense, first)
+        end = int(units.ends[dense])
+        if not runs.straight[run] or first > end:
+            self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
+            return False
+        known = min(end - first, count)
+        if not self._is_there(dense, first, cells[:known]):
+            self.mark_damaged(dense, f"units from number {first} on are not those of the log")
+            return False
+        if known < count:
+            units.extend(dense, cells[known:])
+        return known < count
+
+    def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
+        """Append whatever numbers the log has: rare, so one unit after the other."""
+        units = self._units
+        for index, offset in enumerate(offsets.tolist()):
+            end = int(units.ends[dense])
+            if offset < end:
+                logger.warning("the log has number %d of %s twice", offset, self._name(dense))
+                continue
+            if offset > end:
+                if units.queue(dense).first < 0 and end == 0:
+                    units.begin(dense, offset)
+                else:
+                    logger.warning(
+                        "the log has no %d..%d of %s", end, offset - 1, self._name(dense)
+                    )
+                    units.fill(dense, offset)
+            units.extend(dense, cells[index : index + 1])
+        return True
+
+    def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
+        """Whether the queue holds these units already; those of deleted files count as held."""
+        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+        held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
+        return held.tobytes() == cells[skip:].tobytes()
+
+    def _spill_below(self, ends: NDArray[np.int64]) -> None:
+        """Called without the lock: it is given up now and then, so that dispatch need not wait."""
+        pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends).tolist()
+        for start in range(0, len(pending), SPILL_CHUNK):
+            with self._lock:
+                for dense in pending[start : start + SPILL_CHUNK]:
+                    self._units.spill(dense)
+
+    def _find_minimum(self, dense: int, log_minimum: int) -> int:
+        while True:
+            generation = self._units.generation
+            minimum = self._units.first_at_or_after(dense, log_minimum)
+            if generation == self._units.generation:
+                self._minimum[dense] = (log_minimum, minimum)
+                return minimum
+
+    def _check_whole(self, dense: int) -> None:
+        if self._damaged and dense in self._damaged:
+            raise StoreBusyError(
+                f"consume queue {self._name(dense)} is being rebuilt from the log "
+                f"({self._damaged[dense]}): try again later"
+            )
+
+    def _name(self, dense: int) -> str:
+        topic, queue_id = self._table.name(dense)
+        return f"{topic}/{queue_id}"
+
+
+class _Changing:
+    """Around a change that is not mere growth: readers on the way see it and read again."""
+
+    def __init__(self, units: QueueUnits) -> None:
+        self._units = units
+
+    def __enter__(self) -> None:
+        self._units.generation += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._units.generation += 1

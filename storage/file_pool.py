@@ -1,0 +1,171 @@
+"""Many files with few descriptors: those of the consume queues, and those of the index.
+
+A store has thousands of queue files and writes to each of them rarely: descriptors are opened when
+first needed, kept in the order of their use, and the longest unused is closed when there are too
+many. A descriptor is closed only when nobody is inside a call with it, because its number could
+be given to another file.
+
+What was written is remembered until `sync`. A few files are synced one by one; many together by
+one call for the whole file system, which costs one commit of its journal in place of thousands.
+"""
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from .files import Buffer, FileSystem
+
+SYNC_TOGETHER = 64
+
+
+class FilePool:
+    """Access to files below `root` by path. Thread-safe."""
+
+    def __init__(self, root: Path, files: FileSystem, *, open_files: int = 512) -> None:
+        self.files = files
+        self._root = root
+        self._open_files = open_files
+        self._lock = threading.Lock()
+        # path -> [descriptor, callers inside]
+        self._open: OrderedDict[str, list[int]] = OrderedDict()
+        self._dirty: set[str] = set()
+        self._dirty_directories: set[Path] = set()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def dirty_count(self) -> int:
+        return len(self._dirty) + len(self._dirty_directories)
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Up to `size` bytes of an existing file."""
+        entry = self._acquire(path)
+        try:
+            return self.files.pread(entry[0], size, position)
+        finally:
+            self._release(path, entry)
+
+    def write(self, path: str, position: int, data: Buffer) -> None:
+        """Write all of `data` into an existing file; durable after `sync`."""
+        entry = self._acquire(path)
+        try:
+            self.files.pwrite(entry[0], data, position)
+        finally:
+            self._release(path, entry, dirty=True)
+
+    def create(self, path: str, size: int) -> None:
+        """Make the file with its full length, sparse; durable after `sync`."""
+        directory = Path(path).parent
+        new = [directory]
+        while self.files.status(new[-1]) is None:
+            new.append(new[-1].parent)
+        self.files.make_directory(directory, durable=False)
+        handle = self.files.open(Path(path), create=True)
+        try:
+            self.files.truncate(handle, size)
+        finally:
+            self.files.close(handle)
+        with self._lock:
+            self._dirty.add(path)
+            self._dirty_directories.update(new)
+
+    def shorten(self, path: str, position: int, size: int) -> None:
+        """Drop everything from `position` on; the file keeps its length `size`, sparse."""
+        entry = self._acquire(path)
+        try:
+            self.files.truncate(entry[0], position)
+            self.files.truncate(entry[0], size)
+        finally:
+            self._release(path, entry, dirty=True)
+
+    def touch(self, path: str) -> None:
+        """Something changed the file by other means, through a map: `sync` covers it too."""
+        with self._lock:
+            self._dirty.add(path)
+
+    def length(self, path: str) -> int:
+        entry = self._acquire(path)
+        try:
+            return self.files.size(entry[0])
+        finally:
+            self._release(path, entry)
+
+    def delete(self, path: str) -> None:
+        """Remove the file; the removal is durable after `sync`."""
+        self._forget(path)
+        self.files.unlink(Path(path))
+        with self._lock:
+            self._dirty.discard(path)
+            self._dirty_directories.add(Path(path).parent)
+
+    def sync(self) -> None:
+        """Make everything written, created and deleted before this call durable.
+
+        Raises OSError; what was not synced is then forgotten, because a second fsync may answer
+        that all is well although the kernel has dropped the pages.
+        """
+        with self._lock:
+            dirty, self._dirty = self._dirty, set()
+            directories, self._dirty_directories = self._dirty_directories, set()
+        if len(dirty) + len(directories) > SYNC_TOGETHER:
+            self.files.sync_all(self._root)
+            return
+        for path in dirty:
+            self._sync_file(path)
+        for directory in directories:
+            if self.files.status(directory) is not None:
+                self.files.fsync_directory(directory)
+
+    def close(self) -> None:
+        """Close what nobody is using; later calls open again."""
+        with self._lock:
+            for path in [path for path, entry in self._open.items() if entry[1] == 0]:
+                self.files.close(self._open.pop(path)[0])
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            entry = self._acquire(path)
+        except FileNotFoundError:
+            return  # deleted meanwhile
+        try:
+            self.files.fdatasync(entry[0])
+        finally:
+            self._release(path, entry)
+
+    def _acquire(self, path: str) -> list[int]:
+        with self._lock:
+            entry = self._open.get(path)
+            if entry is None:
+                entry = [self.files.open(Path(path)), 0]
+                self._open[path] = entry
+                if len(self._open) > self._open_files:
+                    self._close_unused(keep=path)
+            else:
+                self._open.move_to_end(path)
+            entry[1] += 1
+            return entry
+
+    def _release(self, path: str, entry: list[int], *, dirty: bool = False) -> None:
+        with self._lock:
+            if dirty:
+                # after the write: a sync that began before it did not cover it
+                self._dirty.add(path)
+            entry[1] -= 1
+            if entry[1] == 0 and self._open.get(path) is not entry:
+                self.files.close(entry[0])
+
+    def _close_unused(self, keep: str) -> None:
+        """Caller holds the lock."""
+        for path, entry in self._open.items():
+            if entry[1] == 0 and path != keep:
+                del self._open[path]
+                self.files.close(entry[0])
+                return
+
+    def _forget(self, path: str) -> None:
+        with self._lock:
+            entry = self._open.pop(path, None)
+            if entry is not None and entry[1] == 0:
+                self.files.close(entry[0])

@@ -1,0 +1,232 @@
+"""The units of all consume queues: where each queue ends, what is in memory, what on disk.
+
+    queue q    first ......... spilled ............ end
+               |  in its files  |  in its tail row   |        tail rows: queue_tails.py
+
+This is the mechanism; when a unit may be taken is decided in consume_queue_store.py. The caller
+holds the store's lock around everything that changes something. `read` takes no lock: it copies
+what the numbers say and looks afterwards whether something that it relied on has changed. So units
+are in place before `ends` covers them, and in their file before `spilled` does.
+"""
+
+import errno
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DTYPE
+
+from .consume_queue import ConsumeQueue
+from .errors import CorruptStoreError, DiskFullError, StoreError
+from .file_pool import FilePool
+from .queue_runs import QueueRuns
+from .queue_table import MAX_QUEUES, QueueTable
+from .queue_tails import MEMORY_BYTES, rows_for
+
+NO_UNITS = np.zeros(0, dtype=UNIT_DTYPE)
+_WINDOW = 256
+
+
+class QueueUnits:
+    """See the module. Queues are named by their dense index of `table`."""
+
+    def __init__(
+        self, directory: Path, disk: FilePool, table: QueueTable, file_size: int,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> None:  # fmt: skip
+        # as long as they can get: untouched pages take no memory, so they never move
+        self.ends = np.zeros(MAX_QUEUES, dtype=np.int64)
+        self.spilled = np.zeros(MAX_QUEUES, dtype=np.int64)
+        self.last_physical = np.zeros(MAX_QUEUES, dtype=np.int64)
+        self.generation = 0
+        self.queues: dict[int, ConsumeQueue] = {}
+        self._directory = directory
+        self._disk = disk
+        self._table = table
+        self._file_size = file_size
+        self._memory_bytes = memory_bytes
+        self._rows = rows_for(0, memory_bytes)
+
+    def queue(self, dense: int) -> ConsumeQueue:
+        """The files of a queue, which need not exist yet."""
+        queue = self.queues.get(dense)
+        if queue is None:
+            topic, queue_id = self._table.name(dense)
+            path = self._directory / topic / str(queue_id)
+            queue = self.queues[dense] = ConsumeQueue(path, self._disk, self._file_size)
+        return queue
+
+    def first(self, dense: int) -> int:
+        """The first unit that has a place, in a file or in memory."""
+        queue = self.queues.get(dense)
+        if queue is not None and queue.first >= 0:
+            return queue.first_unit
+        return int(self.spilled[dense])
+
+    def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
+        """UNIT_DTYPE: units queue_offset .. queue_offset+count-1, fewer at the end of the queue;
+        none where the first of them has no place any more."""
+        while True:
+            generation, rows = self.generation, self._rows
+            end = min(queue_offset + count, int(self.ends[dense]))
+            spilled = int(self.spilled[dense])
+            in_memory = max(queue_offset, spilled)
+            if queue_offset >= end or queue_offset < self.first(dense):
+                if generation == self.generation:
+                    return NO_UNITS
+                continue
+            if end - in_memory > rows.width:
+                continue  # the numbers are of two moments
+            pieces = []
+            if queue_offset < spilled:
+                try:
+                    last = min(end, spilled)
+                    pieces.append(self.queues[dense].read(queue_offset, last - queue_offset))
+                except (CorruptStoreError, KeyError):
+                    if generation == self.generation:
+                        raise
+                    continue
+            if end > in_memory:
+                pieces.append(rows.copy(dense, in_memory, end))
+            if (
+                generation == self.generation
+                and rows is self._rows
+                and (end <= in_memory or int(self.spilled[dense]) <= in_memory)
+            ):
+                return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, dtype=UNIT_DTYPE)
+
+    def first_at_or_after(self, dense: int, log_offset: int, low: int = 0) -> int:
+        """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank
+        ones left out; the end of the queue where there is none."""
+        high = int(self.ends[dense])
+        low = max(low, self.first(dense))
+        if not _before(self.read(dense, low, 1), log_offset).any():
+            return low
+        window = self.read(dense, max(low, high - _WINDOW), _WINDOW)
+        if _before(window[:1], log_offset).any():
+            return high - len(window) + int(np.count_nonzero(_before(window, log_offset)))
+        while low < high:
+            middle = (low + high) // 2
+            if _before(self.read(dense, middle, 1), log_offset).any():
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # ---- growing; all raise DiskFullError or StoreError where a file could not be written
+
+    def make_room(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Spill so that the chosen runs, which continue their queues, fit into the tail rows.
+
+        Runs that are longer than a row go to their file at once. Answers which are left.
+        """
+        if int(runs.queues[-1]) >= self._rows.rows:
+            self._widen(int(runs.queues[-1]) + 1)
+        after = runs.first + runs.counts
+        full = chosen & (after - self.spilled[runs.queues] > self._rows.width)
+        left = chosen
+        for run in np.flatnonzero(full).tolist():
+            if int(runs.counts[run]) <= self._rows.width:
+                self.spill(int(runs.queues[run]))
+            else:
+                start, count = int(runs.starts[run]), int(runs.counts[run])
+                self.extend(int(runs.queues[run]), runs.cells[start : start + count])
+                left = left & (np.arange(len(left)) != run)
+        return left
+
+    def scatter(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> None:
+        """Append the chosen runs in memory; make_room came before."""
+        if chosen.all():
+            self._rows.scatter(runs.dense, runs.offsets, runs.cells)
+            queues, starts, counts, first = runs.queues, runs.starts, runs.counts, runs.first
+        else:
+            units = np.repeat(chosen, runs.counts)
+            self._rows.scatter(runs.dense[units], runs.offsets[units], runs.cells[units])
+            queues, starts = runs.queues[chosen], runs.starts[chosen]
+            counts, first = runs.counts[chosen], runs.first[chosen]
+        newest = runs.cells.view(UNIT_DTYPE)["physical_offset"][starts + counts - 1]
+        self.last_physical[queues] = newest
+        self.ends[queues] = first + counts
+
+    def extend(self, dense: int, cells: NDArray[np.void]) -> None:
+        """Append units to one queue, straight into its file."""
+        self.spill(dense)
+        end = int(self.ends[dense])
+        self._write(dense, end, cells.tobytes())
+        self.last_physical[dense] = int(cells[-1:].view(UNIT_DTYPE)["physical_offset"][0])
+        self.spilled[dense] = end + len(cells)
+        self.ends[dense] = end + len(cells)
+
+    def begin(self, dense: int, queue_offset: int) -> None:
+        """Let an empty queue begin at `queue_offset`, with pre-blank units before it."""
+        queue = self.queue(dense)
+        try:
+            queue.destroy()
+            queue.begin(queue_offset)
+        except OSError as fault:
+            raise _write_fault(queue, queue_offset, fault) from fault
+        self.spilled[dense] = queue_offset
+        self.ends[dense] = queue_offset
+
+    def fill(self, dense: int, queue_offset: int) -> None:
+        """Pre-blank units from the end of the queue up to `queue_offset`."""
+        self.spill(dense)
+        end = int(self.ends[dense])
+        self._write(dense, end, PRE_BLANK * (queue_offset - end))
+        self.spilled[dense] = queue_offset
+        self.ends[dense] = queue_offset
+
+    def spill(self, dense: int) -> None:
+        """Write a queue's units that are in memory only to its file."""
+        first, end = int(self.spilled[dense]), int(self.ends[dense])
+        if first < end:
+            self._write(dense, first, self._rows.copy(dense, first, end).tobytes())
+            self.spilled[dense] = end
+
+    # ---- shrinking; the caller counts `generation` up before and after
+
+    def cut(self, dense: int, end: int) -> None:
+        """Remove unit `end` and all after it."""
+        if end < int(self.spilled[dense]):
+            self.queue(dense).cut(end)
+            self.spilled[dense] = end
+        self.ends[dense] = end
+        newest = self.read(dense, end - 1, 1)
+        self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
+
+    def forget(self, dense: int) -> None:
+        """Remove a queue with its files."""
+        queue = self.queues.pop(dense, None)
+        if queue is not None:
+            queue.destroy()
+        for column in (self.ends, self.spilled, self.last_physical):
+            column[dense] = 0
+
+    def _widen(self, queues: int) -> None:
+        """Rows for more queues: with everything spilled, the new ones may start empty."""
+        known = self._table.count
+        for dense in np.flatnonzero(self.spilled[:known] < self.ends[:known]).tolist():
+            self.spill(dense)
+        self._rows = rows_for(queues, self._memory_bytes)
+
+    def _write(self, dense: int, queue_offset: int, data: bytes) -> None:
+        queue = self.queue(dense)
+        try:
+            queue.write(queue_offset, data)
+        except OSError as fault:
+            raise _write_fault(queue, queue_offset, fault) from fault
+
+
+def _before(units: NDArray[np.void], log_offset: int) -> NDArray[np.bool_]:
+    physical = units["physical_offset"]
+    pre_blank = (physical == 0) & (units["size"] == PRE_BLANK_SIZE)
+    before: NDArray[np.bool_] = (physical < log_offset) | pre_blank
+    return before
+
+
+def _write_fault(queue: ConsumeQueue, queue_offset: int, fault: OSError) -> StoreError:
+    where = f"unit {queue_offset} of {queue.file(max(queue.last, 0))}"
+    if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"no space to write {where}")
+    return StoreError(f"{where} could not be written: {fault}")

@@ -1,0 +1,347 @@
+"""The index files of a store, oldest to newest; the newest takes the entries.
+
+    20261121071456450 (full) | 20261121071457829 (full) | 20261121071458654 (newest)
+      begin .......... end     begin .......... end       begin ....... end, `next_offset`
+
+A file that is full is followed by a new one whose header starts from its end. The files for a
+batch are there before its first entry is written, so that a full disk stops the index between two
+batches: it then says so in `stopped`, the log and the queues go on, and `resume` tries again; what
+it missed is dispatched to it from `next_offset`.
+
+One thread inserts, truncates and resumes, one at a time flushes, anybody queries.
+"""
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.file_names import index_file_name, parse_index_file_name
+from tandemlog.format.index_layout import IndexHeader, key_hash
+
+from .clock import Clock
+from .errors import CorruptStoreError, DiskFullError, FlushFailedError, StoreError
+from .file_pool import FilePool
+from .files import FileSystem
+from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
+from .index_state import IndexState, save_index_state
+
+logger = logging.getLogger(__name__)
+
+MAX_QUERY = 64
+NO_END = (1 << 63) - 1
+
+
+class IndexService:
+    """See the module. `directory` holds the index files, `workshop` ours: drafts and the state."""
+
+    def __init__(
+        self,
+        directory: Path,
+        workshop: Path,
+        files: FileSystem,
+        clock: Clock,
+        *,
+        slots: int,
+        entries: int,
+        time_of: Callable[[int], int],
+    ) -> None:
+        """`time_of(physical_offset)` is a record's store time in ms, negative where there is no
+        such record."""
+        # every entry of the log below this position is in the index
+        self.next_offset = 0
+        self.stopped: StoreError | None = None
+        self.slots = slots
+        self.entries = entries
+        self._directory = directory
+        self._workshop = workshop
+        self._files = files
+        self._clock = clock
+        self._time_of = time_of
+        self._pool = FilePool(directory, files, open_files=64)
+        self._list: list[IndexFile] = []
+        self._generation = 0
+        self._saved: IndexState | None = None
+        self._lock = threading.RLock()
+        self._flushing = threading.Lock()
+
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """Oldest first."""
+        return tuple(self._list)
+
+    @property
+    def newest(self) -> IndexFile | None:
+        found = self._list
+        return found[-1] if found else None
+
+    @property
+    def state_path(self) -> Path:
+        return self._workshop / "index.json"
+
+    # ---- growing
+
+    def insert(
+        self,
+        key_hash: NDArray[np.int32],
+        physical_offset: NDArray[np.int64],
+        store_timestamp: NDArray[np.int64],
+        end_offset: int,
+    ) -> None:
+        """Take the entries of the records between `next_offset` and `end_offset`, in log order;
+        those of records before are passed over. A full disk sets `stopped` and raises nothing;
+        StoreError where a file cannot be written."""
+        if self.stopped is not None:
+            return
+        with self._lock:
+            if self.next_offset > (int(physical_offset[0]) if len(physical_offset) else 0):
+                later = physical_offset >= self.next_offset
+                key_hash, physical_offset = key_hash[later], physical_offset[later]
+                store_timestamp = store_timestamp[later]
+            try:
+                targets = self._files_for(len(key_hash))
+                first = 0
+                for target in targets:
+                    last = min(first + target.room, len(key_hash))
+                    if target.header.next_entry <= 1:
+                        target.begin(self._header_before(target))
+                    target.insert(
+                        key_hash[first:last], physical_offset[first:last],
+                        store_timestamp[first:last],
+                    )  # fmt: skip
+                    first = last
+            except OSError as fault:
+                self._fail(fault)
+                return
+            self.next_offset = max(self.next_offset, end_offset)
+
+    def resume(self) -> bool:
+        """Try again after a full disk: True where the index takes entries (again)."""
+        self.stopped = None
+        with self._lock:
+            try:
+                newest = self.newest
+                if newest is None or newest.room == 0:
+                    self._create()
+                else:
+                    newest.open_table()
+            except OSError as fault:
+                self._fail(fault)
+        return self.stopped is None
+
+    # ---- asking
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_timestamp: int = 0,
+        end_timestamp: int = NO_END,
+        *,
+        max_entries: int | None = None,
+    ) -> Iterator[int]:
+        """Commit-log offsets of records that may have this key, the newest first, at most
+        `max_entries` (RocketMQ's limit is MAX_QUERY).
+
+        The same offset may come twice, and records with other keys of the same hash: the caller
+        compares the record. Times are store times in ms; an entry's is rounded down to a second.
+        """
+        wanted = key_hash(topic, key)
+        left = max_entries
+        for file in reversed(self._list):
+            if file.may_hold(begin_timestamp, end_timestamp):
+                for offset in self._query_file(file, wanted, begin_timestamp, end_timestamp):
+                    if left is not None:
+                        if left <= 0:
+                            return
+                        left -= 1
+                    yield offset
+            if file.header.next_entry > 1 and file.header.begin_timestamp < begin_timestamp:
+                return
+
+    def _query_file(self, file: IndexFile, wanted: int, begin: int, end: int) -> Iterator[int]:
+        try:
+            yield from file.query(wanted, begin, end)
+        except FileNotFoundError:
+            if file in self._list:
+                raise CorruptStoreError(
+                    str(file.path), 0, "the file is missing: rebuild the index"
+                ) from None
+
+    # ---- durability
+
+    def flush(self) -> int:
+        """Fsync everything and note how far it goes; answers the log offset below which the index
+        is durable. Raises FlushFailedError."""
+        with self._flushing:
+            while True:
+                with self._lock:
+                    generation, state = self._generation, self._state()
+                try:
+                    self._pool.sync()
+                    if state != self._saved and generation == self._generation:
+                        save_index_state(self._files, self.state_path, state)
+                        self._saved = state
+                except OSError as fault:
+                    raise FlushFailedError(f"fsync of the index failed: {fault}") from fault
+                with self._lock:
+                    if generation == self._generation:
+                        for file in self._list[:-1]:
+                            file.release()
+                        return state.log_offset
+
+    def close(self) -> None:
+        """Close all files; what was not flushed is dispatched again at the next open."""
+        for file in self._list:
+            file.release()
+        self._pool.close()
+
+    # ---- shrinking
+
+    def truncate(self, log_offset: int) -> None:
+        """Remove every entry of a record that begins at or after `log_offset`, durably.
+
+        Raises StoreError where a file cannot be written, FlushFailedError where the fsync failed.
+        """
+        with self._lock:
+            self._generation += 1
+            try:
+                while self._list and self._list[-1].header.end_physical_offset >= log_offset:
+                    file = self._list[-1]
+                    keep = file.first_at_or_after(log_offset)
+                    if keep > 1:
+                        self.cut_newest(keep)
+                        break
+                    self.drop_newest()
+            except OSError as fault:
+                raise StoreError(f"the index could not be truncated: {fault}") from fault
+            self.next_offset = min(self.next_offset, log_offset)
+            self._generation += 1
+        # The log grows again from here: the state of before would vouch for other records.
+        self.flush()
+
+    def cut_newest(self, next_entry: int) -> None:
+        """Remove entry `next_entry` and later ones of the newest file. Raises OSError."""
+        file = self._list[-1]
+        last = file.read(next_entry - 1, next_entry)
+        time = self._time_of(int(last["physical_offset"][0]))
+        if time < 0:
+            time = file.header.begin_timestamp + int(last["time_diff"][0]) * 1000
+        file.cut(next_entry, time)
+
+    def drop_newest(self) -> None:
+        """Delete the newest file. Raises OSError."""
+        file = self._list[-1]
+        self._list = self._list[:-1]
+        file.release()
+        self._pool.delete(str(file.path))
+
+    def drop_before(self, log_offset: int) -> int:
+        """Delete files that point below `log_offset` only, never the newest; answers how many."""
+        deleted = 0
+        with self._lock:
+            self._generation += 1
+            while len(self._list) > 1 and self._list[0].header.end_physical_offset < log_offset:
+                file = self._list[0]
+                self._list = self._list[1:]
+                file.release()
+                self._pool.delete(str(file.path))
+                deleted += 1
+        return deleted
+
+    def reset(self, log_offset: int) -> None:
+        """Forget all files, which are no longer there; the log begins at `log_offset`."""
+        with self._lock:
+            self._generation += 1
+            self.close()
+            self._list = []
+            self._saved = None
+            self.next_offset = log_offset
+            self.stopped = None
+
+    # ---- for the loader
+
+    def open_files(self) -> None:
+        """Find the files on disk, and drop drafts that a crash left. Raises CorruptStoreError for
+        a file whose length does not fit."""
+        for name in self._files.listdir(self._workshop):
+            if name.startswith(DRAFT_PREFIX):
+                self._files.unlink(self._workshop / name)
+        found = []
+        for name in self._files.listdir(self._directory):
+            if parse_index_file_name(name) is not None:
+                found.append(
+                    IndexFile(self._directory / name, self._pool, self.slots, self.entries)
+                )
+                found[-1].load()
+        self._list = found
+
+    # ---- inner parts; the caller holds the lock
+
+    def _files_for(self, count: int) -> list[IndexFile]:
+        """Files with room for `count` entries, the newest one and as many new ones as it takes."""
+        if not count:
+            return []
+        newest = self.newest
+        found = [newest] if newest is not None and newest.room > 0 else []
+        for file in found:
+            file.open_table()
+        left = count - sum(file.room for file in found)
+        while left > 0:
+            found.append(self._create())
+            left -= found[-1].room
+        return found
+
+    def _create(self) -> IndexFile:
+        newest = self.newest
+        name = next_index_name(self._clock.now_ms(), newest.name if newest is not None else "")
+        made = create_index_file(
+            self._directory / name, self._workshop, self._pool, self.slots, self.entries,
+            newest.header if newest is not None else IndexHeader(),
+        )  # fmt: skip
+        logger.info("index file created: %s log_offset=%d", name, self.next_offset)
+        self._list = [*self._list, made]
+        return made
+
+    def _header_before(self, file: IndexFile) -> IndexHeader:
+        """The end of the file before: known only now where both were made for one batch."""
+        at = self._list.index(file)
+        return self._list[at - 1].header if at > 0 else IndexHeader()
+
+    def _fail(self, fault: OSError) -> None:
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise StoreError(f"the index could not be written: {fault}") from fault
+        self.stopped = DiskFullError(
+            f"no space for an index file of {self._directory}: keys above log offset "
+            f"{self.next_offset} are not found until there is space again"
+        )
+        logger.error("index stopped: %s", self.stopped)
+
+    def _state(self) -> IndexState:
+        newest = self.newest
+        if newest is None:
+            return IndexState(self.next_offset)
+        header = newest.header
+        return IndexState(
+            self.next_offset,
+            newest.name,
+            header.next_entry,
+            header.end_timestamp,
+            header.end_physical_offset,
+        )
+
+
+def next_index_name(now_ms: int, newest: str) -> str:
+    """The name for a file made now: later than `newest` ("" for none) even where two are made in
+    one millisecond, or the clock or the time zone has gone back."""
+    name = index_file_name(now_ms)
+    if name > newest:
+        return name
+    then = datetime.strptime(newest[:14], "%Y%m%d%H%M%S")
+    then += timedelta(milliseconds=int(newest[14:]) + 1)
+    return f"{then:%Y%m%d%H%M%S}{then.microsecond // 1000:03d}"

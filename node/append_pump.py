@@ -218,6 +218,7 @@ class AppendPump:
         self.stats = AckStats()
         self._queue: queue.SimpleQueue[PendingAppend | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="append", daemon=True)
+        self._streams: set[AppendStream] = set()
         self._pending_bytes = 0
         self._pending_count = 0
         self._room = asyncio.Event()
@@ -230,7 +231,18 @@ class AppendPump:
         self._thread.start()
 
     def open_stream(self) -> AppendStream:
-        return AppendStream(self._gate, self._store_host, self._loop.time)
+        stream = AppendStream(self._gate, self._store_host, self._loop.time)
+        self._streams.add(stream)
+        return stream
+
+    def close_stream(self, stream: AppendStream) -> None:
+        """Nobody reads the answers of `stream` any more."""
+        self._streams.discard(stream)
+
+    def end_streams(self) -> None:
+        """Every stream ends with its last answer."""
+        for stream in self._streams:
+            stream.end()
 
     async def room(self) -> None:
         """Wait until another request may come in."""

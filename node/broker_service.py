@@ -21,6 +21,7 @@ from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from .append_pump import AppendPump, AppendStream
 from .error_status import RequestRefusedError, error_of
+from .known_queues import KnownQueues
 from .pull_service import PullService
 from .segment_stream import SegmentStream
 
@@ -48,6 +49,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         pulls: PullService,
         segments: SegmentStream,
         gate: RoleGate,
+        known: KnownQueues,
         executor: Executor,
     ) -> None:
         self._store = store
@@ -55,6 +57,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._pulls = pulls
         self._segments = segments
         self._gate = gate
+        self._known = known
         self._executor = executor
 
     async def Append(
@@ -65,9 +68,10 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         try:
             async for response in stream.responses():
                 yield response
-            await reader
         finally:
+            self._pump.close_stream(stream)
             reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
 
     async def _read_puts(
         self, requests: AsyncIterator[broker_pb2.AppendRequest], stream: AppendStream
@@ -95,7 +99,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
 
     def _ranges(self, topics: Sequence[str]) -> broker_pb2.QueueRangesResponse:
         for topic in topics:
-            self.check_topic(topic)
+            self._known.check_topic(topic)
         response = broker_pb2.QueueRangesResponse()
         for each in self._store.reader.ranges(topics):
             response.ranges.add(
@@ -122,7 +126,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         boundary = Boundary.UPPER if upper else Boundary.LOWER
         offsets = []
         for queue in request.queues:
-            self.check_queue(queue.topic, queue.queue_id)
+            self._known.check_queue(queue.topic, queue.queue_id)
             offsets.append(
                 self._store.reader.search_offset(
                     queue.topic, queue.queue_id, request.timestamp, boundary
@@ -142,7 +146,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT, "a query needs a key", field="key"
             )
-        self.check_topic(request.topic)
+        self._known.check_topic(request.topic)
         most = MAX_QUERY_ALL if request.all else MAX_QUERY
         wanted = min(request.max_messages or most, most)
         found = self._store.reader.query_key(
@@ -179,7 +183,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._gate.require_master("consumer offsets are committed")
         _limit("offsets", len(request.offsets), MAX_ROWS)
         for each in request.offsets:
-            self.check_queue(each.topic, each.queue_id)
+            self._known.check_queue(each.topic, each.queue_id)
             if each.queue_offset < 0:
                 raise RequestRefusedError(
                     common_pb2.INVALID_ARGUMENT,
@@ -237,29 +241,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
                 yield chunk
         except Exception as problem:
             yield broker_pb2.SegmentChunk(error=error_of(problem))
-
-    def check_topic(self, topic: str) -> None:
-        """Raises RequestRefusedError (UNKNOWN_TOPIC) where the store has no such topic."""
-        if self._store.topics.get(topic) is None and not self._store.queue_table.queues_of(topic):
-            raise RequestRefusedError(
-                common_pb2.UNKNOWN_TOPIC, f"there is no topic {topic!r}", field="topic"
-            )
-
-    def check_queue(self, topic: str, queue_id: int) -> None:
-        """Raises RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE)."""
-        if self._store.queue_table.get(topic, queue_id) >= 0:
-            return
-        self.check_topic(topic)
-        config = self._store.topics.get(topic)
-        count = max(config.read_queues, config.write_queues) if config is not None else 0
-        if not 0 <= queue_id < count:
-            raise RequestRefusedError(
-                common_pb2.UNKNOWN_QUEUE,
-                f"topic {topic!r} has queues 0..{count - 1}, not {queue_id}",
-                field="queue_id",
-                limit=count - 1,
-                actual=queue_id,
-            )
 
     async def _in_thread(
         self, work: Callable[[], Answer], failed: Callable[[common_pb2.Error], Answer]

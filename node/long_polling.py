@@ -31,6 +31,11 @@ class LongPolling:
         self._touched: set[int] = set()
         self._scheduled = False
 
+    @property
+    def watching(self) -> int:
+        """How many queues somebody waits for."""
+        return len(self._watched)
+
     @contextmanager
     def waiting(self, queues: Collection[int]) -> Iterator[asyncio.Event]:
         """An event that is set by each dispatch to one of `queues` (dense, or UNKNOWN_QUEUE)."""
@@ -46,6 +51,11 @@ class LongPolling:
                     events.discard(event)
                     if not events:
                         del self._watched[queue]
+
+    def wake_all(self) -> None:
+        """Set every event: the node is stopping."""
+        for queue in list(self._watched):
+            self._set(queue)
 
     def on_dispatch(self, queues: Iterable[int]) -> None:
         """`queues` got entries. In reput's thread: without a waiter it costs one look at a dict."""

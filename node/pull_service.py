@@ -8,9 +8,9 @@ round trip for every 800 entries.
     every position at its end                                          ─▶ wait, then another round
 
 The states on which a client acts are those in which it asked for an offset that is not there (too
-small, far too large, removed). An empty queue, or the end of one, is a reason to wait. On a slave
-an offset beyond the end is one too: the slave is behind the node that the client read before, and
-must not send the client back (RocketMQ's rule: a slave corrects no offset upwards of its end).
+small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
+wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
+client read before, and must not send the client back (RocketMQ's rule for slaves).
 
 The hint to read from a slave is RocketMQ's as well: what was read lies further behind the end of
 the log than FAR_BEHIND_MEMORY_SHARE of the memory, so it comes from the disk.
@@ -105,6 +105,12 @@ class PullService:
         self._dense = dense
         self._on_slave = on_slave
         self._limits = limits
+        self._closed = False
+
+    def close(self) -> None:
+        """End every wait with what there is; later pulls wait for nothing."""
+        self._closed = True
+        self._long_polling.wake_all()
 
     async def pull(self, request: broker_pb2.PullRequest) -> broker_pb2.PullResponse:
         """The answer to `request`; raises RequestRefusedError for what cannot be asked."""
@@ -115,7 +121,7 @@ class PullService:
         if done or wait_ms <= 0:
             return response
         deadline = loop.time() + wait_ms / 1000
-        while not done and loop.time() < deadline:
+        while not done and not self._closed and loop.time() < deadline:
             queues = {self._dense(each.topic, each.queue_id) for each in positions}
             queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
             with self._long_polling.waiting(queues) as touched:
@@ -162,12 +168,12 @@ class PullService:
         done = False
         for position in positions:
             result, moved = self._read(position, request.max_messages, room, hashes)
-            ahead = on_slave and result.status in _BEYOND_END
-            done = done or moved or not (ahead or result.status in _WAITABLE)
+            beyond = result.status in _BEYOND_END and position.queue_offset > 0
+            done = done or moved or beyond or result.status not in _WAITABLE
             response.queues.add(
                 position_index=position.index,
                 status=broker_pb2.PullStatus.Value(result.status.name),
-                next_offset=position.queue_offset if ahead else result.next_offset,
+                next_offset=position.queue_offset if beyond and on_slave else result.next_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
                 count=len(result.sizes),

@@ -107,10 +107,22 @@ class SlaveRole:
         )
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
-        return self._replication.members()
+        """As the master told; before it has told anything, its address is all that is known."""
+        rows = self._replication.members()
+        if any(row.role == common_pb2.MASTER for row in rows):
+            return rows
+        master = common_pb2.NodeStatus(
+            node_id=self._master,
+            role=common_pb2.MASTER,
+            endpoint=self._master,
+            state="unreachable",
+            detail="not heard of yet",
+        )
+        return [master, *rows]
 
     def put_fault(self) -> str:
         return "this node is a slave"
 
     def read_fault(self) -> str:
-        return self._replication.state.fault
+        state = self._replication.state
+        return state.fault or ("no stream from the master yet" if not state.master_id else "")

@@ -8,8 +8,10 @@ import typer
 
 from storage.config import StoreConfig
 from tandemlog.connection import ConnectionOptions
+from tandemlog.endpoints import parse_endpoints
+from tandemlog.topology import ReadFrom
 
-from ..config import DEFAULT_PORT, split_endpoint
+from ..config import DEFAULT_PORT
 from .output import Format
 
 DEFAULTS = StoreConfig(Path())
@@ -37,6 +39,11 @@ Timeout = Annotated[
 ]
 DEFAULT_TIMEOUT_S = 5.0
 
+ReadFromOption = Annotated[
+    ReadFrom,
+    typer.Option("--from", help="Whom to read from."),
+]
+
 Store = Annotated[
     Path,
     typer.Argument(
@@ -61,11 +68,10 @@ QueueFileSize = Annotated[
 
 def check_endpoints(endpoint: str) -> str:
     """`endpoint` itself; raises typer.BadParameter that names the wrong part."""
-    for part in endpoint.split(","):
-        try:
-            split_endpoint(part.strip())
-        except ValueError as problem:
-            raise typer.BadParameter(f"--endpoint {problem}") from None
+    try:
+        parse_endpoints(endpoint)
+    except ValueError as problem:
+        raise typer.BadParameter(f"--endpoint: {problem}") from None
     return endpoint
 
 

@@ -80,6 +80,28 @@ def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Table:
     return table
 
 
+class StreamedTable:
+    """A table whose rows are not known beforehand: a head, then lines of fixed widths.
+
+    `columns`: name -> width in characters; 0 is the last one, as wide as it is.
+    """
+
+    def __init__(self, columns: Mapping[str, int]) -> None:
+        self._columns = columns
+        self._headed = False
+
+    def write(self, rows: Iterable[Row]) -> None:
+        lines = [] if self._headed else [self._line({name: name for name in self._columns})]
+        self._headed = True
+        lines += [self._line(row) for row in rows]
+        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.flush()
+
+    def _line(self, row: Row) -> str:
+        cells = (cell_text(row.get(name)).ljust(width) for name, width in self._columns.items())
+        return "  ".join(cells).rstrip()
+
+
 def cell_text(value: Any) -> str:
     """One cell: short, in one line."""
     if value is None:

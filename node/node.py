@@ -1,0 +1,286 @@
+"""One node: an ordered list of set-up steps, and the same list reversed when it stops.
+
+    addresses ▸ store (lock, recovery) ▸ replication ▸ put path ▸ gRPC ▸ HTTP ▸ open for puts
+                                                                                    │
+    released  ◂ store (flush, dispatch,◂ replication ◂ threads ◂ gRPC ◂ HTTP ◂ puts drained
+                checkpoint, no abort)
+
+The slaves are still connected while the last puts are drained, so these get their confirmation;
+the store is closed last, when nothing can reach it any more.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+
+from ha.replication_client import ReplicationSlave
+from ha.replication_server import ReplicationMaster
+from ha.replication_service import ReplicationService
+from storage.clock import SystemClock
+from storage.message_store import MessageStore
+from tandemlog.v1 import common_pb2
+
+from .admin_service import AdminService
+from .append_pump import AppendPump, PumpLimits
+from .broker_service import BrokerService
+from .config import NodeConfig, split_endpoint
+from .confirm_waiters import ConfirmWaiters
+from .endpoints import Endpoints, choose_endpoints
+from .grpc_server import GrpcServer
+from .http_server import Health, HttpServer
+from .known_queues import KnownQueues
+from .long_polling import LongPolling
+from .metrics import Metrics, NodeNumbers
+from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
+from .roles import MasterRole, NodeRole, SlaveRole
+from .segment_stream import SegmentStream
+
+logger = logging.getLogger(__name__)
+
+STOP_GRACE_S = 1.0
+
+
+class Node:
+    """See the module. `start`, then `stop`; a failed `start` undoes what it did.
+
+    `fatal` is done when the node cannot go on, with the reason.
+    """
+
+    endpoints: Endpoints
+    store: MessageStore
+    role: NodeRole
+    waiters: ConfirmWaiters
+    pump: AppendPump
+    pulls: PullService
+    server: GrpcServer
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self._clock = SystemClock()
+        self._undo = AsyncExitStack()
+        self._stopping = False
+        self._started_at = time.monotonic()
+        self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def start(self) -> None:
+        """Raises ListenError, ConfigError, StoreError, HaError: one clear line each."""
+        try:
+            self.endpoints = choose_endpoints(self.config)
+            await self._open_store()
+            replication = await self._start_replication()
+            self._start_put_path()
+            executor = self._start_reads()
+            await self._start_grpc(replication, executor)
+            await self._start_http()
+            self._undo.push_async_callback(self._drain)
+        except BaseException:
+            await self._undo.aclose()
+            raise
+        self._say_started()
+
+    async def stop(self) -> None:
+        """Refuse new puts, finish those under way, then take everything down in order."""
+        logger.info("stopping")
+        self._stopping = True
+        await self._undo.aclose()
+        logger.info("stopped")
+
+    # ---- the steps
+
+    async def _open_store(self) -> None:
+        config = self.config.store_config(store_host=self.endpoints.store_host)
+        self.store = await asyncio.to_thread(MessageStore.open, config)
+        self._undo.push_async_callback(asyncio.to_thread, self.store.close)
+        await asyncio.to_thread(self.store.start)
+
+    async def _start_replication(self) -> ReplicationService:
+        """Take the configured role; the answer is what other nodes can ask of this one."""
+        config = self.config.ha_config(
+            endpoint=self.endpoints.advertise,
+            http_endpoint=self.endpoints.http,
+            store_host=self.endpoints.store_host,
+        )
+        if self.config.role == "master":
+            master = ReplicationMaster(self.store, config, self._clock)
+            await master.start()
+            self._undo.push_async_callback(master.close)
+            self.role = MasterRole(self.store, master)
+            self.store.topics.listen(master.metadata_changed)
+            return master.servicer
+        slave = ReplicationSlave(self.store, config, self._clock)
+        task = asyncio.create_task(slave.run(), name="replication")
+        task.add_done_callback(self._replication_ended)
+        self._undo.push_async_callback(_cancelled, task)
+        self.role = SlaveRole(slave, self.config.master)
+        return slave.servicer
+
+    def _start_put_path(self) -> None:
+        loop = asyncio.get_running_loop()
+        positions = (self.store.confirmed, self.store.log.flushed)
+        self.waiters = ConfirmWaiters(positions, self.role.epoch, loop)
+        self._undo.callback(self.waiters.close)
+        limits = PumpLimits(self.config.put.max_pending_bytes, self.config.put.timeout_ms)
+        self.pump = AppendPump(
+            self.store,
+            self.role,
+            self.waiters,
+            loop,
+            store_host=self.endpoints.store_host,
+            limits=limits,
+        )
+        self.pump.start()
+        self._undo.push_async_callback(self.pump.stop, 0.0)
+
+    def _start_reads(self) -> ThreadPoolExecutor:
+        store, config = self.store, self.config.pull
+        executor = ThreadPoolExecutor(config.threads, thread_name_prefix="read")
+        self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
+        polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
+        store.on_dispatch(polling.on_dispatch)
+        self._known = KnownQueues(store.topics, store.queue_table)
+        far_behind = round(_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
+        self.pulls = PullService(
+            store.reader,
+            polling,
+            executor,
+            check=self._known.check_queue,
+            dense=store.queue_table.get,
+            on_slave=lambda: self.role.epoch() is None,
+            limits=PullLimits(config.max_bytes, config.max_wait_ms, far_behind),
+        )
+        return executor
+
+    async def _start_grpc(
+        self, replication: ReplicationService, executor: ThreadPoolExecutor
+    ) -> None:
+        store = self.store
+        segments = SegmentStream(store.log, store.confirmed, executor, self.config.pull.chunk_bytes)
+        self.server = GrpcServer(
+            BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, executor),
+            AdminService(store, self.role, self.config, executor, self.statistics),
+            replication,
+        )
+        await self.server.start(self.endpoints.listen)
+        self._undo.push_async_callback(self.server.stop, STOP_GRACE_S)
+
+    async def _start_http(self) -> None:
+        if not self.endpoints.http:
+            return
+        metrics = Metrics(self.config.cluster_id, self.config.node_id, self.numbers)
+        http = HttpServer(self, metrics.text)
+        await http.start(*split_endpoint(self.endpoints.http))
+        self._undo.push_async_callback(http.stop)
+
+    async def _drain(self) -> None:
+        """The first step of a stop: nothing new comes in, what came in is answered."""
+        await self.server.say_not_serving()
+        self.pulls.close()
+        if not await self.pump.stop(self.config.stop_timeout_ms / 1000):
+            logger.warning(
+                "stopping with %d puts not confirmed within %d ms: their outcome is unknown",
+                len(self.waiters),
+                self.config.stop_timeout_ms,
+            )
+        self.waiters.close()
+        self.pump.end_streams()
+
+    def _replication_ended(self, task: asyncio.Task[None]) -> None:
+        # it runs until it is cancelled; any other end is one that only an operator can mend
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self.fatal.set_result(problem)
+
+    # ---- what the node says of itself
+
+    def status(self) -> common_pb2.NodeStatus:
+        """This node as it stands in the list of members."""
+        for member in self.role.members():
+            if member.node_id == self.config.node_id:
+                return member
+        raise AssertionError("a node is a member of its own cluster")
+
+    def health(self) -> Health:
+        """For the HTTP endpoints; of no I/O."""
+        failure = self.store.failure
+        stopping = "the node is stopping" if self._stopping else ""
+        fault = str(failure) if failure is not None else ""
+        return Health(
+            self.status(),
+            store_fault=fault,
+            put_fault=stopping or fault or self.role.put_fault(),
+            read_fault=stopping or self.role.read_fault(),
+        )
+
+    def statistics(self) -> Mapping[str, float]:
+        """Every counter of the store, and how far its parts are behind."""
+        store = self.store
+        return {
+            **store.stats.values(self._clock.monotonic()),
+            "flush_behind_bytes": max(0, store.log.wrote.value - store.log.flushed.value),
+            "confirm_behind_bytes": max(0, store.log.wrote.value - store.confirmed.value),
+            "reput_behind_bytes": max(0, store.confirmed.value - store.reputed.value),
+            "puts_waiting": len(self.waiters),
+        }
+
+    def numbers(self) -> NodeNumbers:
+        """For /metrics."""
+        members: Sequence[common_pb2.NodeStatus] = self.role.members()
+        config = self.config
+        return NodeNumbers(
+            own=self.status(),
+            members=members,
+            can_ack=not self.health().put_fault,
+            min_in_sync=config.replication.min_in_sync,
+            values=self.statistics(),
+            acks=self.pump.stats,
+            ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
+            disk_free_bytes=shutil.disk_usage(config.store.directory).free,
+        )
+
+    def _say_started(self) -> None:
+        status = self.status()
+        logger.info(
+            "started role=%s endpoint=%s http=%s epoch=%d log=%d..%d seconds=%.3f",
+            self.config.role,
+            self.endpoints.advertise,
+            self.endpoints.http or "none",
+            status.epoch,
+            status.min_offset,
+            status.wrote_offset,
+            time.monotonic() - self._started_at,
+        )
+
+
+async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> None:
+    """Run a node until SIGTERM or SIGINT; further signals while it stops change nothing.
+
+    Raises what `Node.start` raises, and what made it end by itself.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, *(() if ignore_interrupt else (signal.SIGINT,))):
+        loop.add_signal_handler(number, stop.set)
+    node = Node(config)
+    await node.start()
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
+    await node.stop()
+    if node.fatal.done():
+        raise node.fatal.result()
+    # what is left over when the loop ends is only the wait itself
+    stopped.cancel()
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,220 @@
+"""Pulls over several queues of a store of plain lists: limits, filters, waiting, refusals."""
+
+import asyncio
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from node.error_status import RequestRefusedError
+from node.long_polling import LongPolling
+from node.pull_service import PullLimits, PullService
+from storage.reads import GetResult, GetStatus
+from tandemlog.v1 import broker_pb2, common_pb2
+
+
+@dataclass
+class FakeStore:
+    """Queue id -> messages, each (tag hash, bytes)."""
+
+    queues: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
+    gets: int = 0
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int] = (),
+    ) -> GetResult:
+        self.gets += 1
+        messages = self.queues.get(queue_id)
+        if messages is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0)
+        end = len(messages)
+        if queue_offset == end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset, 0, end)
+        if queue_offset > end:
+            return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, 0, end)
+        found, following = [], queue_offset
+        for tag, body in messages[queue_offset : queue_offset + 2]:  # two units a look
+            if found and sum(map(len, found)) + len(body) > max_bytes:
+                break
+            following += 1
+            if not tag_hashes or tag in tag_hashes:
+                found.append(body)
+        status = GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE
+        sizes = np.array([len(each) for each in found], np.uint32)
+        return GetResult(status, following, 0, end, sizes, b"".join(found), behind=500)
+
+
+class Rig:
+    def __init__(self, *, on_slave: bool = False, far_behind_bytes: int = 1 << 62) -> None:
+        self.store = FakeStore()
+        self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
+        self.pulls = PullService(
+            self.store,
+            self.polling,
+            ThreadPoolExecutor(1),
+            check=self.check,
+            dense=lambda _, queue: queue if queue in self.store.queues else -1,
+            on_slave=lambda: on_slave,
+            limits=PullLimits(max_bytes=1000, far_behind_bytes=far_behind_bytes),
+        )
+
+    def check(self, topic: str, queue_id: int) -> None:
+        if topic != "t":
+            raise RequestRefusedError(common_pb2.UNKNOWN_TOPIC, "unknown", field="topic")
+
+    async def pull(self, *positions: tuple[int, int], **fields: object) -> broker_pb2.PullResponse:
+        request = broker_pb2.PullRequest(**fields)  # type: ignore[arg-type]
+        for queue_id, offset in positions:
+            request.positions.add(topic="t", queue_id=queue_id, queue_offset=offset)
+        async with asyncio.timeout(10):
+            return await self.pulls.pull(request)
+
+    def put(self, queue_id: int, *bodies: bytes, tag: int = 0) -> None:
+        self.store.queues.setdefault(queue_id, []).extend((tag, body) for body in bodies)
+        self.polling.on_dispatch([queue_id])
+
+
+def states(response: broker_pb2.PullResponse) -> list[tuple[int, str, int]]:
+    return [
+        (each.position_index, broker_pb2.PullStatus.Name(each.status), each.next_offset)
+        for each in response.queues
+    ]
+
+
+async def test_records_of_several_queues_come_in_one_answer() -> None:
+    rig = Rig()
+    rig.put(0, b"a", b"bb")
+    rig.put(1, b"ccc")
+    response = await rig.pull((0, 0), (1, 0))
+    assert states(response) == [(0, "FOUND", 2), (1, "FOUND", 1)]
+    first = response.queues[0]
+    assert (first.count, first.records, first.max_offset) == (2, b"abb", 2)
+    assert np.frombuffer(first.sizes, "<u4").tolist() == [1, 2]
+    assert not response.suggest_slave
+
+
+async def test_an_answer_is_bounded_over_all_its_queues() -> None:
+    rig = Rig()
+    for queue_id in range(4):
+        rig.put(queue_id, bytes(600))
+    response = await rig.pull((0, 0), (1, 0), (2, 0), (3, 0))
+    assert [each.position_index for each in response.queues] == [0, 1]
+
+
+async def test_the_ends_of_queues_are_told_at_once_without_a_wait() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    response = await rig.pull((0, 1), (0, 7), (5, 0))
+    assert states(response) == [
+        (0, "OFFSET_OVERFLOW_ONE", 1),
+        (1, "OFFSET_OVERFLOW_BADLY", 1),
+        (2, "NO_MATCHED_LOGIC_QUEUE", 0),
+    ]
+
+
+async def test_a_long_poll_is_woken_by_one_of_its_queues() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    rig.put(1, b"b")
+    waiting = asyncio.create_task(rig.pull((0, 1), (1, 1), wait_ms=60_000))
+    await until_waiting(rig)
+    rig.put(1, b"cc")
+    response = await waiting
+    assert states(response) == [(0, "OFFSET_OVERFLOW_ONE", 1), (1, "FOUND", 2)]
+
+
+async def test_a_long_poll_is_woken_by_the_first_message_of_a_queue() -> None:
+    rig = Rig()
+    waiting = asyncio.create_task(rig.pull((3, 0), wait_ms=60_000))
+    await until_waiting(rig)
+    rig.put(3, b"first")
+    assert states(await waiting) == [(0, "FOUND", 1)]
+
+
+async def test_a_long_poll_ends_with_its_time() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    assert states(await rig.pull((0, 1), wait_ms=1)) == [(0, "OFFSET_OVERFLOW_ONE", 1)]
+
+
+async def test_a_long_poll_ends_when_the_node_stops() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    waiting = asyncio.create_task(rig.pull((0, 1), wait_ms=60_000))
+    await until_waiting(rig)
+    rig.pulls.close()
+    assert states(await waiting) == [(0, "OFFSET_OVERFLOW_ONE", 1)]
+
+
+async def test_a_wrong_offset_is_told_at_once_however_long_the_poll() -> None:
+    rig = Rig()
+    rig.put(0, b"a")
+    assert states(await rig.pull((0, 9), wait_ms=60_000)) == [(0, "OFFSET_OVERFLOW_BADLY", 1)]
+
+
+async def test_a_slave_that_is_behind_does_not_send_the_client_back() -> None:
+    rig = Rig(on_slave=True)
+    rig.put(0, b"a")
+    assert states(await rig.pull((0, 9), (7, 3))) == [
+        (0, "OFFSET_OVERFLOW_BADLY", 9),
+        (1, "NO_MATCHED_LOGIC_QUEUE", 3),
+    ]
+    assert states(await rig.pull((0, 9), wait_ms=60_000)) == [(0, "OFFSET_OVERFLOW_BADLY", 9)]
+    assert states(await rig.pull((7, 3), wait_ms=60_000)) == [(0, "NO_MATCHED_LOGIC_QUEUE", 3)]
+
+
+async def test_a_filter_reads_on_until_it_finds_something() -> None:
+    rig = Rig()
+    rig.put(0, *[b"x"] * 20, tag=1)
+    rig.put(0, b"wanted", tag=2)
+    response = await rig.pull((0, 0), tag_hashes=[2])
+    assert response.queues[0].records == b"wanted"
+    assert rig.store.gets == 11
+
+
+async def test_a_filter_that_finds_nothing_has_moved_on() -> None:
+    rig = Rig()
+    rig.put(0, *[b"x"] * 20, tag=1)
+    response = await rig.pull((0, 0), tag_hashes=[2], wait_ms=1)
+    assert states(response) == [(0, "OFFSET_OVERFLOW_ONE", 20)]
+
+
+async def test_a_filter_gives_an_account_after_a_while() -> None:
+    rig = Rig()
+    rig.put(0, *[b"x"] * 1000, tag=1)
+    response = await rig.pull((0, 0), tag_hashes=[2], wait_ms=60_000)
+    assert states(response) == [(0, "NO_MATCHED_MESSAGE", 128)]
+
+
+async def test_a_slave_is_suggested_for_what_is_far_behind() -> None:
+    rig = Rig(far_behind_bytes=400)
+    rig.put(0, b"a")
+    assert (await rig.pull((0, 0))).suggest_slave
+
+
+async def test_what_cannot_be_asked() -> None:
+    rig = Rig()
+    for fields, field_name in (
+        ({}, "positions"),
+        ({"positions": [{"topic": "t"}], "max_messages": -1}, "max_messages"),
+        ({"positions": [{"topic": "t"}], "max_bytes": -1}, "max_bytes"),
+        ({"positions": [{"topic": "unknown"}]}, "topic"),
+    ):
+        with pytest.raises(RequestRefusedError) as raised:
+            await rig.pull(**fields)  # type: ignore[arg-type]
+        assert raised.value.field == field_name
+
+
+async def until_waiting(rig: Rig) -> None:
+    """Let the pull come to its wait: it has looked twice then, the second time registered."""
+    async with asyncio.timeout(10):
+        while not rig.polling.watching or rig.store.gets < 2 * rig.polling.watching:  # noqa: ASYNC110
+            await asyncio.sleep(0)

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.index_chains import link, time_diffs
 from tandemlog.format.index_layout import (
     ENTRY,
     ENTRY_DTYPE,
@@ -39,7 +40,6 @@ from tandemlog.format.index_layout import (
 
 from .errors import CorruptStoreError
 from .file_pool import FilePool
-from .index_chains import link, time_diffs
 
 CHUNK_ENTRIES = 1 << 16
 DRAFT_PREFIX = "index-"

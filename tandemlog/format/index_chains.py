@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.index_layout import MAX_TIME_DIFF
+from .index_layout import MAX_TIME_DIFF
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""tandemlog: the client of a replicated message log.
+
+    from tandemlog import Consumer, Message, Producer
+
+`Producer`, `Consumer` and `Admin` are synchronous; `AsyncProducer`, `AsyncConsumer` and
+`AsyncAdmin` are the same for asyncio. docs/client.md has examples of everything.
+
+Names are loaded when they are first used: a store that needs `tandemlog.format` alone loads no
+network.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import errors
+    from .admin import AsyncAdmin, ProducerInfo, TopicInfo
+    from .connection import ConnectionOptions
+    from .consumer import AsyncConsumer, AsyncStream
+    from .errors import TandemlogError
+    from .follower import FollowOptions
+    from .message import Message, SendManyResult, SendResult
+    from .positions import COMMITTED, EARLIEST, LATEST, QueueRange
+    from .producer import AsyncProducer
+    from .producer_options import ProducerOptions
+    from .received import ReceivedBatch, ReceivedMessage
+    from .sync import Admin, Consumer, Producer, SendFuture, Stream
+    from .topology import NodeInfo, ReadFrom, Topology
+
+__all__ = [
+    "COMMITTED",
+    "EARLIEST",
+    "LATEST",
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncStream",
+    "ConnectionOptions",
+    "Consumer",
+    "FollowOptions",
+    "Message",
+    "NodeInfo",
+    "Producer",
+    "ProducerInfo",
+    "ProducerOptions",
+    "QueueRange",
+    "ReadFrom",
+    "ReceivedBatch",
+    "ReceivedMessage",
+    "SendFuture",
+    "SendManyResult",
+    "SendResult",
+    "Stream",
+    "TandemlogError",
+    "TopicInfo",
+    "Topology",
+    "errors",
+]
+
+_MODULES = {
+    "admin": ("AsyncAdmin", "ProducerInfo", "TopicInfo"),
+    "connection": ("ConnectionOptions",),
+    "consumer": ("AsyncConsumer", "AsyncStream"),
+    "errors": ("TandemlogError",),
+    "follower": ("FollowOptions",),
+    "message": ("Message", "SendManyResult", "SendResult"),
+    "positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
+    "producer": ("AsyncProducer",),
+    "producer_options": ("ProducerOptions",),
+    "received": ("ReceivedBatch", "ReceivedMessage"),
+    "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
+    "topology": ("NodeInfo", "ReadFrom", "Topology"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _HOME.get(name)
+    if module is not None:
+        value = getattr(importlib.import_module(f".{module}", __name__), name)
+        globals()[name] = value
+        return value
+    if name == "errors":
+        return importlib.import_module(".errors", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,249 @@
+"""Topics, the cluster, offsets, and looking messages up: the administrator's client for asyncio.
+
+Changes go to the master; what is only read comes from any node (`read_from`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Self
+
+from .connection import Connection, ConnectionOptions
+from .errors import (
+    InvalidArgumentError,
+    InvalidTopicNameError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from .format.constants import topic_fault
+from .format.errors import FormatError
+from .format.message_id import decode_offset_id
+from .positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
+from .reading import Reader
+from .received import ReceivedMessage, messages_of
+from .topology import ReadFrom, Topology
+from .v1 import admin_pb2, broker_pb2
+
+PERM_READ = 4
+PERM_WRITE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic; `perm` is the sum of 4 (read) and 2 (write)."""
+
+    name: str
+    read_queues: int
+    write_queues: int
+    perm: int = PERM_READ | PERM_WRITE
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerInfo:
+    """What the master knows of a producer: its newest epoch and the last request of it."""
+
+    epoch: int
+    last_sequence: int
+    last_timestamp: int
+
+
+class AsyncAdmin:
+    """Administers the cluster that `endpoints` belong to."""
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        read_from: ReadFrom | str = ReadFrom.ANY,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
+        self._connection = Connection(endpoints, connection)
+        self._reader = Reader(self._connection, read_from)
+        self._positions = Positions(self._connection, self._reader)
+        self._timeout_ms = self._connection.options.request_timeout_ms
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Nothing to do: the first call connects. For symmetry with the producer."""
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def cluster(self) -> Topology:
+        """All nodes with roles, offsets and lag, asked now."""
+        return await self._connection.refresh()
+
+    async def create_topic(
+        self,
+        name: str,
+        queues: int = 4,
+        *,
+        perm: int = PERM_READ | PERM_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+        update: bool = False,
+    ) -> TopicInfo:
+        """Creates a topic, or changes one with `update`; raises TopicExistsError,
+        InvalidTopicNameError, and what the master refuses."""
+        fault = topic_fault(name)
+        if fault is not None:
+            raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")
+        request = admin_pb2.CreateTopicRequest(
+            topic=admin_pb2.Topic(
+                name=name,
+                read_queues=queues,
+                write_queues=queues,
+                perm=perm,
+                order=order,
+                attributes=dict(attributes or {}),
+            ),
+            update=update,
+        )
+        answer = await self._connection.on_master(
+            lambda node: node.ask(node.admin.CreateTopic, request, self._timeout_ms)
+        )
+        return _topic(answer.topic)
+
+    async def delete_topic(self, name: str) -> None:
+        """Deletes a topic; its messages stay in the log until they expire."""
+        request = admin_pb2.DeleteTopicRequest(name=name)
+        await self._connection.on_master(
+            lambda node: node.ask(node.admin.DeleteTopic, request, self._timeout_ms)
+        )
+
+    async def topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        request = admin_pb2.ListTopicsRequest()
+        answer = await self._reader.ask(
+            lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+        )
+        return sorted((_topic(each) for each in answer.topics), key=lambda topic: topic.name)
+
+    async def topic(self, name: str) -> TopicInfo:
+        """One topic; raises UnknownTopicError."""
+        for each in await self._positions.topics([name]):
+            return _topic(each)
+        raise UnknownTopicError(f"topic {name!r} does not exist", field="topic")
+
+    async def groups(self) -> list[str]:
+        """All consumer groups with a committed offset or a configuration."""
+        request = admin_pb2.ListGroupsRequest()
+        answer = await self._reader.ask(
+            lambda node: node.ask(node.admin.ListGroups, request, self._timeout_ms)
+        )
+        return sorted(answer.groups)
+
+    async def stats(self) -> dict[str, float]:
+        """Numbers of the node that is read from, by name."""
+        request = admin_pb2.StatsRequest()
+        answer = await self._reader.ask(
+            lambda node: node.ask(node.admin.Stats, request, self._timeout_ms)
+        )
+        return dict(answer.values)
+
+    async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
+        """What the queues of `topics` (none: of all) hold."""
+        return await self._positions.ranges([topics] if isinstance(topics, str) else topics)
+
+    async def committed(self, group: str, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
+        """A group's committed offsets by (topic, queue id)."""
+        names = [topics] if isinstance(topics, str) else topics
+        return await self._positions.committed(group, names)
+
+    async def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Sets where a group goes on reading; its consumers must not run meanwhile."""
+        await self._positions.commit(group, offsets)
+
+    async def search_offset(
+        self, topic: str, time: Start, *, queue_id: int | None = None, upper: bool = False
+    ) -> dict[Queue, int]:
+        """By queue, the first message stored at or after `time` (ms or datetime); `upper`: the
+        last one stored at or before it."""
+        queues = queues_of(
+            await self._positions.topics([topic]), None if queue_id is None else [queue_id]
+        )
+        boundary = broker_pb2.UPPER if upper else broker_pb2.LOWER
+        return await self._positions.at_time(queues, in_ms(time), boundary)
+
+    async def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 0,
+        begin: int | datetime = 0,
+        end: int | datetime = 0,
+        tags: bool = False,
+        everything: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Messages with this key or unique id, stored between two times (ms or datetime; 0: no
+        bound). `max_messages` 0 means 64, more with `everything`; `tags`: `key` is a tag."""
+        request = broker_pb2.QueryByKeyRequest(
+            topic=topic,
+            key=key,
+            max_messages=max_messages,
+            begin_timestamp=in_ms(begin),
+            end_timestamp=in_ms(end),
+            tags=tags,
+            all=everything,
+        )
+        answer = await self._reader.ask(
+            lambda node: node.ask(node.broker.QueryByKey, request, self._timeout_ms)
+        )
+        return messages_of(answer.records, answer.sizes)
+
+    async def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
+        """The message with this offset id; with `topic`, also the one with this unique id
+        (UNIQ_KEY), which has the same form. None where there is none."""
+        if topic is not None:
+            found = await self.query_by_key(topic, msg_id, max_messages=1)
+            if found:
+                return found[0]
+        try:
+            store_host, offset = decode_offset_id(msg_id)
+        except FormatError as error:
+            raise InvalidArgumentError(str(error), field="msg_id") from error
+        if offset < 0:
+            return None
+        try:
+            [message] = await self.messages_at([offset])
+        except OffsetOutOfRangeError:
+            return None
+        return message if message.store_host == store_host else None
+
+    async def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
+        """The messages at positions in the commit log (bytes), one for each; raises
+        OffsetOutOfRangeError where the log holds none there."""
+        request = broker_pb2.GetByOffsetRequest(physical_offsets=physical_offsets)
+        answer = await self._reader.ask(
+            lambda node: node.ask(node.broker.GetByOffset, request, self._timeout_ms)
+        )
+        return messages_of(answer.records, answer.sizes)
+
+    async def producer(self, producer_id: str) -> ProducerInfo | None:
+        """What the master knows of a producer; None where nothing."""
+        request = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
+        answer = await self._connection.on_master(
+            lambda node: node.ask(node.broker.DescribeProducer, request, self._timeout_ms)
+        )
+        if not answer.known:
+            return None
+        return ProducerInfo(answer.epoch, answer.last_sequence, answer.last_timestamp)
+
+
+def _topic(topic: admin_pb2.Topic) -> TopicInfo:
+    return TopicInfo(
+        topic.name,
+        topic.read_queues,
+        topic.write_queues,
+        topic.perm,
+        topic.order,
+        dict(topic.attributes),
+    )

@@ -1,0 +1,287 @@
+"""What a client can be told: one class for each thing that a caller may want to treat apart.
+
+    TandemlogError
+      InvalidMessageError       the message itself: nothing was sent
+      RefusedError              a node said no: nothing was stored by this answer
+        RetryableError          ... and may say yes later, or another node may
+      NodeUnavailableError      no answer: nobody knows what the node did
+      OutcomeUnknownError       a put that may or may not be in the log
+      SendManyError             some of many were not acknowledged
+
+Each carries what the node said: the offending field, the limit and the value that broke it.
+"Retryable" is for the client's own retries; when such an error reaches the caller, they are
+used up.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import grpc
+
+from .v1 import common_pb2
+
+if TYPE_CHECKING:
+    from .message import SendManyResult
+
+
+class TandemlogError(Exception):
+    """Base of all errors of this package.
+
+    `field`, `limit` and `actual` name what was wrong, where one value was; `record_index` the
+    message of a batch (-1: not about one); `hint` an endpoint to ask instead.
+    """
+
+    retryable: ClassVar[bool] = False
+    """Whether the same request may succeed later."""
+    elsewhere: ClassVar[bool] = False
+    """Whether another node should be asked."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str = "",
+        limit: int = 0,
+        actual: int = 0,
+        record_index: int = -1,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.field = field
+        self.limit = limit
+        self.actual = actual
+        self.record_index = record_index
+        self.hint = hint
+
+    def restated(self, message: str) -> Self:
+        """The same error with a message that says more."""
+        return type(self)(
+            message,
+            field=self.field,
+            limit=self.limit,
+            actual=self.actual,
+            record_index=self.record_index,
+            hint=self.hint,
+        )
+
+
+class ClientClosedError(TandemlogError):
+    """The client was closed, or never opened."""
+
+
+class InvalidMessageError(TandemlogError, ValueError):
+    """A message that cannot be sent; `field` is the part. Nothing was sent."""
+
+
+class ReservedPropertyError(InvalidMessageError):
+    """A property name that the store keeps for itself."""
+
+
+class BufferFullError(TandemlogError):
+    """No room for more unanswered bytes within the time allowed. The message was not taken."""
+
+
+class NodeUnavailableError(TandemlogError):
+    """A node gave no answer: it cannot be reached, went away, or was silent for too long."""
+
+    retryable = True
+    elsewhere = True
+
+
+class NoMasterError(NodeUnavailableError):
+    """No reachable node says that it is the master."""
+
+
+class NoNodeError(NodeUnavailableError):
+    """No node of the wanted role can be reached."""
+
+
+class OutcomeUnknownError(TandemlogError):
+    """A put that may or may not survive. Sending the message again may store it twice."""
+
+
+class SendManyError(TandemlogError):
+    """Not all of many messages were acknowledged. `result` has the places of those that were (-1
+    for the others), `errors` what became of the requests that failed: OutcomeUnknownError among
+    them says that theirs may be stored."""
+
+    def __init__(
+        self, message: str, *, result: "SendManyResult", errors: tuple[TandemlogError, ...]
+    ) -> None:
+        super().__init__(message)
+        self.result = result
+        self.errors = errors
+
+
+class RefusedError(TandemlogError):
+    """A node refused a request and did nothing."""
+
+
+class RetryableError(RefusedError):
+    """A refusal that may pass."""
+
+    retryable = True
+
+
+class NotMasterError(RetryableError):
+    """A put or a commit reached a node that is not the master; `hint` is the master, if known."""
+
+    elsewhere = True
+
+
+class ShuttingDownError(RetryableError):
+    """The node is stopping."""
+
+    elsewhere = True
+
+
+class BusyError(RetryableError):
+    """Back-pressure: the node's disk cannot keep up."""
+
+
+class NotInSyncError(RetryableError):
+    """Fewer in-sync replicas than the cluster wants for a put."""
+
+
+class StoreReadOnlyError(RetryableError):
+    """The store takes no writes: a failed fsync or a node that is stopping."""
+
+    elsewhere = True
+
+
+class DiskFullError(RetryableError):
+    """The node's disk is full."""
+
+
+class UnknownTopicError(RefusedError):
+    """A topic that does not exist."""
+
+
+class TopicExistsError(RefusedError):
+    """A topic that exists already; an update must say that it is one."""
+
+
+class TopicNotWritableError(RefusedError):
+    """A topic whose permission or number of queues takes no puts."""
+
+
+class UnknownQueueError(RefusedError):
+    """A queue that the topic does not have; `limit` is the number of its queues."""
+
+
+class UnknownGroupError(RefusedError):
+    """A consumer group that does not exist."""
+
+
+class InvalidTopicNameError(RefusedError, InvalidMessageError):
+    """A name that no topic can have."""
+
+
+class InvalidArgumentError(RefusedError, ValueError):
+    """A request that no node can answer; `field` is the part."""
+
+
+class MessageTooLargeError(RefusedError, InvalidMessageError):
+    """A body above the cluster's limit: `actual` bytes, `limit` allowed."""
+
+
+class PropertiesTooLargeError(RefusedError, InvalidMessageError):
+    """Properties above what a record can hold: `actual` bytes, `limit` allowed."""
+
+
+class BatchTooLargeError(RefusedError):
+    """A request above the node's limit; make the producer's batch_bytes smaller."""
+
+
+class BadRecordError(RefusedError):
+    """Bytes that the node takes for no record."""
+
+
+class OffsetOutOfRangeError(RefusedError):
+    """A position that the log or the queue does not hold, or holds no more."""
+
+
+class ProducerError(RefusedError):
+    """The sequence of a producer's requests is broken."""
+
+
+class SequenceGapError(ProducerError):
+    """A request came out of order: `limit` was expected, `actual` came. Retried inside."""
+
+
+class UnknownProducerError(ProducerError):
+    """The store does not know the producer (any more). Retried inside."""
+
+
+class SequenceConflictError(ProducerError):
+    """Two requests of one producer have the same number: two processes use one producer id."""
+
+
+class ProducerFencedError(ProducerError):
+    """A newer producer with the same id took over. This one cannot send any more."""
+
+
+class InternalError(RefusedError):
+    """The node failed at the request; its log says why."""
+
+
+_CLASSES: dict[int, type[TandemlogError]] = {
+    common_pb2.NOT_MASTER: NotMasterError,
+    common_pb2.UNKNOWN_TOPIC: UnknownTopicError,
+    common_pb2.UNKNOWN_QUEUE: UnknownQueueError,
+    common_pb2.UNKNOWN_GROUP: UnknownGroupError,
+    common_pb2.INVALID_TOPIC_NAME: InvalidTopicNameError,
+    common_pb2.INVALID_ARGUMENT: InvalidArgumentError,
+    common_pb2.MESSAGE_TOO_LARGE: MessageTooLargeError,
+    common_pb2.PROPERTIES_TOO_LARGE: PropertiesTooLargeError,
+    common_pb2.BAD_RECORD: BadRecordError,
+    common_pb2.BATCH_TOO_LARGE: BatchTooLargeError,
+    common_pb2.SEQUENCE_GAP: SequenceGapError,
+    common_pb2.PRODUCER_FENCED: ProducerFencedError,
+    common_pb2.UNKNOWN_PRODUCER: UnknownProducerError,
+    common_pb2.STORE_READ_ONLY: StoreReadOnlyError,
+    common_pb2.DISK_FULL: DiskFullError,
+    common_pb2.BUSY: BusyError,
+    common_pb2.NOT_IN_SYNC: NotInSyncError,
+    common_pb2.OFFSET_OUT_OF_RANGE: OffsetOutOfRangeError,
+    common_pb2.TOPIC_EXISTS: TopicExistsError,
+    common_pb2.OUTCOME_UNKNOWN: OutcomeUnknownError,
+    common_pb2.SHUTTING_DOWN: ShuttingDownError,
+    common_pb2.INTERNAL: InternalError,
+    common_pb2.SEQUENCE_CONFLICT: SequenceConflictError,
+}
+
+
+def error_from(error: common_pb2.Error, endpoint: str) -> TandemlogError:
+    """The exception for what the node at `endpoint` answered; a code that this version does not
+    know becomes a RefusedError with the node's words."""
+    kind = _CLASSES.get(error.code, RefusedError)
+    return kind(
+        f"{endpoint}: {error.message or common_pb2.ErrorCode.Name(error.code)}",
+        field=error.field,
+        limit=error.limit,
+        actual=error.actual,
+        record_index=error.record_index,
+        hint=error.hint,
+    )
+
+
+_NO_ANSWER = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.ABORTED,
+)
+
+
+def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) -> TandemlogError:
+    """The exception for a call that ended without an answer."""
+    text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {details or 'no details'}"
+    if status in _NO_ANSWER:
+        return NodeUnavailableError(text)
+    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return BatchTooLargeError(text, field="request")
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return InvalidArgumentError(f"{text}; is this a tandemlog node, and a current one?")
+    return RefusedError(text)

@@ -1,0 +1,51 @@
+"""The event loop behind the synchronous clients: one thread for all of a process.
+
+gRPC's asyncio side keeps state across the loops of a process, and does not like to see one of
+them close; so there is one, started by the first client, and it stays: idle, it costs nothing.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, ClassVar, Optional, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+class LoopThread:
+    """A running loop; `run` waits in the calling thread for what it is given."""
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _of_process: ClassVar[Optional["LoopThread"]] = None
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._process = os.getpid()
+        self._thread = threading.Thread(
+            target=self.loop.run_forever, name="tandemlog-client", daemon=True
+        )
+        self._thread.start()
+
+    @classmethod
+    def of_process(cls) -> "LoopThread":
+        """This process's loop; after a fork the child gets one of its own."""
+        with cls._lock:
+            if cls._of_process is None or cls._of_process._process != os.getpid():
+                cls._of_process = LoopThread()
+            return cls._of_process
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """The result of `work`, done in the loop. An interrupt (Ctrl-C) cancels it there."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(
+                "a synchronous client cannot be called from a future's callback, which runs in "
+                "the client's own thread: hand over to another thread"
+            )
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise

@@ -1,0 +1,118 @@
+"""What a producer gives and what it gets back.
+
+    Message ──send──▶ SendResult      one message: where it is
+    columns ──send_many──▶ SendManyResult   many: the same as arrays
+
+A SendResult is a view into the answer for its whole request; the numbers of a request are worked
+out once, with arrays, when the first of them is asked for.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .format.message_id import encode_offset_id
+
+if TYPE_CHECKING:
+    from .answer import PutAnswer
+
+
+@dataclass(slots=True)
+class Message:
+    """One message to send.
+
+    `keys` are indexed, so that query_by_key finds the message; several in a sequence, none with
+    a space in it. `tags` is one tag that consumers can filter by. `queue_id` wins over
+    `sharding_key`: equal sharding keys go to one queue, in order. Without both the producer
+    spreads batches over the topic's queues. `born_timestamp` in ms; None: now.
+    """
+
+    topic: str
+    body: bytes
+    keys: str | Sequence[str] = ""
+    tags: str = ""
+    properties: Mapping[str, str] | None = None
+    queue_id: int | None = None
+    sharding_key: str | None = None
+    flag: int = 0
+    born_timestamp: int | None = None
+
+
+class SendResult:
+    """Where an acknowledged message is. Offsets are -1 where a duplicate's place is no longer
+    known to the node."""
+
+    __slots__ = ("_answer", "_index")
+
+    def __init__(self, answer: "PutAnswer", index: int) -> None:
+        self._answer = answer
+        self._index = index
+
+    @property
+    def topic(self) -> str:
+        return self._answer.topic(self._index)
+
+    @property
+    def queue_id(self) -> int:
+        return self._answer.queue_id(self._index)
+
+    @property
+    def queue_offset(self) -> int:
+        return int(self._answer.queue_offsets[self._index])
+
+    @property
+    def physical_offset(self) -> int:
+        """Position of the record in the commit log, bytes."""
+        return int(self._answer.physical_offsets[self._index])
+
+    @property
+    def store_timestamp(self) -> int:
+        """When the master stored it, ms."""
+        return self._answer.store_timestamp
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether a retry found the message already stored."""
+        return self._answer.duplicate
+
+    @property
+    def msg_id(self) -> str:
+        """The offset id, which alone finds the message; empty where the place is not known."""
+        if self.physical_offset < 0:
+            return ""
+        return encode_offset_id(self._answer.store_host, self.physical_offset)
+
+    def __repr__(self) -> str:
+        return (
+            f"SendResult(topic={self.topic!r}, queue_id={self.queue_id}, "
+            f"queue_offset={self.queue_offset}, physical_offset={self.physical_offset}, "
+            f"duplicate={self.duplicate})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SendManyResult:
+    """Where the messages of one send_many are, in the order in which they were given.
+
+    `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n]; -1 where a message was not
+    acknowledged or a duplicate's place is not known. `count` is what was acknowledged,
+    `duplicates` how many of it a retry found already stored, `requests` the requests that were
+    needed, `byte_size` the bytes of all records.
+    """
+
+    count: int
+    duplicates: int
+    requests: int
+    byte_size: int
+    store_host: str
+    queue_ids: NDArray[np.int32]
+    queue_offsets: NDArray[np.int64]
+    physical_offsets: NDArray[np.int64]
+
+    def msg_id(self, index: int) -> str:
+        """The offset id of message `index`; empty where its place is not known."""
+        offset = int(self.physical_offsets[index])
+        return encode_offset_id(self.store_host, offset) if offset >= 0 else ""

@@ -1,0 +1,471 @@
+"""A cluster in this process: real gRPC servers over one log in memory, with faults on demand.
+
+    FakeCluster ── FakeNode (master) ─┐
+                ── FakeNode (slave)  ─┴─ FakeLog      a slave sees the first `visible` records
+
+    node.faults.append(Fault.DROP_AFTER)    the next request on the Append stream meets it
+
+All nodes share the log, so a change of master loses nothing. `running_cluster` runs one in a
+thread of its own, for synchronous clients.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
+from typing import Any
+
+import grpc
+from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
+from grpc import aio
+
+from tandemlog.format.record import decode_record
+from tandemlog.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+    common_pb2,
+)
+
+SERVER_OPTIONS = (
+    ("grpc.max_send_message_length", 64 << 20),
+    ("grpc.max_receive_message_length", 64 << 20),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.so_reuseport", 0),
+)
+
+
+class Fault(Enum):
+    """What happens to one request of an Append stream."""
+
+    DROP_BEFORE = auto()  # the stream breaks, nothing stored
+    DROP_AFTER = auto()  # stored, then the stream breaks without an answer
+    ANSWER_TWICE = auto()
+    ANSWER_LATE = auto()  # waits for node.late
+    SILENCE = auto()  # stored, and no answer comes
+    UNKNOWN = auto()  # stored, answered as unknown
+
+
+@dataclass
+class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
+    cluster: "FakeCluster"
+    node_id: str
+    faults: deque[Fault | RefusedError] = field(default_factory=deque)
+    visible: int | None = None
+    suggest_slave: bool = False
+    lag_bytes: int = 0
+    advertised: str = ""
+    endpoint: str = ""
+    pulls: int = 0
+    streams: int = 0
+    requests: list[broker_pb2.AppendRequest] = field(default_factory=list)
+    keep_requests: bool = False
+
+    def __post_init__(self) -> None:
+        self.late = asyncio.Event()
+        self._server: aio.Server | None = None
+        self._port = 0
+
+    @property
+    def log(self) -> FakeLog:
+        return self.cluster.log
+
+    @property
+    def is_master(self) -> bool:
+        return self.cluster.master_id == self.node_id
+
+    async def start(self) -> None:
+        self._server = aio.server(options=SERVER_OPTIONS)
+        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
+        self.endpoint = f"127.0.0.1:{self._port}"
+        self.advertised = self.advertised or self.endpoint
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """As a killed process: every call breaks. `start` brings it back on the same port."""
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+
+    def _master_only(self) -> None:
+        if not self.is_master:
+            hint = self.cluster.nodes[self.cluster.master_id].advertised
+            raise RefusedError(common_pb2.NOT_MASTER, "this node is a slave", hint=hint)
+
+    def _limit(self) -> int:
+        return len(self.log.records) if self.visible is None else self.visible
+
+    # Broker
+
+    async def Append(  # noqa: N802
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        self.streams += 1
+        async for request in request_iterator:
+            if self.keep_requests:
+                self.requests.append(request)
+            fault = self.faults.popleft() if self.faults else None
+            if fault is Fault.DROP_BEFORE:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+            try:
+                self._master_only()
+                if isinstance(fault, RefusedError):
+                    raise fault
+                answer = self.log.append(request)
+                await self.cluster.appended()
+            except RefusedError as refusal:
+                yield broker_pb2.AppendResponse(
+                    request_id=request.request_id,
+                    status=broker_pb2.MESSAGE_ILLEGAL,
+                    error=refusal.error,
+                )
+                continue
+            if fault is Fault.DROP_AFTER:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+            if fault is Fault.SILENCE:
+                await asyncio.Event().wait()
+            if fault is Fault.ANSWER_LATE:
+                await self.late.wait()
+            if fault is Fault.UNKNOWN:
+                answer = broker_pb2.AppendResponse(
+                    request_id=request.request_id,
+                    status=broker_pb2.FLUSH_SLAVE_TIMEOUT,
+                    error=common_pb2.Error(code=common_pb2.OUTCOME_UNKNOWN, message="timed out"),
+                )
+            yield answer
+            if fault is Fault.ANSWER_TWICE:
+                yield answer
+
+    async def Pull(  # noqa: N802
+        self, request: broker_pb2.PullRequest, context: Any
+    ) -> broker_pb2.PullResponse:
+        self.pulls += 1
+        try:
+            answer, found = self._pull(request)
+            if not found and request.wait_ms:
+                try:
+                    async with asyncio.timeout(request.wait_ms / 1000):
+                        while not found:
+                            await self.cluster.next_append()
+                            answer, found = self._pull(request)
+                except TimeoutError:
+                    pass
+        except RefusedError as refusal:
+            return broker_pb2.PullResponse(error=refusal.error)
+        answer.suggest_slave = self.suggest_slave
+        return answer
+
+    def _pull(self, request: broker_pb2.PullRequest) -> tuple[broker_pb2.PullResponse, bool]:
+        answer = broker_pb2.PullResponse()
+        room = request.max_bytes or 4 << 20
+        act = False
+        for index, position in enumerate(request.positions):
+            queue = self._pull_queue(position, request, room, empty=not answer.queues or not act)
+            queue.position_index = index
+            answer.queues.append(queue)
+            room -= len(queue.records)
+            act = act or queue.status not in (
+                broker_pb2.NO_MATCHED_LOGIC_QUEUE,
+                broker_pb2.NO_MESSAGE_IN_QUEUE,
+                broker_pb2.OFFSET_OVERFLOW_ONE,
+            )
+        return answer, act
+
+    def _pull_queue(
+        self,
+        position: broker_pb2.QueuePosition,
+        request: broker_pb2.PullRequest,
+        room: int,
+        *,
+        empty: bool,
+    ) -> broker_pb2.QueueRecords:
+        key = (position.topic, position.queue_id)
+        if position.topic not in self.log.topics:
+            raise RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {position.topic}")
+        limit = self._limit()
+        queue = [index for index in self.log.queues.get(key, ()) if index < limit]
+        low, high = self.log.removed.get(key, 0), len(queue)
+        offset = position.queue_offset
+        answer = broker_pb2.QueueRecords(
+            min_offset=low, max_offset=high, next_offset=offset, status=broker_pb2.FOUND
+        )
+        if key not in self.log.queues:
+            answer.status, answer.next_offset = broker_pb2.NO_MATCHED_LOGIC_QUEUE, 0
+        elif high == 0:
+            answer.status, answer.next_offset = broker_pb2.NO_MESSAGE_IN_QUEUE, 0
+        elif offset < low:
+            answer.status, answer.next_offset = broker_pb2.OFFSET_TOO_SMALL, low
+        elif offset == high:
+            answer.status = broker_pb2.OFFSET_OVERFLOW_ONE
+        elif offset > high:
+            answer.status, answer.next_offset = broker_pb2.OFFSET_OVERFLOW_BADLY, high
+        if answer.status != broker_pb2.FOUND:
+            return answer
+        taken: list[bytes] = []
+        for number in range(offset, high):
+            record = self.log.records[queue[number]]
+            if request.tag_hashes and self.log.tag_hash(queue[number]) not in request.tag_hashes:
+                answer.next_offset = number + 1
+                continue
+            full = len(record) > room and (taken or not empty)
+            if full or (request.max_messages and len(taken) >= request.max_messages):
+                break
+            taken.append(record)
+            room -= len(record)
+            answer.next_offset = number + 1
+        if not taken:
+            answer.status = broker_pb2.NO_MATCHED_MESSAGE
+        answer.count = len(taken)
+        answer.records = b"".join(taken)
+        answer.sizes = b"".join(len(record).to_bytes(4, "little") for record in taken)
+        return answer
+
+    async def QueueRanges(  # noqa: N802
+        self, request: broker_pb2.QueueRangesRequest, context: Any
+    ) -> broker_pb2.QueueRangesResponse:
+        answer = broker_pb2.QueueRangesResponse()
+        for (topic, queue_id), queue in sorted(self.log.queues.items()):
+            if request.topics and topic not in request.topics:
+                continue
+            low = self.log.removed.get((topic, queue_id), 0)
+            times = [decode_record(self.log.records[at]).store_timestamp for at in queue[low:]]
+            answer.ranges.add(
+                topic=topic,
+                queue_id=queue_id,
+                min_offset=low,
+                max_offset=len(queue),
+                min_timestamp=times[0] if times else -1,
+                max_timestamp=times[-1] if times else -1,
+            )
+        return answer
+
+    async def SearchOffset(  # noqa: N802
+        self, request: broker_pb2.SearchOffsetRequest, context: Any
+    ) -> broker_pb2.SearchOffsetResponse:
+        answer = broker_pb2.SearchOffsetResponse()
+        for position in request.queues:
+            queue = self.log.queues.get((position.topic, position.queue_id), [])
+            times = [decode_record(self.log.records[index]).store_timestamp for index in queue]
+            answer.offsets.append(sum(1 for time in times if time < request.timestamp))
+        return answer
+
+    async def QueryByKey(  # noqa: N802
+        self, request: broker_pb2.QueryByKeyRequest, context: Any
+    ) -> broker_pb2.RecordsResponse:
+        found = self.log.matching(request.key, request.topic, tags=request.tags)
+        return _records(found[: request.max_messages or 64])
+
+    async def GetByOffset(  # noqa: N802
+        self, request: broker_pb2.GetByOffsetRequest, context: Any
+    ) -> broker_pb2.RecordsResponse:
+        by_offset = {decode_record(raw).physical_offset: raw for raw in self.log.records}
+        for offset in request.physical_offsets:
+            if offset not in by_offset:
+                refusal = RefusedError(common_pb2.OFFSET_OUT_OF_RANGE, actual=offset)
+                return broker_pb2.RecordsResponse(error=refusal.error)
+        return _records([by_offset[offset] for offset in request.physical_offsets])
+
+    async def CommitOffsets(  # noqa: N802
+        self, request: broker_pb2.CommitOffsetsRequest, context: Any
+    ) -> broker_pb2.CommitOffsetsResponse:
+        try:
+            self._master_only()
+        except RefusedError as refusal:
+            return broker_pb2.CommitOffsetsResponse(error=refusal.error)
+        for each in request.offsets:
+            self.log.committed[request.group, each.topic, each.queue_id] = each.queue_offset
+        return broker_pb2.CommitOffsetsResponse()
+
+    async def FetchOffsets(  # noqa: N802
+        self, request: broker_pb2.FetchOffsetsRequest, context: Any
+    ) -> broker_pb2.FetchOffsetsResponse:
+        answer = broker_pb2.FetchOffsetsResponse()
+        for (group, topic, queue_id), offset in sorted(self.log.committed.items()):
+            if group == request.group and (not request.topics or topic in request.topics):
+                answer.offsets.add(topic=topic, queue_id=queue_id, queue_offset=offset)
+        return answer
+
+    async def DescribeProducer(  # noqa: N802
+        self, request: broker_pb2.DescribeProducerRequest, context: Any
+    ) -> broker_pb2.DescribeProducerResponse:
+        producer = self.log.producers.get(request.producer_id)
+        if producer is None:
+            return broker_pb2.DescribeProducerResponse()
+        return broker_pb2.DescribeProducerResponse(
+            known=True, epoch=producer.epoch, last_sequence=producer.last_sequence
+        )
+
+    async def FetchSegmentRange(  # noqa: N802
+        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
+    ) -> AsyncIterator[broker_pb2.SegmentChunk]:
+        data = b"".join(self.log.records)
+        yield broker_pb2.SegmentChunk(physical_offset=0, data=data, confirm_offset=len(data))
+
+    # Admin
+
+    async def DescribeCluster(  # noqa: N802
+        self, request: admin_pb2.DescribeClusterRequest, context: Any
+    ) -> admin_pb2.DescribeClusterResponse:
+        return admin_pb2.DescribeClusterResponse(
+            cluster_id="fake",
+            answered_by=self.node_id,
+            master_id=self.cluster.master_id,
+            nodes=[node._status() for node in self.cluster.nodes.values()],
+            flush="async",
+            replication="async",
+            min_in_sync=1,
+            max_message_size=MAX_MESSAGE_SIZE,
+            max_batch_size=MAX_BATCH_SIZE,
+        )
+
+    def _status(self) -> common_pb2.NodeStatus:
+        return common_pb2.NodeStatus(
+            node_id=self.node_id,
+            role=common_pb2.MASTER if self.is_master else common_pb2.SLAVE,
+            endpoint=self.advertised,
+            state="running",
+            epoch=self.cluster.epoch,
+            wrote_offset=self.log.end,
+            in_sync=self.lag_bytes == 0,
+            lag_bytes=self.lag_bytes,
+            store_host=self.log.store_host,
+        )
+
+    async def CreateTopic(  # noqa: N802
+        self, request: admin_pb2.CreateTopicRequest, context: Any
+    ) -> admin_pb2.TopicResponse:
+        name = request.topic.name
+        if name in self.log.topics and not request.update:
+            refusal = RefusedError(common_pb2.TOPIC_EXISTS, f"topic {name}")
+            return admin_pb2.TopicResponse(error=refusal.error)
+        self.log.topics[name] = request.topic
+        return admin_pb2.TopicResponse(topic=request.topic)
+
+    async def ListTopics(  # noqa: N802
+        self, request: admin_pb2.ListTopicsRequest, context: Any
+    ) -> admin_pb2.ListTopicsResponse:
+        names = list(request.names) or sorted(self.log.topics)
+        for name in names:
+            if name not in self.log.topics:
+                refusal = RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {name} does not exist")
+                return admin_pb2.ListTopicsResponse(error=refusal.error)
+        return admin_pb2.ListTopicsResponse(topics=[self.log.topics[name] for name in names])
+
+    async def DeleteTopic(  # noqa: N802
+        self, request: admin_pb2.DeleteTopicRequest, context: Any
+    ) -> admin_pb2.TopicResponse:
+        topic = self.log.topics.pop(request.name, None)
+        if topic is None:
+            refusal = RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {request.name}")
+            return admin_pb2.TopicResponse(error=refusal.error)
+        return admin_pb2.TopicResponse(topic=topic)
+
+    async def ListGroups(  # noqa: N802
+        self, request: admin_pb2.ListGroupsRequest, context: Any
+    ) -> admin_pb2.ListGroupsResponse:
+        return admin_pb2.ListGroupsResponse(
+            groups=sorted({group for group, _, _ in self.log.committed})
+        )
+
+    async def Stats(  # noqa: N802
+        self, request: admin_pb2.StatsRequest, context: Any
+    ) -> admin_pb2.StatsResponse:
+        return admin_pb2.StatsResponse(values={"puts_total": float(len(self.log.records))})
+
+
+def _records(found: list[bytes]) -> broker_pb2.RecordsResponse:
+    return broker_pb2.RecordsResponse(
+        records=b"".join(found),
+        sizes=b"".join(len(record).to_bytes(4, "little") for record in found),
+    )
+
+
+class FakeCluster:
+    """A master "n0" and slaves "n1", ...; use with `async with`."""
+
+    def __init__(self, slaves: int = 0) -> None:
+        self.log = FakeLog()
+        self.master_id = "n0"
+        self.epoch = 1
+        self.nodes = {f"n{number}": FakeNode(self, f"n{number}") for number in range(slaves + 1)}
+        self._appended = asyncio.Event()
+
+    async def __aenter__(self) -> "FakeCluster":
+        for node in self.nodes.values():
+            await node.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(node.stop() for node in self.nodes.values()))
+
+    @property
+    def master(self) -> FakeNode:
+        return self.nodes[self.master_id]
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.endpoint for node in self.nodes.values()]
+
+    def promote(self, node_id: str) -> None:
+        self.master_id = node_id
+        self.epoch += 1
+
+    async def appended(self) -> None:
+        event, self._appended = self._appended, asyncio.Event()
+        event.set()
+
+    async def next_append(self) -> None:
+        await self._appended.wait()
+
+
+class ThreadedCluster:
+    """A FakeCluster in its own thread; `call` runs something in it and waits."""
+
+    def __init__(self, cluster: FakeCluster, loop: asyncio.AbstractEventLoop) -> None:
+        self.cluster = cluster
+        self._loop = loop
+
+    @property
+    def log(self) -> FakeLog:
+        return self.cluster.log
+
+    @property
+    def endpoints(self) -> list[str]:
+        return self.cluster.endpoints
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        async def run() -> Any:
+            result = function()
+            return await result if asyncio.iscoroutine(result) else result
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+
+
+@contextmanager
+def running_cluster(slaves: int = 0) -> Iterator[ThreadedCluster]:
+    """A cluster for synchronous clients."""
+    loop = _cluster_loop()
+
+    async def make() -> FakeCluster:
+        return await FakeCluster(slaves).__aenter__()
+
+    cluster = asyncio.run_coroutine_threadsafe(make(), loop).result(10)
+    try:
+        yield ThreadedCluster(cluster, loop)
+    finally:
+        asyncio.run_coroutine_threadsafe(cluster.__aexit__(), loop).result(10)
+
+
+@cache
+def _cluster_loop() -> asyncio.AbstractEventLoop:
+    """One for all tests: gRPC does not like loops that close."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="fake-cluster", daemon=True).start()
+    return loop

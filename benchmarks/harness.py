@@ -1,8 +1,8 @@
 """One figure, its reference from the same run, its goal, and the table they end in.
 
-Machines differ and drift, so what can be a ratio is one: the reference is measured beside the value,
-in the same run, and the goal is for the ratio. Goals in absolute numbers are for the machine that the
-README names.
+Machines differ and drift, so what can be a ratio is one: the reference is measured beside the
+value, in the same run, and the goal is for the ratio. Goals in absolute numbers are for the machine
+that the README names.
 """
 
 import json

@@ -1,0 +1,99 @@
+"""Full disks and failing I/O under a real node."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tandemlog
+from running import Running, wait_until
+from tandemlog import Message, ProducerOptions
+from tandemlog.errors import TandemlogError
+
+pytestmark = pytest.mark.fault
+
+QUICK = ProducerOptions(
+    delivery_timeout_ms=2_000, answer_timeout_ms=1_500, max_block_ms=2_000, linger_ms=1
+)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    mount = tmp_path / "small"
+    mount.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(mount)], check=True)
+    yield mount
+    subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def send_until_refused(endpoint: str, topic: str, body: bytes, most: int) -> tuple[int, str]:
+    """How many were acknowledged, and what the first refusal said."""
+    acknowledged = 0
+    with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, QUICK) as producer:
+        for _ in range(most):
+            try:
+                producer.send(Message(topic, body, queue_id=0)).result(10)
+            except (TandemlogError, TimeoutError) as problem:
+                return acknowledged, str(problem)
+            acknowledged += 1
+    return acknowledged, ""
+
+
+def test_a_full_disk_refuses_puts_and_serves_reads(tmp_path: Path, small_disk: Path) -> None:
+    store = small_disk / "store"
+    running = Running(
+        tmp_path, flush="sync", master_store=store, store={"commit_log_file_size": 4 << 20}
+    )
+    with running:
+        node = running.master
+        with tandemlog.Admin(node.endpoint) as admin:
+            admin.create_topic("full", queues=1)
+        count, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 400)
+        assert 10 < count < 300
+        assert "disk" in reason.lower() or "space" in reason.lower(), reason
+        assert node.alive
+        wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
+        # what is acknowledged survives the end of the process on the same full disk
+        node.kill()
+        node.start()
+        assert len(node.read_queue("full", 0)) >= count
+
+
+def test_a_failed_fsync_ends_acknowledgements_for_good(tmp_path: Path) -> None:
+    running = Running(tmp_path, flush="sync")
+    with running:
+        node = running.master
+        with tandemlog.Admin(node.endpoint) as admin:
+            admin.create_topic("eio", queues=1)
+        count, _ = send_until_refused(node.endpoint, "eio", b"before", 50)
+        assert count == 50
+        assert node.process is not None
+        tracer = subprocess.Popen(
+            [
+                *("strace", "-f", "-q", "-o", "/dev/null", "-p", str(node.process.pid)),
+                *("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            acknowledged, reason = 0, ""
+            for _ in range(100):
+                acknowledged, reason = send_until_refused(node.endpoint, "eio", b"after", 1)
+                if not acknowledged:
+                    break
+            assert acknowledged == 0
+            assert reason
+        finally:
+            tracer.terminate()
+            tracer.wait(10)
+        # the disk is well again; the store must stay read-only all the same
+        acknowledged, reason = send_until_refused(node.endpoint, "eio", b"later", 1)
+        assert acknowledged == 0, "a second fsync that succeeds proves nothing"
+        assert node.http_status("/readiness") == 503 or node.http_status("/master") == 503
+        assert len(node.read_queue("eio", 0)) >= 50
+        node.kill()
+        node.start()
+        acknowledged, reason = send_until_refused(node.endpoint, "eio", b"restarted", 1)
+        assert acknowledged == 1, reason

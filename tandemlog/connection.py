@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 from grpc import aio
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential,
+    wait_random,
+)
 
 from .endpoints import parse_endpoints
 from .errors import (
@@ -200,7 +206,7 @@ class Connection:
         limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
         return AsyncRetrying(
             retry=retry_if_exception(is_retryable),
-            wait=wait_exponential_jitter(initial=0.05, max=1.0, jitter=0.05),
+            wait=wait_exponential(multiplier=0.05, max=1.0) + wait_random(0, 0.05),
             stop=stop_after_delay(limit / 1000),
             reraise=True,
         )

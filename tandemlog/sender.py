@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpc import aio
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
 from .batching import Accumulator
 from .chain import Chain, Numbers
@@ -163,7 +163,7 @@ class Sender:
         """Streams until one makes progress or nothing is left to send."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_StreamEndedError),
-            wait=wait_exponential_jitter(initial=0.02, max=1.0, jitter=0.02),
+            wait=wait_exponential(multiplier=0.02, max=1.0) + wait_random(0, 0.02),
         )
         async for attempt in retrying:
             with attempt:

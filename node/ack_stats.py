@@ -22,15 +22,15 @@ _RESULTS: dict[int, str] = {
 
 
 class AckStats:
-    """Counters since the start of the node; a request of many messages counts once."""
+    """Since the start of the node: `results` count requests, `seconds` messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: LatencyHistogram | None = None) -> None:
         self.results = dict.fromkeys((OK, TIMEOUT, NOT_ENOUGH_ISR, UNKNOWN, REFUSED), 0)
-        self.seconds = LatencyHistogram()
+        self.seconds = seconds if seconds is not None else LatencyHistogram()
 
-    def record(self, status: int, seconds: float) -> None:
-        """One answer with a PutStatus, `seconds` after its request came in."""
+    def record(self, status: int, seconds: float, messages: int = 1) -> None:
+        """One answer with a PutStatus, `seconds` after its request of `messages` came in."""
         result = _RESULTS.get(status, REFUSED)
         self.results[result] += 1
         if result == OK:
-            self.seconds.record(seconds)
+            self.seconds.record(seconds, messages)

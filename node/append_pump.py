@@ -83,6 +83,7 @@ class PendingAppend:
     __slots__ = (
         "byte_size",
         "confirm_deadline",
+        "count",
         "durability",
         "end_offset",
         "epoch",
@@ -113,6 +114,7 @@ class PendingAppend:
         self.stats = stats
         self.received_at = received_at
         self.byte_size = len(request.records)
+        self.count = len(request.sizes) // 4
         self.confirm_deadline = received_at + timeout_s
         self.end_offset = 0
         self.epoch = 0
@@ -143,7 +145,7 @@ class PendingAppend:
     def answer(self, status: int, error: common_pb2.Error | None) -> None:
         """Say what became of the request."""
         self.response = answer_of(self.request_id, status, error, self.result)
-        self.stats.record(status, self.stream.now() - self.received_at)
+        self.stats.record(status, self.stream.now() - self.received_at, self.count)
         self.stream.wake()
 
     def refuse(self, problem: Exception) -> None:
@@ -208,6 +210,7 @@ class AppendPump:
         *,
         store_host: str,
         limits: PumpLimits,
+        stats: AckStats | None = None,
     ) -> None:
         self._store = store
         self._gate = gate
@@ -215,7 +218,7 @@ class AppendPump:
         self._loop = loop
         self._store_host = store_host
         self._limits = limits
-        self.stats = AckStats()
+        self.stats = stats if stats is not None else AckStats()
         self._queue: queue.SimpleQueue[PendingAppend | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="append", daemon=True)
         self._streams: set[AppendStream] = set()

@@ -85,8 +85,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             stream.end()
 
     async def Pull(self, request: broker_pb2.PullRequest, context: Any) -> broker_pb2.PullResponse:
+        return broker_pb2.PullResponse.FromString(await self.pull_bytes(request, context))
+
+    async def pull_bytes(self, request: broker_pb2.PullRequest, context: Any) -> bytes:
+        """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
         return await _answered(
-            self._pulls.pull(request), lambda error: broker_pb2.PullResponse(error=error)
+            self._pulls.pull(request),
+            lambda error: broker_pb2.PullResponse(error=error).SerializeToString(),
         )
 
     async def QueueRanges(
@@ -230,17 +235,24 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             known=True,
             epoch=state.epoch,
             last_sequence=state.last_sequence,
-            last_timestamp=state.last_timestamp,
+            last_timestamp=state.timestamp,
         )
 
     async def FetchSegmentRange(
         self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
     ) -> AsyncIterator[broker_pb2.SegmentChunk]:
+        async for chunk in self.segment_bytes(request, context):
+            yield broker_pb2.SegmentChunk.FromString(chunk)
+
+    async def segment_bytes(
+        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
+    ) -> AsyncIterator[bytes]:
+        """The encoded chunks, as they are served."""
         try:
             async for chunk in self._segments.chunks(request):
                 yield chunk
         except Exception as problem:
-            yield broker_pb2.SegmentChunk(error=error_of(problem))
+            yield broker_pb2.SegmentChunk(error=error_of(problem)).SerializeToString()
 
     async def _in_thread(
         self, work: Callable[[], Answer], failed: Callable[[common_pb2.Error], Answer]

@@ -1,7 +1,9 @@
 """The gRPC server of a node: our services, and the standard health and reflection."""
 
 import logging
+from typing import Any
 
+import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -15,6 +17,7 @@ from tandemlog.v1 import (
     replication_pb2,
 )
 
+from .broker_service import BrokerService
 from .endpoints import ListenError
 
 logger = logging.getLogger(__name__)
@@ -42,11 +45,12 @@ class GrpcServer:
 
     def __init__(
         self,
-        broker: broker_pb2_grpc.BrokerServicer,
+        broker: BrokerService,
         admin: admin_pb2_grpc.AdminServicer,
         replication: ReplicationService,
     ) -> None:
         self._server = aio.server(options=_OPTIONS)
+        self._server.add_generic_rpc_handlers((_raw_handlers(broker),))
         broker_pb2_grpc.add_BrokerServicer_to_server(broker, self._server)
         admin_pb2_grpc.add_AdminServicer_to_server(admin, self._server)
         replication.add_to(self._server)
@@ -72,3 +76,18 @@ class GrpcServer:
     async def stop(self, grace_s: float) -> None:
         """Take no new calls; end those that are open after `grace_s`."""
         await self._server.stop(grace_s)
+
+
+def _raw_handlers(broker: BrokerService) -> grpc.GenericRpcHandler:
+    """The methods whose answers are encoded already; asked before the generated ones."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Pull": grpc.unary_unary_rpc_method_handler(
+            broker.pull_bytes, request_deserializer=broker_pb2.PullRequest.FromString
+        ),
+        "FetchSegmentRange": grpc.unary_stream_rpc_method_handler(
+            broker.segment_bytes,
+            request_deserializer=broker_pb2.FetchSegmentRangeRequest.FromString,
+        ),
+    }
+    service = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+    return grpc.method_handlers_generic_handler(service, handlers)

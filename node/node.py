@@ -26,6 +26,7 @@ from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
+from .ack_stats import AckStats
 from .admin_service import AdminService
 from .append_pump import AppendPump, PumpLimits
 from .broker_service import BrokerService
@@ -133,6 +134,7 @@ class Node:
             loop,
             store_host=self.endpoints.store_host,
             limits=limits,
+            stats=AckStats(self.store.stats.put_latency),
         )
         self.pump.start()
         self._undo.push_async_callback(self.pump.stop, 0.0)
@@ -142,7 +144,7 @@ class Node:
         executor = ThreadPoolExecutor(config.threads, thread_name_prefix="read")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
-        store.on_dispatch(polling.on_dispatch)
+        store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         self._known = KnownQueues(store.topics, store.queue_table)
         far_behind = round(_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
         self.pulls = PullService(

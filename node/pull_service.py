@@ -27,6 +27,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 
 from .error_status import RequestRefusedError
 from .long_polling import UNKNOWN_QUEUE, LongPolling
+from .raw_messages import pull_response
 
 MAX_POSITIONS = 65_536
 # Entries of one queue that a filtered round looks at before it answers with where it stands.
@@ -112,8 +113,8 @@ class PullService:
         self._closed = True
         self._long_polling.wake_all()
 
-    async def pull(self, request: broker_pb2.PullRequest) -> broker_pb2.PullResponse:
-        """The answer to `request`; raises RequestRefusedError for what cannot be asked."""
+    async def pull(self, request: broker_pb2.PullRequest) -> bytes:
+        """The encoded PullResponse; raises RequestRefusedError for what cannot be asked."""
         loop = asyncio.get_running_loop()
         positions = self._positions(request)
         response, done = await loop.run_in_executor(self._executor, self._round, request, positions)
@@ -159,9 +160,10 @@ class PullService:
 
     def _round(
         self, request: broker_pb2.PullRequest, positions: list[_Position]
-    ) -> tuple[broker_pb2.PullResponse, bool]:
-        """One answer, and whether there is a reason to give it now. Runs in a reader thread."""
-        response = broker_pb2.PullResponse()
+    ) -> tuple[bytes, bool]:
+        """One encoded answer, and whether to give it now. Runs in a reader thread."""
+        head = broker_pb2.PullResponse()
+        queues = []
         room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
         hashes = frozenset(request.tag_hashes)
         on_slave = self._on_slave()
@@ -170,7 +172,7 @@ class PullService:
             result, moved = self._read(position, request.max_messages, room, hashes)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
             done = done or moved or beyond or result.status not in _WAITABLE
-            response.queues.add(
+            small = broker_pb2.QueueRecords(
                 position_index=position.index,
                 status=broker_pb2.PullStatus.Value(result.status.name),
                 next_offset=position.queue_offset if beyond and on_slave else result.next_offset,
@@ -178,13 +180,13 @@ class PullService:
                 max_offset=result.max_offset,
                 count=len(result.sizes),
                 sizes=result.sizes.astype("<u4", copy=False).tobytes(),
-                records=result.records,
             )
-            response.suggest_slave |= result.behind > self._limits.far_behind_bytes
+            queues.append((small, result.records))
+            head.suggest_slave |= result.behind > self._limits.far_behind_bytes
             room -= len(result.records)
             if room <= 0:
                 break
-        return response, done
+        return pull_response(head, queues), done
 
     def _read(
         self, position: _Position, max_messages: int, room: int, hashes: Collection[int]

@@ -13,6 +13,7 @@ from storage.errors import OffsetOutOfRangeError
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from .error_status import RequestRefusedError
+from .raw_messages import segment_chunk
 
 MAX_CHUNK_BYTES = 32 << 20
 
@@ -45,10 +46,8 @@ class SegmentStream:
         self._executor = executor
         self._chunk_bytes = chunk_bytes
 
-    async def chunks(
-        self, request: broker_pb2.FetchSegmentRangeRequest
-    ) -> AsyncIterator[broker_pb2.SegmentChunk]:
-        """At least one chunk, empty where nothing was asked for.
+    async def chunks(self, request: broker_pb2.FetchSegmentRangeRequest) -> AsyncIterator[bytes]:
+        """Encoded SegmentChunks, at least one, empty where nothing was asked for.
 
         Raises OffsetOutOfRangeError outside the log, RequestRefusedError for bad numbers.
         """
@@ -67,32 +66,32 @@ class SegmentStream:
         if request.length:
             end = min(end, at + request.length)
         while True:
-            data = b""
-            if at < end:
-                size = min(chunk_bytes, end - at)
-                data = await loop.run_in_executor(self._executor, self._read, at, size)
-            yield self._chunk(at, data)
-            at += len(data)
+            size = max(0, min(chunk_bytes, end - at))
+            chunk, length = await loop.run_in_executor(self._executor, self._chunk, at, size)
+            yield chunk
+            at += length
             if at >= end:
                 return
 
-    def _read(self, offset: int, size: int) -> bytes:
+    def _chunk(self, offset: int, size: int) -> tuple[bytes, int]:
+        """The encoded chunk at `offset`, and the bytes of log in it. Runs in a reader thread."""
+        data = self._read(offset, size) if size else b""
+        small = broker_pb2.SegmentChunk(
+            physical_offset=offset,
+            min_offset=self._log.min_offset,
+            confirm_offset=self._confirmed.value,
+            commit_log_file_size=self._log.file_size,
+        )
+        return segment_chunk(small, [data]), len(data)
+
+    def _read(self, offset: int, size: int) -> bytes | memoryview:
         # looked at again for each chunk: retention may have dropped the file meanwhile
         self._check_inside(offset, self._confirmed.value)
-        data = bytes(self._log.read(offset, size))
-        if not data:
+        data = self._log.read(offset, size)
+        if not len(data):
             raise OffsetOutOfRangeError(offset, self._log.min_offset, self._confirmed.value)
         return data
 
     def _check_inside(self, offset: int, end: int) -> None:
         if not self._log.min_offset <= offset <= end:
             raise OffsetOutOfRangeError(offset, self._log.min_offset, end)
-
-    def _chunk(self, offset: int, data: bytes) -> broker_pb2.SegmentChunk:
-        return broker_pb2.SegmentChunk(
-            physical_offset=offset,
-            data=data,
-            min_offset=self._log.min_offset,
-            confirm_offset=self._confirmed.value,
-            commit_log_file_size=self._log.file_size,
-        )

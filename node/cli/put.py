@@ -166,7 +166,7 @@ class _Put:
     async def lines(self, file: Path | None) -> None:
         """Every line is a message; results are told in the order of the lines."""
         async with self._running(None) as progress:
-            async for line in _lines_of(file):
+            async for line in lines_of(file):
                 await self._send(line)
                 self._collect()
                 progress()
@@ -293,7 +293,7 @@ class _Put:
             )
 
 
-async def _lines_of(file: Path | None) -> AsyncIterator[bytes]:
+async def lines_of(file: Path | None) -> AsyncIterator[bytes]:
     """Lines without their newline, as they come: a pipe is read while it is written."""
     from_stdin = file is None or str(file) == "-"
     descriptor = sys.stdin.fileno() if from_stdin else os.open(str(file), os.O_RDONLY)

@@ -75,7 +75,7 @@ class Rig:
         for queue_id, offset in positions:
             request.positions.add(topic="t", queue_id=queue_id, queue_offset=offset)
         async with asyncio.timeout(10):
-            return await self.pulls.pull(request)
+            return broker_pb2.PullResponse.FromString(await self.pulls.pull(request))
 
     def put(self, queue_id: int, *bodies: bytes, tag: int = 0) -> None:
         self.store.queues.setdefault(queue_id, []).extend((tag, body) for body in bodies)

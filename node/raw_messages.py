@@ -1,0 +1,57 @@
+"""Answers that are mostly record bytes, put together without a protobuf object for them.
+
+    PullResponse = suggest_slave, error, { QueueRecords = small fields | records }*
+    SegmentChunk = small fields | data
+
+A protobuf message would copy the bytes into itself, again while it is encoded, and once more into
+the result; here they are joined once. The small fields are encoded by protobuf, and fields may
+stand in any order, so what comes out is what the messages of broker.proto would be.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.descriptor import Descriptor
+
+from tandemlog.v1 import broker_pb2
+
+_LENGTH_DELIMITED = 2
+
+
+def _tag(message: Descriptor, field: str) -> bytes:
+    return varint(message.fields_by_name[field].number << 3 | _LENGTH_DELIMITED)
+
+
+def varint(value: int) -> bytes:
+    """`value` >= 0 in protobuf's base-128 form."""
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_QUEUES = _tag(broker_pb2.PullResponse.DESCRIPTOR, "queues")
+_RECORDS = _tag(broker_pb2.QueueRecords.DESCRIPTOR, "records")
+_DATA = _tag(broker_pb2.SegmentChunk.DESCRIPTOR, "data")
+
+
+def pull_response(
+    head: broker_pb2.PullResponse, queues: Iterable[tuple[broker_pb2.QueueRecords, bytes]]
+) -> bytes:
+    """The encoded `head`, with a QueueRecords for each pair of its small fields and its records."""
+    parts = [head.SerializeToString()]
+    for small, records in queues:
+        fields = small.SerializeToString()
+        if records:
+            fields += _RECORDS + varint(len(records))
+        parts += (_QUEUES, varint(len(fields) + len(records)), fields, records)
+    return b"".join(parts)
+
+
+def segment_chunk(small: broker_pb2.SegmentChunk, data: Sequence[bytes | memoryview]) -> bytes:
+    """The encoded `small`, with the pieces of `data` as its data."""
+    length = sum(map(len, data))
+    if not length:
+        return small.SerializeToString()
+    return b"".join((small.SerializeToString(), _DATA, varint(length), *data))

@@ -1,0 +1,78 @@
+"""The program as a whole: every command has help, and a wrong option is one clear line."""
+
+import pytest
+
+from node.cli import app
+from node.cli.exit_codes import MEANING, USAGE
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["tandemlog", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    captured = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("command", [(), *[(name,) for name in app.COMMANDS], ("topic", "create")])
+def test_help_tells_the_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    code, out, _ = run(monkeypatch, capsys, *command, "--help")
+    assert code == 0
+    text = " ".join(out.split())
+    assert "Exit codes:" in text
+    assert all(f"{each} {meaning}" in text for each, meaning in MEANING.items())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("dmp",), "no such command 'dmp'; there are: up, node"),
+        (("dump", "--what", "x", "."), "'--what'"),
+        (("dump", "/nonexistent"), "STORE /nonexistent is not a folder"),
+        (("dump",), "Missing argument 'STORE'"),
+        (("list", "--format", "xml"), "'--format'"),
+        (("list", "--endpoint", "host:port"), "endpoint 'host:port'"),
+        (("pull", "t", "--offset", "noon"), "not a time: 'noon'"),
+        (("pull", "t", "--max", "0"), "'--max'"),
+        (("pull", "t", "--from", "nowhere"), "'--from'"),
+        (("query", "t"), "give one of --key, --tag and --id"),
+        (("query", "--key", "k"), "--key and --tag need a TOPIC"),
+        (("put", "t", "--property", "novalue"), "--property must be NAME=VALUE"),
+        (("put", "t", "file", "--generate", "1"), "exclude each other"),
+        (("offsets", "t", "--at", "x"), "not a time: 'x'"),
+        (("offsets", "t", "--boundary", "middle"), "'--boundary'"),
+        (("topic", "create", "t", "--perm", "x"), "--perm must be rw, r or w"),
+        (("up", "--slaves", "-1"), "'--slaves'"),
+        (("up", "--flush", "never"), "--flush must be async or sync"),
+        (("node", "--config", "/nonexistent"), "cannot read /nonexistent"),
+    ],
+)
+def test_what_is_wrong_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    said: str,
+) -> None:
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert code == USAGE
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert said in err
+    assert err.startswith("tandemlog: ")
+
+
+def test_a_node_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (("list",), ("topic", "list"), ("put", "t", "--generate", "1")):
+        code, _, err = run(
+            monkeypatch, capsys, *command, "--endpoint", "127.0.0.1:1", "--timeout", "0.2"
+        )
+        assert code == 3
+        assert len(err.splitlines()) == 1
+        assert "127.0.0.1:1" in err

@@ -1,0 +1,62 @@
+"""The store of one node: RocketMQ's files, written and read by one process, without a network.
+
+MessageStore is the whole; its parts can be used by themselves. The tools in storage.tools work on
+a store that no node has open.
+"""
+
+from .clock import Clock, SystemClock
+from .config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
+from .errors import (
+    BatchRefusedError,
+    CorruptStoreError,
+    DiskFullError,
+    FlushFailedError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreLayoutError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
+from .files import FileSystem, RealFileSystem
+from .message_store import AppendResult, MessageStore
+from .metadata import MetadataError, TopicConfig
+from .positions import Position
+from .queue_search import Boundary
+from .reads import FoundRecords, GetResult, GetStatus, NoRecordError, QueueRange
+from .recovery_report import RecoveryReport
+
+__all__ = [
+    "AppendResult",
+    "BatchRefusedError",
+    "Boundary",
+    "Clock",
+    "ConfirmSource",
+    "CorruptStoreError",
+    "DiskFullError",
+    "FileSystem",
+    "FlushFailedError",
+    "FlushMode",
+    "FoundRecords",
+    "GetResult",
+    "GetStatus",
+    "MessageStore",
+    "MetadataError",
+    "NoRecordError",
+    "OffsetOutOfRangeError",
+    "Position",
+    "QueueRange",
+    "RealFileSystem",
+    "RecoveryReport",
+    "RetentionConfig",
+    "StoreBusyError",
+    "StoreClosedError",
+    "StoreConfig",
+    "StoreError",
+    "StoreLayoutError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "SystemClock",
+    "TopicConfig",
+]

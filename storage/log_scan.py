@@ -124,7 +124,7 @@ class LogScanner:
         if at >= self._durable:
             self.reason = "the log ends" if self.at_zeros else reason
             return False
-        following = self._next_record(at)
+        following = next_record(self._row, at, self._durable)
         if following is None:
             self.reason = f"{reason}; no record follows below {self._durable}, which was durable"
             self.damages.append(Damage(at, self._durable, str(file.path), reason))
@@ -133,16 +133,15 @@ class LogScanner:
         self.end = following
         return True
 
-    def _next_record(self, offset: int) -> int | None:
-        """Where the next whole record below `durable` starts; None where there is none."""
-        for file in self._row.row:
-            if file.end > offset and file.base < self._durable:
-                found = find_record(
-                    file.view(0, file.size), file.base, max(offset + 1 - file.base, 0)
-                )
-                if found is not None:
-                    return found if found < self._durable else None
-        return None
+
+def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:
+    """Where the first whole record behind `offset` starts; None where none does below `below`."""
+    for file in row.row:
+        if file.end > offset and file.base < below:
+            found = find_record(file.view(0, file.size), file.base, max(offset + 1 - file.base, 0))
+            if found is not None:
+                return found if found < below else None
+    return None
 
 
 def find_record(data: memoryview, base: int, start: int) -> int | None:

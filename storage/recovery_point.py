@@ -1,23 +1,26 @@
 """How far everything derived from the log is durable: where the next recovery may start.
 
     line 1   crc32 of the rest, decimal
-    line 2   JSON {"dispatched": ..., "flushed": ..., "confirmed": ..., "queues": {topic: {id: next}}}
+    line 2   JSON: dispatched, flushed, confirmed, store_timestamp, queues {topic: {queue id: next}}
 
 RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
 it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
 says, true at one moment:
 
-    dispatched   every record below it is in the queues, the index and the producer table, and all
-                 of that is fsynced; it is the start of a record
-    flushed      the log is fsynced up to here; never cut below it because of one bad record
-    confirmed    the confirm offset, which the queues do not go beyond
-    queues       the offset that the next record of each queue gets at `dispatched`
+    dispatched       every record below it is in the queues, fsynced; it is the start of a record
+                     (index and producer table keep their own positions)
+    flushed          the log is fsynced up to here; never cut below it because of one bad record
+    confirmed        the confirm offset, which the queues do not go beyond
+    store_timestamp  of the newest record below `flushed`, ms
+    queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
+                     queue that was damaged and not yet made again
 
 It is only a promise about what is already on disk: written last, replaced atomically, and lost or
 damaged it costs a longer recovery and nothing else.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
@@ -35,7 +38,8 @@ class RecoveryPoint:
     dispatched: int
     flushed: int
     confirmed: int
-    queues: dict[str, dict[int, int]] = field(default_factory=dict)
+    store_timestamp: int = 0
+    queues: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         document = {
@@ -43,7 +47,8 @@ class RecoveryPoint:
             "dispatched": self.dispatched,
             "flushed": self.flushed,
             "confirmed": self.confirmed,
-            "queues": self.queues,
+            "store_timestamp": self.store_timestamp,
+            "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
         }
         text = json.dumps(document, separators=(",", ":")).encode()
         return b"%d\n%s\n" % (crc32(text), text)
@@ -62,6 +67,7 @@ def decode(data: bytes) -> RecoveryPoint:
         dispatched=document["dispatched"],
         flushed=document["flushed"],
         confirmed=document["confirmed"],
+        store_timestamp=document["store_timestamp"],
         queues={
             topic: {int(queue_id): offset for queue_id, offset in queues.items()}
             for topic, queues in document["queues"].items()

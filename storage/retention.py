@@ -45,12 +45,6 @@ class Decision:
     disk_full: bool
 
 
-def used_percent(used_bytes: int, usable_bytes: int) -> int:
-    """RocketMQ's figure: percent of what this process can use, rounded up."""
-    total = used_bytes + usable_bytes
-    return -(-100 * used_bytes // total) if total > 0 else 100
-
-
 def decide(
     files: Sequence[LogFileAge],
     config: RetentionConfig,

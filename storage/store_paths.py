@@ -71,3 +71,7 @@ class StorePaths:
     @property
     def recovery_point(self) -> Path:
         return self.own / "recovery.json"
+
+    @property
+    def index_state(self) -> Path:
+        return self.own / "index.json"

@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from storage.config import RetentionConfig
-from storage.retention import MS_PER_HOUR, Decision, LogFileAge, decide, used_percent
+from storage.retention import MS_PER_HOUR, Decision, LogFileAge, decide
 
 CONFIG = RetentionConfig(reserved_hours=72, delete_hours=(4,))
 NOW = 1_000 * MS_PER_HOUR
@@ -89,9 +89,3 @@ def test_a_round_has_a_limit() -> None:
 
 def test_an_operator_can_ask() -> None:
     assert cleaned(ages(100, 1), hour=12, manual=True).reason == "asked for"
-
-
-def test_use_of_the_disk_is_rounded_up() -> None:
-    assert used_percent(1, 99) == 1
-    assert used_percent(101, 9899) == 2
-    assert used_percent(0, 0) == 100

@@ -1,0 +1,143 @@
+"""The look at a store before anything in it is changed: where its log ends, and what is wrong.
+
+    recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
+                               work is what was written in the last second before the stop
+    none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
+
+A bad record below what was durable is damage, above it the end (log_scan.py). What counts as
+durable without a point of ours: after a clean stop everything that the queues point to (RocketMQ
+stops only when all is dispatched and flushed), after a crash what its checkpoint says the queues
+hold durably (RocketMQ 5.4 and later).
+
+`recover --dry-run` shows this examination; recovery acts on it.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tandemlog.format.checkpoint import Checkpoint
+
+from .abort_file import AbortFile
+from .config import StoreConfig
+from .files import FileSystem
+from .geometry import Geometry
+from .log_scan import Damage, LogScanner, find_record
+from .mapped_file_queue import MappedFileQueue
+from .queue_files import open_queues
+from .recovery_point import RecoveryPoint, RecoveryPointFile
+from .store_checkpoint import StoreCheckpoint
+from .store_paths import StorePaths
+
+REMAINS_WINDOW = 8 << 20
+"""How far behind the log's end remains of a torn write are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Bytes behind the log's end that are not zero, and whether whole records are among them."""
+
+    end: int
+    has_records: bool
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was found; offsets are positions in the log."""
+
+    clean: bool
+    point: RecoveryPoint | None
+    checkpoint: Checkpoint
+    log_start: int = 0
+    log_end: int = 0
+    durable: int = 0
+    scanned_from: int = 0
+    scanned_records: int = 0
+    store_timestamp: int = 0
+    reason: str = ""
+    damages: list[Damage] = field(default_factory=list)
+    remains: Remains | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def examine(geometry: Geometry, files: FileSystem) -> Examination:
+    """Look at the store of `geometry`; nothing is changed.
+
+    Raises StoreLayoutError where the log files do not fit together.
+    """
+    config = geometry.adopted()
+    paths = StorePaths(config.directory)
+    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    points = RecoveryPointFile(paths.recovery_point, files)
+    found = Examination(
+        clean=not AbortFile(paths.abort, files).exists(),
+        point=points.load(),
+        checkpoint=checkpoint.load(),
+        notes=list(geometry.notes),
+    )
+    row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
+    if row.row:
+        found.notes += [note for note in (checkpoint.note, points.note) if note]
+    found.log_start = row.start
+    _scan(found, row, geometry, config)
+    found.remains = remains_behind(row, found.log_end)
+    row.close()
+    return found
+
+
+def _scan(
+    found: Examination, row: MappedFileQueue, geometry: Geometry, config: StoreConfig
+) -> None:
+    point, crc = found.point, config.verify_crc_on_recover
+    if point is None:
+        start = row.start
+        found.durable = _durable_of_foreign(found, geometry)
+        crc = crc and not found.clean
+    else:
+        start = max(min(point.dispatched, point.flushed), row.start)
+        found.durable = point.flushed
+        if start > row.end:
+            found.notes.append(
+                f"the log files end at {row.end}, but it was flushed up to {point.flushed}: "
+                "files are missing, and what was in them is lost"
+            )
+            start = row.row[-1].base if row.row else 0
+    durable = min(found.durable, row.end)
+    scanner = LogScanner(row, start, durable=durable, check_crc=crc).run()
+    base = start - start % row.file_size
+    if scanner.damages and scanner.damages[0].start == start > base:
+        # Perhaps no record begins there any more: another program has gone on with this log.
+        scanner = LogScanner(row, max(base, row.start), durable=durable, check_crc=crc).run()
+    found.scanned_from, found.scanned_records = scanner.start, scanner.records
+    found.log_end, found.reason = scanner.end, scanner.reason
+    found.damages = scanner.damages
+    found.store_timestamp = max(
+        scanner.last_store_timestamp,
+        found.checkpoint.physic_msg_timestamp,
+        point.store_timestamp if point is not None else 0,
+    )
+
+
+def _durable_of_foreign(found: Examination, geometry: Geometry) -> int:
+    if not found.clean:
+        return found.checkpoint.logics_physical_offset
+    return max(
+        (queue.log_end for queue in open_queues(geometry, geometry.files)),
+        default=0,
+    )
+
+
+def remains_behind(row: MappedFileQueue, end: int) -> Remains | None:
+    """What is left behind the log's end, within REMAINS_WINDOW; None where all of it is zero."""
+    last, has_records = 0, False
+    for file in row.row:
+        if file.end <= end or file.base >= end + REMAINS_WINDOW:
+            continue
+        begin = max(end - file.base, 0)
+        stop = min(file.size, end + REMAINS_WINDOW - file.base)
+        used = np.flatnonzero(np.frombuffer(file.view(begin, stop - begin), dtype=np.uint8))
+        if len(used):
+            last = file.base + begin + int(used[-1]) + 1
+            whole = find_record(file.view(0, stop), file.base, begin)
+            has_records = has_records or whole is not None
+    return Remains(last, has_records) if last else None

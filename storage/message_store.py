@@ -1,0 +1,500 @@
+"""The store of one node, composed: open and recover, append, dispatch, read, truncate, close.
+
+    append ──▶ log ──flush──▶ confirmed ──reput──▶ queues, index, producers ──▶ reader
+               wrote ≥ committed ≥ flushed      confirmed ≥ reputed
+
+`confirmed` follows the log by itself on a single node (flushed in sync flush, committed in async),
+or is moved by the replication above. Consumers see what is dispatched, so never more.
+
+    role       writes                      next queue offsets
+    single     append                      from the queues' ends, at open
+    slave      append_raw, truncate        not needed
+    master     append, after become_master from the end of the log, confirmed or not
+
+One lock serialises everything that changes the log; positions are read without it.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.batch import AppendSegment, RecordBatch
+from tandemlog.format.epochs import EpochEntry
+
+from .abort_file import AbortFile
+from .cleaning import Cleaner
+from .clock import Clock, SystemClock
+from .commit_log import CommitLog
+from .config import ConfirmSource, FlushMode, StoreConfig
+from .consume_queue_store import ConsumeQueueStore
+from .consumer_offsets import ConsumerOffsets
+from .epoch_file import EpochFile
+from .errors import (
+    BatchRefusedError,
+    DiskFullError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from .examination import examine
+from .files import Buffer, FileSystem, RealFileSystem
+from .flush import FlushService
+from .geometry import Geometry
+from .idempotence import extents_of, mark_of, rest_of, stored_segments
+from .index_service import IndexService
+from .lock_file import LockFile
+from .log_surgery import cut_store, end_on_a_record, follow_log_end, set_aside
+from .metadata import GroupTable, TopicTable
+from .persistence import Persistence
+from .positions import Position
+from .producer_table import Duplicate, ProducerTable, Resume
+from .put_targets import PutTargets
+from .queue_table import QueueTable
+from .reads import GetResult, StoreReader
+from .recovery import Progress, recover
+from .recovery_report import RecoveryReport
+from .reput import ReputService
+from .stats import StoreStats
+from .store_keeper import StoreKeeper, Task
+from .store_parts import StoreParts, close_parts, open_parts
+from .store_paths import StorePaths
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_INTERVAL_S = 5.0
+FORGET_INTERVAL_S = 60.0
+SLAVE = "it is a slave: put to the master"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
+    `duplicate`: it was stored before, `segments` are those of the first time (empty where the
+    store does not know them any more)."""
+
+    segments: Sequence[AppendSegment]
+    end_offset: int
+    store_timestamp: int
+    duplicate: bool = False
+
+
+class MessageStore:
+    """See the module. `open` recovers, `start` starts the threads, `close` ends both."""
+
+    def __init__(
+        self,
+        parts: StoreParts,
+        recovery: RecoveryReport,
+        lock: LockFile,
+        abort: AbortFile,
+        recovered_time: int,
+    ) -> None:
+        self.recovery = recovery
+        self._parts = parts
+        self._lock_file = lock
+        self._abort = abort
+        self._persistence = Persistence(parts, recovered_time)
+        self._cleaner = Cleaner(parts)
+        self._flush = FlushService(parts.log, parts.config, parts.clock)
+        self._targets = PutTargets(parts.topics, parts.queue_table)
+        self._write_lock = threading.RLock()
+        self._started = False
+        self._read_only = ""
+        self._closed = False
+        # The next record must be later than the last one before the start: else records of a
+        # stranger could be taken for the missing rest of a request that the stop has torn.
+        self._earliest_time = parts.log.store_timestamp + 1
+        self._keeper = StoreKeeper(self._tasks(), parts.clock)
+        if parts.config.confirm is ConfirmSource.LOCAL:
+            self._follow_log()
+        else:
+            self._read_only = SLAVE
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        *,
+        files: FileSystem | None = None,
+        clock: Clock | None = None,
+        progress: Progress | None = None,
+    ) -> "MessageStore":
+        """Take the store's lock, recover it, and have it ready for `start`.
+
+        `progress(bytes done, bytes in all)` is told of long recoveries. Raises StoreLockedError,
+        StoreLayoutError, CorruptStoreError, or what a disk in trouble makes of it; the store is
+        then left closed.
+        """
+        files = files if files is not None else RealFileSystem()
+        clock = clock if clock is not None else SystemClock()
+        began = clock.monotonic()
+        paths = StorePaths(config.directory)
+        abort = AbortFile(paths.abort, files)
+        lock = LockFile(paths.lock, abort, files)
+        lock.acquire()
+        try:
+            geometry = Geometry.of(config, files)
+            if config.index_enabled:
+                geometry.check_index()
+            found = examine(geometry, files)
+            abort.create(os.getpid())
+            parts = open_parts(geometry, files, clock)
+            try:
+                report = recover(parts, found, progress)
+                store = cls(parts, report, lock, abort, found.store_timestamp)
+                store.persist()
+            except BaseException:
+                close_parts(parts)
+                raise
+        except BaseException:
+            lock.release()
+            raise
+        report.seconds = clock.monotonic() - began
+        logger.info(
+            "store open: directory=%s log=%d..%d seconds=%.2f",
+            config.directory, report.log_start, report.log_end, report.seconds,
+        )  # fmt: skip
+        return store
+
+    # ---- what it is made of
+
+    @property
+    def config(self) -> StoreConfig:
+        return self._parts.config
+
+    @property
+    def clock(self) -> Clock:
+        return self._parts.clock
+
+    @property
+    def directory(self) -> Path:
+        return self._parts.config.directory
+
+    @property
+    def log(self) -> CommitLog:
+        return self._parts.log
+
+    @property
+    def queues(self) -> ConsumeQueueStore:
+        return self._parts.queues
+
+    @property
+    def queue_table(self) -> QueueTable:
+        return self._parts.queue_table
+
+    @property
+    def index(self) -> IndexService | None:
+        return self._parts.index
+
+    @property
+    def producers(self) -> ProducerTable:
+        return self._parts.producers
+
+    @property
+    def topics(self) -> TopicTable:
+        return self._parts.topics
+
+    @property
+    def groups(self) -> GroupTable:
+        return self._parts.groups
+
+    @property
+    def consumer_offsets(self) -> ConsumerOffsets:
+        return self._parts.consumer_offsets
+
+    @property
+    def epochs(self) -> EpochFile:
+        return self._parts.epochs
+
+    @property
+    def confirmed(self) -> Position:
+        return self._parts.confirmed
+
+    @property
+    def reputed(self) -> Position:
+        return self._parts.reputed
+
+    @property
+    def reput(self) -> ReputService:
+        return self._parts.reput
+
+    @property
+    def reader(self) -> StoreReader:
+        return self._parts.reader
+
+    @property
+    def stats(self) -> StoreStats:
+        return self._parts.stats
+
+    @property
+    def failure(self) -> StoreError | None:
+        """What has ended this store's work for good: a failed fsync, a damaged log; else None."""
+        return self.log.failure or self.reput.failure
+
+    @property
+    def read_only_reason(self) -> str:
+        """Why no put is taken now; empty where puts are taken."""
+        if self._closed:
+            return "it is closed"
+        failure = self.log.failure or self._cleaner.disk_full
+        return self._read_only or ("" if failure is None else str(failure))
+
+    @property
+    def writable(self) -> bool:
+        return not self.read_only_reason
+
+    # ---- life
+
+    def start(self) -> None:
+        """Start flushing, dispatching and housekeeping in threads of their own."""
+        self.log.start()
+        self._flush.start()
+        self.reput.start()
+        self._keeper.start()
+        self._started = True
+
+    def close(self) -> None:
+        """Take no more writes, make everything durable, and close.
+
+        The abort file goes only where nothing is left to be done at the next open; a second call
+        does nothing.
+        """
+        with self._write_lock:
+            if self._closed:
+                return
+            self._closed = True
+        try:
+            clean = self._finish()
+        finally:
+            close_parts(self._parts)
+            self._lock_file.release()
+        logger.info(
+            "store closed: directory=%s clean=%s log=%d..%d",
+            self.directory, clean, self.log.min_offset, self.log.wrote.value,
+        )  # fmt: skip
+
+    def _finish(self) -> bool:
+        """Everything before the files are let go; whether the stop is clean."""
+        self._keeper.close()
+        try:
+            self._flush.close()
+            self.reput.stop()
+            if self.failure is None:
+                self.reput.run_to()
+            self.consumer_offsets.save(self.clock.now_ms())
+            self._persistence.save()
+        except (StoreError, OSError) as fault:
+            logger.error("the store could not be closed cleanly: %s", fault)
+            self.reput.stop()
+            return False
+        index = self.index
+        done = self.reputed.value >= self.confirmed.value or not self.reput.run_once()
+        if self.failure is not None or not done or (index is not None and index.stopped):
+            return False
+        self._abort.remove()
+        return True
+
+    def persist(self) -> None:
+        """Make queues, index and producer table durable and note how far they are."""
+        self._persistence.save()
+
+    def flush(self) -> int:
+        """fdatasync what was written; the offset up to which the log is durable now.
+
+        Raises FlushFailedError where that fails, for good.
+        """
+        return self._flush.flush()
+
+    def _tasks(self) -> list[Task]:
+        config = self.config
+        return [
+            Task("checkpoint", config.checkpoint_interval_ms / 1000, self.persist),
+            Task("consumer-offsets", OFFSETS_INTERVAL_S, self._save_offsets),
+            Task("retention", config.retention.check_interval_ms / 1000, self._clean),
+            Task("producers", FORGET_INTERVAL_S, self._forget_producers),
+        ]
+
+    def _save_offsets(self) -> None:
+        self.consumer_offsets.save(self.clock.now_ms())
+
+    def _forget_producers(self) -> None:
+        self.producers.forget(self.clock.now_ms() - self.config.producer_retention_ms)
+
+    def _clean(self) -> None:
+        with self._write_lock:
+            self._cleaner.run()
+
+    def clean_now(self) -> None:
+        """One round of retention on request: expired files go, whatever the hour."""
+        self._cleaner.request()
+        self._clean()
+
+    # ---- puts
+
+    def append(self, batch: RecordBatch, *, now_ms: int | None = None) -> AppendResult:
+        """Store a client's batch, all of it or nothing.
+
+        Raises BatchRefusedError (what is wrong with it), StoreReadOnlyError or DiskFullError (this
+        store takes no puts now), StoreBusyError (the disk cannot keep up). A request that was
+        stored before is answered and not stored again.
+        """
+        began = self.clock.monotonic()
+        try:
+            with self._write_lock:
+                result = self._append(batch, self.clock.now_ms() if now_ms is None else now_ms)
+        except BatchRefusedError:
+            self.stats.put_refused += 1
+            raise
+        except StoreBusyError:
+            self.stats.put_busy += 1
+            raise
+        self._count(batch, result, self.clock.monotonic() - began)
+        return result
+
+    def _append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
+        self._require_writable()
+        checked = self.log.check(batch)
+        dense = self._targets.resolve(batch)
+        mark = mark_of(batch)
+        if mark is None:
+            time = self._store_time(now_ms)
+            segments = self.log.append(batch, dense, self.queue_table, time, checked)
+            return AppendResult(segments, self.log.wrote.value, time)
+        outcome = self.producers.check(mark, batch.count)
+        if isinstance(outcome, Duplicate):
+            return self._stored_before(batch, outcome)
+        left = batch
+        if isinstance(outcome, Resume):
+            left, mark = rest_of(batch, outcome.have, mark)
+            checked = self.log.check(left)
+        time = self._store_time(now_ms)
+        segments = self.log.append(left, dense, self.queue_table, time, checked)
+        self.producers.record(mark, extents_of(segments, left.sizes), time)
+        if left is not batch:
+            whole = self.producers.check(replace(mark, index=0), batch.count)
+            if isinstance(whole, Duplicate):
+                return self._stored_before(batch, whole, duplicate=False)
+        return AppendResult(segments, self.log.wrote.value, time)
+
+    def _stored_before(
+        self, batch: RecordBatch, outcome: Duplicate, *, duplicate: bool = True
+    ) -> AppendResult:
+        segments = stored_segments(self.log, batch, outcome.extents)
+        return AppendResult(segments, outcome.end_offset, outcome.store_timestamp, duplicate)
+
+    def _store_time(self, now_ms: int) -> int:
+        """Never earlier than the record before, whatever the clock does."""
+        return max(now_ms, self.log.store_timestamp, self._earliest_time)
+
+    def _require_writable(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the store is closed")
+        if self.log.failure is not None:
+            raise self.log.failure.with_traceback(None)
+        if self._cleaner.disk_full is not None:
+            raise DiskFullError(self._cleaner.disk_full.reason)
+        if self._read_only:
+            raise StoreReadOnlyError(self._read_only)
+
+    def _count(self, batch: RecordBatch, result: AppendResult, seconds: float) -> None:
+        stats = self.stats
+        stats.append_latency.record(seconds, batch.count)
+        if result.duplicate:
+            stats.put_duplicates += batch.count
+            return
+        stats.puts += batch.count
+        stats.put_batches += 1
+        stats.put_bytes += batch.byte_size
+
+    # ---- reads: see StoreReader
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int] = (),
+    ) -> GetResult:
+        return self.reader.get(topic, queue_id, queue_offset, max_messages, max_bytes, tag_hashes)
+
+    def on_dispatch(self, listener: Callable[[NDArray[np.int64]], None]) -> Callable[[], None]:
+        """Call `listener(dense indexes of queues that grew)` in the dispatching thread; it must be
+        quick and must not raise. The answer ends that."""
+        return self.reput.listen(listener)
+
+    # ---- replication
+
+    def append_raw(self, offset: int, data: Buffer) -> None:
+        """Store a master's bytes as they are. Raises what CommitLog.append_raw does."""
+        with self._write_lock:
+            if self._closed:
+                raise StoreClosedError("the store is closed")
+            self.log.append_raw(offset, data)
+        self.stats.raw_chunks += 1
+        self.stats.raw_bytes += len(data)
+
+    def advance_confirmed(self, offset: int) -> None:
+        """Everything below `offset` is on every replica that counts; never beyond this log."""
+        self.confirmed.advance(min(offset, self.log.committed.value))
+
+    def truncate(self, offset: int) -> None:
+        """Cut the log at `offset`, and with it everything that came from behind it, durably."""
+        with self._write_lock:
+            if offset < self.confirmed.value:
+                logger.error(
+                    "truncating confirmed bytes: offset=%d confirmed=%d",
+                    offset, self.confirmed.value,
+                )  # fmt: skip
+            cut_store(self._parts, self._persistence, offset)
+
+    def reset(self, offset: int) -> None:
+        """Set the log and what came from it aside, into `resync-<ms>`; an empty log that starts at
+        `offset` (the start of a file) takes its place."""
+        with self._write_lock:
+            set_aside(self._parts, self._persistence, offset, running=self._started)
+
+    def adopt_commit_log_file_size(self, size: int) -> None:
+        """On an empty log: new files get this size. Raises StoreError where it holds bytes."""
+        with self._write_lock:
+            log = self.log
+            if log.files and log.wrote.value > log.min_offset:
+                raise StoreError(f"the log holds {log.min_offset}..{log.wrote.value}: reset it")
+            log.reset(0, file_size=size)
+            self.reset(0)
+
+    def become_master(self, epoch: int) -> None:
+        """Take puts from now on: a record that the last master has sent in part is cut, queue
+        offsets and producers are those of the log's end, and the epoch is durable.
+
+        Raises FormatError for an epoch that is not newer than all in the table.
+        """
+        with self._write_lock:
+            end_on_a_record(self._parts, self._persistence)
+            time = follow_log_end(self._parts)
+            self._earliest_time = max(self._earliest_time, time + 1)
+            self.log.store_timestamp = max(self.log.store_timestamp, time)
+            self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
+            self._read_only = ""
+        logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
+
+    def become_slave(self) -> None:
+        """Take no puts from now on."""
+        with self._write_lock:
+            self._read_only = SLAVE
+        logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)
+
+    def _follow_log(self) -> None:
+        """A single node confirms for itself."""
+        log = self.log
+        followed = log.flushed if self.config.flush is FlushMode.SYNC else log.committed
+        followed.listen(lambda: self.confirmed.advance(followed.value))
+        self.confirmed.advance(followed.value)

@@ -1,0 +1,114 @@
+"""Which queues a client may put to: from the table of topics to one answer per queue.
+
+    batch's own table   (topic, queue id) ...  --dense-->  allowed[dense]
+                                                           one gather, no loop over queues
+
+`allowed` is made anew when the table of topics changes. A queue that a put names for the first
+time is registered then; one that only exists in the log (its topic was deleted) stays readable and
+takes nothing.
+"""
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.batch import RecordBatch
+from tandemlog.format.constants import is_system_topic, topic_fault
+
+from .errors import BatchRefusedError
+from .metadata import TopicTable
+from .queue_table import QueueTable
+
+
+class PutTargets:
+    """Belongs to the one who appends; a change of topics may come from any thread."""
+
+    def __init__(self, topics: TopicTable, table: QueueTable) -> None:
+        self._topics = topics
+        self._table = table
+        self._allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._stale = threading.Event()
+        topics.listen(self._stale.set)
+
+    def resolve(self, batch: RecordBatch) -> NDArray[np.int64]:
+        """i8[q]: the dense index of each entry of the batch's table.
+
+        Raises BatchRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE, INVALID_TOPIC_NAME,
+        INVALID_ARGUMENT) for the first one that may not be put to.
+        """
+        if self._stale.is_set():
+            self._stale.clear()
+            self._allowed = self._allowed[:0]
+        dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
+        if len(self._allowed) == self._table.count and (dense >= 0).all():
+            if self._allowed[dense].all():
+                return dense
+        else:
+            dense = self._register(batch, dense)
+            self._refresh()
+        refused = np.flatnonzero(~self._allowed[dense])
+        if len(refused):
+            raise self._refusal(batch, int(refused[0]))
+        return dense
+
+    def _register(self, batch: RecordBatch, dense: NDArray[np.int64]) -> NDArray[np.int64]:
+        """With the queues that the table of topics has and nobody has put to yet."""
+        for entry in np.flatnonzero(dense < 0).tolist():
+            topic = batch.topics[int(batch.queue_topics[entry])]
+            queue_id = int(batch.queue_ids[entry])
+            if not self._may_put(topic, queue_id):
+                raise self._refusal(batch, entry)
+            dense[entry] = self._table.register(topic, queue_id)
+        return dense
+
+    def _refresh(self) -> None:
+        names = self._table.names()
+        self._allowed = np.fromiter(
+            (self._may_put(topic, queue_id) for topic, queue_id in names),
+            dtype=np.bool_,
+            count=len(names),
+        )
+
+    def _may_put(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.table.get(topic)
+        return (
+            config is not None
+            and config.writable
+            and 0 <= queue_id < config.write_queues
+            and not is_system_topic(topic)
+        )
+
+    def _refusal(self, batch: RecordBatch, entry: int) -> BatchRefusedError:
+        topic = batch.topics[int(batch.queue_topics[entry])]
+        queue_id = int(batch.queue_ids[entry])
+        record = int(np.argmax(batch.queue_indexes == entry))
+        fault = topic_fault(topic)
+        if fault is not None or is_system_topic(topic):
+            reason = fault or "it is one that RocketMQ keeps for itself"
+            return BatchRefusedError(
+                "INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {reason}", record_index=record
+            )
+        config = self._topics.table.get(topic)
+        if config is None:
+            return BatchRefusedError(
+                "UNKNOWN_TOPIC",
+                "topic",
+                f"there is no topic {topic!r}: create it first",
+                record_index=record,
+            )
+        if not config.writable:
+            return BatchRefusedError(
+                "INVALID_ARGUMENT",
+                "topic",
+                f"topic {topic!r} may not be written (perm {config.perm})",
+                record_index=record,
+            )
+        return BatchRefusedError(
+            "UNKNOWN_QUEUE",
+            "queue_id",
+            f"topic {topic!r} has {config.write_queues} queues, there is no queue {queue_id}",
+            limit=config.write_queues,
+            actual=queue_id,
+            record_index=record,
+        )

@@ -1,0 +1,240 @@
+"""Bring a store to one consistent state at open: log, queues, index, producers, offsets.
+
+    1  the log ends behind its last whole record: cut there, durably, with zeros behind it
+    2  queues: what lies beyond the recovery point is cut, damaged ones are marked
+    3  index and producer table: taken as far as their own positions are right
+    4  dispatch from the earliest of those positions to the confirm offset; damaged queues are
+       made again from the whole log
+    5  the next queue offsets, the consumer offsets, and a new recovery point
+
+The order is that of trust: the log first, then what is derived from it. Every step can be
+repeated, so a crash in the middle costs the next open nothing but the same work again.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tandemlog.format.errors import FormatError
+
+from .config import ConfirmSource
+from .consume_queue_store import QueueCheckpoint
+from .examination import Examination
+from .index_checking import check_newest, has_tag_entries
+from .index_loading import load_index
+from .queue_loading import LoadContext, load_queues
+from .recovery_report import RecoveryReport
+from .small_files import read_small
+from .store_parts import StoreParts
+
+logger = logging.getLogger(__name__)
+
+COPY_STEP = 1 << 20
+
+Progress = Callable[[int, int], None]
+
+
+def recover(
+    parts: StoreParts, found: Examination, progress: Progress | None = None
+) -> RecoveryReport:
+    """Make the store consistent; what `found` says is acted on. Nothing else may use the parts.
+
+    `progress(bytes done, bytes in all)` is told how far the dispatch has come. Raises StoreError:
+    files that cannot be used or written. The store is then not open.
+    """
+    report = RecoveryReport(
+        clean_stop=found.clean,
+        foreign=found.point is None,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        scanned_from=found.scanned_from,
+        scanned_records=found.scanned_records,
+        damages=found.damages,
+        notes=found.notes,
+    )
+    _cut_log(parts, found, report)
+    _load_queues(parts, found, report)
+    _load_index(parts, found, report)
+    _load_producers(parts, report)
+    _dispatch(parts, found, report, progress)
+    _clamp_offsets(parts, report)
+    for line in report.lines():
+        logger.info("recovery: %s", line)
+    return report
+
+
+def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    if found.remains is not None:
+        report.cut_bytes = found.remains.end - found.log_end
+        report.cut_reason = found.reason
+        if found.remains.has_records:
+            report.cut_saved = str(_save_remains(parts, found.log_end, found.remains.end))
+    parts.log.truncate(found.log_end)
+    parts.log.store_timestamp = found.store_timestamp
+    parts.source.durable = min(found.durable, found.log_end)
+    end = parts.epochs.table.last
+    if end is not None and end.start_offset > found.log_end:
+        parts.epochs.truncate_suffix(found.log_end + 1)
+
+
+def _save_remains(parts: StoreParts, start: int, end: int) -> Path:
+    """Keep what is about to be cut: whole records behind a bad one were perhaps acknowledged."""
+    path = parts.paths.own / f"cut-{start}-{parts.clock.now_ms()}"
+    handle = parts.files.open(path, create=True)
+    try:
+        position = start
+        while position < end:
+            piece = parts.log.row.view(position, min(COPY_STEP, end - position))
+            if not len(piece):
+                break
+            parts.files.pwrite(handle, piece, position - start)
+            position += len(piece)
+        parts.files.fdatasync(handle)
+    finally:
+        parts.files.close(handle)
+    parts.files.fsync_directory(path.parent)
+    return path
+
+
+def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    point = found.point
+    if point is None:
+        # Dispatched again from the first record on: what is there is compared and passed over.
+        context = LoadContext(found.log_start, found.log_end, found.log_start, None, found.clean)
+    else:
+        dispatched = max(min(point.dispatched, found.log_end), found.log_start)
+        context = LoadContext(
+            found.log_start,
+            found.log_end,
+            dispatched,
+            QueueCheckpoint(point.dispatched, point.queues),
+            found.clean,
+        )
+    findings = load_queues(
+        parts.queues, parts.queue_table, parts.geometry.queue_directories(), context
+    )
+    report.queues_cut = findings.cut
+    report.queues_rebuilt = dict(findings.damaged)
+
+
+def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    if parts.index is None:
+        return
+    findings = load_index(
+        parts.index,
+        parts.files,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        clean=found.clean,
+    )
+    report.index = findings.notes
+    if parts.source.index_tags and findings.files:
+        tagged = has_tag_entries(parts.index, parts.source, found.log_end)
+        if tagged is False:
+            parts.source.index_tags = False
+            report.index.append("it has no entries of tags, and goes on without")
+    if findings.compare:
+        checked = check_newest(parts.index, parts.source, found.log_end)
+        if checked.cut or checked.chains:
+            report.index.append(
+                f"newest file: {checked.kept} entries agree with the log, {checked.cut} were cut, "
+                f"{checked.chains} links set right"
+            )
+
+
+def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
+    start, end = report.log_start, report.log_end
+    parts.producers.reset(start)
+    data = read_small(parts.files, parts.paths.producers)
+    if data is None:
+        return
+    try:
+        parts.producers.restore(data)
+    except (FormatError, ValueError) as fault:
+        report.notes.append(
+            f"{parts.paths.producers} is damaged and made again from the log: {fault}"
+        )
+        return
+    if parts.producers.next_offset > end:
+        parts.producers.truncate(end, parts.source.count_records)
+
+
+def _dispatch(
+    parts: StoreParts, found: Examination, report: RecoveryReport, progress: Progress | None
+) -> None:
+    confirmed = _confirmed(parts, found)
+    parts.confirmed.retreat(confirmed)
+    parts.reputed.retreat(min(parts.queues.next_offset, parts.producers.next_offset))
+    if parts.queues.next_offset > confirmed:
+        parts.reput.truncate(confirmed)
+    report.queues_rebuilt = _names(parts, parts.queues.damaged)
+    done, whole = 0, _work(parts, confirmed)
+    while step := parts.reput.run_once(confirmed):
+        report.queues_rebuilt |= {
+            name: reason
+            for name, reason in _names(parts, parts.queues.damaged).items()
+            if name not in report.queues_rebuilt
+        }
+        done += step
+        if progress is not None:
+            progress(min(done, whole), whole)
+    report.dispatched = parts.reput.messages
+    report.confirmed = confirmed
+    report.queues = parts.queues.count
+    report.damages += [
+        damage for damage in parts.source.passed.values() if damage not in report.damages
+    ]
+    if parts.index is not None and parts.index.stopped is not None:
+        report.index.append(str(parts.index.stopped))
+    ends = parts.queues.ends()
+    parts.queue_table.next_queue_offsets[: len(ends)] = ends
+
+
+def _confirmed(parts: StoreParts, found: Examination) -> int:
+    """The confirm offset at open: the log's end where this store confirms for itself, or where
+    nothing is known; else the last one that was noted, as far as it is the end of a record."""
+    if parts.config.confirm is ConfirmSource.LOCAL or found.point is None:
+        return found.log_end
+    noted = max(min(found.point.confirmed, found.log_end), found.log_start)
+    if noted in (parts.queues.next_offset, found.log_end, found.log_start):
+        return noted
+    if parts.queues.next_offset <= noted:
+        return noted
+    # A file begins with a record: from there to the last one that ends at or before the offset.
+    position = max(noted - noted % parts.log.file_size, found.log_start)
+    while (end := parts.source.batch(position, noted, index=False).end) > position:
+        position = end
+    return position
+
+
+def _work(parts: StoreParts, confirmed: int) -> int:
+    """How many bytes of log dispatch has to go through, at least 1."""
+    positions = [parts.queues.next_offset, parts.producers.next_offset]
+    if parts.index is not None:
+        positions.append(parts.index.next_offset)
+    whole = sum(max(confirmed - position, 0) for position in positions[1:])
+    whole = max(whole, confirmed - positions[0])
+    if parts.queues.damaged:
+        whole += confirmed - parts.log.min_offset
+    return max(whole, 1)
+
+
+def _names(parts: StoreParts, queues: Mapping[int, str]) -> dict[str, str]:
+    named = {}
+    for dense, reason in queues.items():
+        topic, queue_id = parts.queue_table.name(dense)
+        named[f"{topic}/{queue_id}"] = reason
+    return named
+
+
+def _clamp_offsets(parts: StoreParts, report: RecoveryReport) -> None:
+    if report.clean_stop and not report.foreign:
+        return
+
+    def end_of(topic: str, queue_id: int) -> int | None:
+        dense = parts.queue_table.get(topic, queue_id)
+        return None if dense < 0 else parts.queues.max_offset(dense)
+
+    if parts.confirmed.value < parts.log.wrote.value:
+        return  # what is not confirmed yet may still come, and the offsets were of it
+    report.offsets_clamped = len(parts.consumer_offsets.clamp(end_of))

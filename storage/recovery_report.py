@@ -1,0 +1,68 @@
+"""What opening a store found, cut and made again: for the log file, for people, for tests."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .log_scan import Damage
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """Offsets are positions in the log. Empty lists and zeros mean that nothing was wrong.
+
+    clean_stop         the last process closed the store (no abort file)
+    foreign            the store has no recovery point of ours: every record was looked at
+    scanned_from       the log was checked from here to its end
+    cut_bytes          bytes behind the last whole record that were not zero, now gone
+    cut_reason         why the log ends there
+    cut_saved          the file that keeps them, where whole records were among them
+    damages            holes below what was durable: nothing behind them was cut
+    queues_cut         queues of which units were taken away, to be made again from the log
+    queues_rebuilt     queues made again from the log alone, with the reason
+    index              what had to be done about the index
+    dispatched         records dispatched to queues, index and producers
+    offsets_clamped    consumer offsets that lay above the end of their queue
+    """
+
+    clean_stop: bool = True
+    foreign: bool = False
+    log_start: int = 0
+    log_end: int = 0
+    scanned_from: int = 0
+    scanned_records: int = 0
+    cut_bytes: int = 0
+    cut_reason: str = ""
+    cut_saved: str = ""
+    damages: list[Damage] = field(default_factory=list)
+    queues: int = 0
+    queues_cut: list[str] = field(default_factory=list)
+    queues_rebuilt: dict[str, str] = field(default_factory=dict)
+    index: list[str] = field(default_factory=list)
+    dispatched: int = 0
+    confirmed: int = 0
+    offsets_clamped: int = 0
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def lines(self) -> Iterator[str]:
+        """One sentence a finding."""
+        stop = "was closed cleanly" if self.clean_stop else "was not closed cleanly"
+        yield f"the store {stop}; the log holds {self.log_start}..{self.log_end}"
+        if self.foreign:
+            yield "it has no recovery point of ours, so the whole log was read"
+        yield f"checked {self.scanned_records} records from offset {self.scanned_from} on"
+        for damage in self.damages:
+            yield f"damaged: {damage}; the records behind it are kept"
+        if self.cut_bytes:
+            saved = f", kept in {self.cut_saved}" if self.cut_saved else ""
+            yield f"cut {self.cut_bytes} bytes at offset {self.log_end}: {self.cut_reason}{saved}"
+        for queue in self.queues_cut:
+            yield f"queue cut: {queue}"
+        for queue, reason in self.queues_rebuilt.items():
+            yield f"queue rebuilt: {queue}: {reason}"
+        for finding in self.index:
+            yield f"index: {finding}"
+        yield f"dispatched {self.dispatched} records to {self.queues} queues"
+        if self.offsets_clamped:
+            yield f"lowered {self.offsets_clamped} consumer offsets to the end of their queue"
+        yield from self.notes

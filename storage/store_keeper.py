@@ -1,0 +1,77 @@
+"""The store's housekeeping: small tasks, each at its own interval, in one thread.
+
+    checkpoint   flush queues and index, note how far they are durable
+    offsets      persist consumer offsets
+    retention    watch the disk, drop old files
+
+A task that raises is logged and tried again at its next turn: a full disk heals, and one task's
+trouble must not end the others. Tests run the tasks by `run_due` without the thread.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .clock import Clock
+
+logger = logging.getLogger(__name__)
+
+JOIN_TIMEOUT_S = 60.0
+
+
+@dataclass(slots=True)
+class Task:
+    """`turn` is called every `interval_s`; `failed` says why the last turn did not work."""
+
+    name: str
+    interval_s: float
+    turn: Callable[[], None]
+    due_s: float = 0.0
+    failed: str = ""
+
+
+class StoreKeeper:
+    """Runs tasks when they are due; `start` in a thread of its own."""
+
+    def __init__(self, tasks: list[Task], clock: Clock) -> None:
+        self.tasks = tasks
+        self._clock = clock
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+        now = clock.monotonic()
+        for task in tasks:
+            task.due_s = now + task.interval_s
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="store-keeper", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the thread; a task that is under way ends first."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(JOIN_TIMEOUT_S)
+            self._thread = None
+
+    def run_due(self) -> float:
+        """Run what is due; answers the seconds until the next task is."""
+        now = self._clock.monotonic()
+        for task in self.tasks:
+            if now >= task.due_s:
+                self._turn(task)
+                task.due_s = self._clock.monotonic() + task.interval_s
+        return max(0.0, min(task.due_s for task in self.tasks) - self._clock.monotonic())
+
+    def _turn(self, task: Task) -> None:
+        try:
+            task.turn()
+            task.failed = ""
+        except Exception as fault:
+            if task.failed != str(fault):
+                logger.exception("%s failed, it is tried again", task.name)
+            task.failed = str(fault) or type(fault).__name__
+
+    def _run(self) -> None:
+        while not self._closing.wait(self.run_due()):
+            pass

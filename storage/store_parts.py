@@ -1,0 +1,127 @@
+"""The parts that a store is made of, opened but not yet recovered: what recovery works on.
+
+Files are opened in this order, which is that of their layers; nothing of the log, the queues or
+the index is changed by it.
+"""
+
+from dataclasses import dataclass
+
+from tandemlog.format.queue_unit import DelayLevels
+
+from .clock import Clock
+from .commit_log import CommitLog
+from .config import StoreConfig
+from .consume_queue_store import ConsumeQueueStore
+from .consumer_offsets import ConsumerOffsets
+from .epoch_file import EpochFile
+from .files import FileSystem
+from .geometry import Geometry
+from .index_service import IndexService
+from .mending_source import MendingSource
+from .metadata import GroupTable, TopicTable
+from .positions import Position
+from .producer_table import ProducerTable
+from .queue_table import QueueTable
+from .reads import StoreReader
+from .recovery_point import RecoveryPointFile
+from .reput import Dispatchers, ReputService
+from .stats import StoreStats
+from .store_checkpoint import StoreCheckpoint
+from .store_paths import StorePaths
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """See the module; `config` has the sizes of the files on disk, `paths` where they are."""
+
+    config: StoreConfig
+    files: FileSystem
+    clock: Clock
+    paths: StorePaths
+    geometry: Geometry
+    log: CommitLog
+    queue_table: QueueTable
+    queues: ConsumeQueueStore
+    index: IndexService | None
+    producers: ProducerTable
+    source: MendingSource
+    reput: ReputService
+    reader: StoreReader
+    confirmed: Position
+    reputed: Position
+    topics: TopicTable
+    groups: GroupTable
+    consumer_offsets: ConsumerOffsets
+    epochs: EpochFile
+    checkpoint: StoreCheckpoint
+    recovery_point: RecoveryPointFile
+    stats: StoreStats
+
+
+def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StoreParts:
+    """Raises StoreLayoutError or CorruptStoreError where files cannot be used at all."""
+    config = geometry.adopted()
+    paths = StorePaths(config.directory)
+    files.make_directory(paths.own)
+    topics = TopicTable(paths.topics, files)
+    groups = GroupTable(paths.groups, files)
+    offsets = ConsumerOffsets(paths.consumer_offsets, files)
+    epochs = EpochFile(paths.epochs, files)
+    for each in (topics, groups, offsets, epochs):
+        each.load()
+    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    checkpoint.load()
+    log = CommitLog(config, files, clock)
+    confirmed, reputed = Position("confirmed"), Position("reputed")
+    queue_table = QueueTable()
+    queues = ConsumeQueueStore(paths.queues, files, queue_table, file_size=config.queue_file_size)
+    producers = ProducerTable(kept=config.producer_sequences_kept)
+    source = MendingSource(
+        log, delay_levels=DelayLevels(config.delay_levels), index=config.index_enabled
+    )
+    source.index_tags = config.index_tags
+    stats = StoreStats(clock.monotonic())
+    index: IndexService | None = None
+    reader = StoreReader(log, queues, queue_table, confirmed, stats)
+    if config.index_enabled:
+        index = IndexService(
+            paths.index, paths.own, files, clock,
+            slots=config.index_slots, entries=config.index_entries,
+            time_of=reader.store_timestamp,
+        )  # fmt: skip
+        reader.index = index
+    reput = ReputService(
+        source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
+    )
+    return StoreParts(
+        config=config,
+        files=files,
+        clock=clock,
+        paths=paths,
+        geometry=geometry,
+        log=log,
+        queue_table=queue_table,
+        queues=queues,
+        index=index,
+        producers=producers,
+        source=source,
+        reput=reput,
+        reader=reader,
+        confirmed=confirmed,
+        reputed=reputed,
+        topics=topics,
+        groups=groups,
+        consumer_offsets=offsets,
+        epochs=epochs,
+        checkpoint=checkpoint,
+        recovery_point=RecoveryPointFile(paths.recovery_point, files),
+        stats=stats,
+    )
+
+
+def close_parts(parts: StoreParts) -> None:
+    """Let every file go; what was not flushed is made again from the log at the next open."""
+    if parts.index is not None:
+        parts.index.close()
+    parts.queues.close()
+    parts.log.close()

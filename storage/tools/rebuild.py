@@ -1,0 +1,155 @@
+"""Make the derived files of a store again from its log alone.
+
+    consumequeue/ index/  ──moved──▶  rebuild-<ms>/          deleted at the end
+                          ◀──made again by dispatch from the first record of the log
+
+The old files go only when the new ones are complete and durable. A rebuild that is broken off
+loses nothing: the next open finds no recovery point and makes again what is missing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..abort_file import AbortFile
+from ..clock import Clock, SystemClock
+from ..config import StoreConfig
+from ..dispatch_source import DispatchSource
+from ..errors import StoreError, StoreLayoutError
+from ..files import FileSystem, RealFileSystem
+from ..geometry import Geometry
+from ..index_checking import has_tag_entries
+from ..index_service import IndexService
+from ..lock_file import LockFile
+from ..mapped_file_queue import MappedFileQueue
+from ..recovery_report import RecoveryReport
+from ..store_paths import StorePaths
+from .recover import recover
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What was made again: queue files, index files; and what recovery found on the way."""
+
+    queues: bool
+    index: bool
+    queue_files: int
+    index_files: int
+    recovery: RecoveryReport
+
+
+def rebuild(
+    config: StoreConfig,
+    *,
+    queues: bool = True,
+    index: bool = True,
+    files: FileSystem | None = None,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> RebuildReport:
+    """Drop queues and index, or one of them, and make them again.
+
+    The log is recovered first if it has to be. `progress(bytes done, bytes in all)` is told of the
+    dispatch. Raises StoreLockedError while a node has the store open.
+    """
+    if not queues and not index:
+        raise ValueError("nothing to rebuild: queues or index must be asked for")
+    files = files if files is not None else RealFileSystem()
+    clock = clock if clock is not None else SystemClock()
+    geometry = Geometry.of(config, files)
+    if config.index_enabled:
+        geometry.check_index()
+    config = geometry.adopted()
+    paths = StorePaths(config.directory)
+    aside = paths.root / f"rebuild-{clock.now_ms()}"
+    lock = LockFile(paths.lock, AbortFile(paths.abort, files), files)
+    lock.acquire()
+    try:
+        if not files.listdir(paths.commit_log):
+            raise StoreLayoutError(
+                f"{paths.commit_log} has no files: there is nothing to build from"
+            )
+        if index and config.index_enabled and config.index_tags:
+            config = replace(config, index_tags=_indexes_tags(config, files, clock))
+        _set_aside(files, paths, aside, queues=queues, index=index)
+    finally:
+        lock.release()
+    report = recover(config, files, clock, progress)
+    _remove(files, aside)
+    made = Geometry.of(config, files)
+    return RebuildReport(
+        queues=queues,
+        index=index,
+        queue_files=sum(
+            len(files.listdir(directory)) for _, _, directory in made.queue_directories()
+        ),
+        index_files=len(made.index_files()),
+        recovery=report,
+    )
+
+
+class _LogFiles:
+    """The log as dispatch reads it, from its files alone."""
+
+    def __init__(self, row: MappedFileQueue) -> None:
+        self._row = row
+
+    @property
+    def file_size(self) -> int:
+        return self._row.file_size
+
+    @property
+    def min_offset(self) -> int:
+        return self._row.start
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        return self._row.view(offset, max_bytes)
+
+
+def _indexes_tags(config: StoreConfig, files: FileSystem, clock: Clock) -> bool:
+    """Whether the index that is about to go has entries of tags; True where it does not tell."""
+    paths = StorePaths(config.directory)
+    row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
+    index = IndexService(
+        paths.index, paths.own, files, clock,
+        slots=config.index_slots, entries=config.index_entries, time_of=lambda _: -1,
+    )  # fmt: skip
+    try:
+        index.open_files()
+        return has_tag_entries(index, DispatchSource(_LogFiles(row)), row.end) is not False
+    except StoreError:
+        return True
+    finally:
+        index.close()
+        row.close()
+
+
+def _set_aside(
+    files: FileSystem, paths: StorePaths, aside: Path, *, queues: bool, index: bool
+) -> None:
+    """The recovery point goes first: without it everything is looked at again."""
+    files.make_directory(aside)
+    if queues and files.status(paths.recovery_point) is not None:
+        files.rename(paths.recovery_point, aside / paths.recovery_point.name)
+        files.fsync_directory(paths.own)
+    moved = [paths.queues] if queues else []
+    moved += [paths.index, paths.index_state] if index else []
+    for path in moved:
+        if files.status(path) is not None:
+            files.rename(path, aside / path.name)
+            files.fsync_directory(path.parent)
+    files.fsync_directory(aside)
+
+
+def _remove(files: FileSystem, path: Path) -> None:
+    status = files.status(path)
+    if status is None:
+        return
+    if not status.is_directory:
+        files.unlink(path)
+        return
+    for name in files.listdir(path):
+        _remove(files, path / name)
+    files.remove_directory(path)

@@ -1,0 +1,100 @@
+"""Recover a store that no node has open: what opening and closing it does, said in words.
+
+`plan` looks only: what would be cut, which queues would be made again. It knows what can be known
+without changing a file; what dispatch would then find in the index is not among that.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..clock import Clock
+from ..config import ConfirmSource, StoreConfig
+from ..examination import Examination, examine
+from ..files import FileSystem, RealFileSystem
+from ..geometry import Geometry
+from ..message_store import MessageStore
+from ..queue_files import QueueFiles, open_queues
+from ..recovery_point import RecoveryPointFile
+from ..recovery_report import RecoveryReport
+from ..store_paths import StorePaths
+
+Progress = Callable[[int, int], None]
+
+
+def recover(
+    config: StoreConfig,
+    files: FileSystem | None = None,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> RecoveryReport:
+    """Open the store, recover it, dispatch to the end of its log, close it cleanly.
+
+    The confirm offset that a replica has noted is kept: what lies above it is in the queues now,
+    but the node that opens the store next takes it out again until it is confirmed. Raises
+    StoreLockedError while a node has it open, and what MessageStore.open raises.
+    """
+    files = files if files is not None else RealFileSystem()
+    points = RecoveryPointFile(StorePaths(config.directory).recovery_point, files)
+    before = points.load()
+    store = MessageStore.open(
+        replace(config, confirm=ConfirmSource.LOCAL), files=files, clock=clock, progress=progress
+    )
+    store.close()
+    after = points.load()
+    replicated = len(store.epochs.table) > 0
+    if replicated and before is not None and after is not None:
+        points.save(replace(after, confirmed=min(before.confirmed, after.confirmed)))
+    return store.recovery
+
+
+def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport:
+    """What `recover` would find and do; nothing is written."""
+    files = files if files is not None else RealFileSystem()
+    geometry = Geometry.of(config, files)
+    if config.index_enabled:
+        geometry.check_index()
+    found = examine(geometry, files)
+    report = RecoveryReport(
+        clean_stop=found.clean,
+        foreign=found.point is None,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        scanned_from=found.scanned_from,
+        scanned_records=found.scanned_records,
+        damages=found.damages,
+        confirmed=found.log_end,
+        notes=found.notes,
+    )
+    if found.remains is not None:
+        report.cut_bytes = found.remains.end - found.log_end
+        report.cut_reason = found.reason
+    _plan_queues(geometry, files, found, report)
+    return report
+
+
+def _plan_queues(
+    geometry: Geometry, files: FileSystem, found: Examination, report: RecoveryReport
+) -> None:
+    point = found.point
+    expected = {
+        (topic, queue_id): end
+        for topic, ends in (point.queues if point is not None else {}).items()
+        for queue_id, end in ends.items()
+    }
+    for queue in open_queues(geometry, files):
+        report.queues += 1
+        name = f"{queue.topic}/{queue.queue_id}"
+        known = expected.pop((queue.topic, queue.queue_id), 0)
+        if known < 0:
+            report.queues_rebuilt[name] = "it was damaged before the last stop"
+        elif queue.end < known:
+            report.queues_rebuilt[name] = f"it holds {queue.end} units, it had {known}"
+        elif _reaches_beyond(queue, found.log_end):
+            report.queues_cut.append(f"{name}: units that point beyond {found.log_end}")
+    for (topic, queue_id), end in expected.items():
+        if end:
+            report.queues_rebuilt[f"{topic}/{queue_id}"] = "its directory is missing"
+
+
+def _reaches_beyond(queue: QueueFiles, log_end: int) -> bool:
+    return queue.log_end > log_end

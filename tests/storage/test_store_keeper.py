@@ -1,0 +1,56 @@
+import pytest
+
+from fakes.clock import FakeClock
+from storage.store_keeper import StoreKeeper, Task
+
+
+def test_each_task_runs_at_its_interval() -> None:
+    clock, ran = FakeClock(), []
+    keeper = StoreKeeper(
+        [
+            Task("fast", 1.0, lambda: ran.append("fast")),
+            Task("slow", 3.0, lambda: ran.append("slow")),
+        ],
+        clock,
+    )
+    assert keeper.run_due() == 1.0
+    for _ in range(6):
+        clock.advance(1.0)
+        keeper.run_due()
+    assert ran.count("fast") == 6
+    assert ran.count("slow") == 2
+
+
+def test_a_failing_task_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    clock, ran = FakeClock(), []
+
+    def fail() -> None:
+        raise OSError("the disk is full")
+
+    failing = Task("failing", 1.0, fail)
+    keeper = StoreKeeper([failing, Task("good", 1.0, lambda: ran.append(1))], clock)
+    for _ in range(3):
+        clock.advance(1.0)
+        keeper.run_due()
+    assert len(ran) == 3
+    assert failing.failed == "the disk is full"
+    assert len(caplog.records) == 1
+
+
+def test_a_task_that_works_again_is_well() -> None:
+    clock = FakeClock()
+    broken = [True]
+
+    def turn() -> None:
+        if broken:
+            raise OSError("no")
+
+    task = Task("sometimes", 1.0, turn)
+    keeper = StoreKeeper([task], clock)
+    clock.advance(1.0)
+    keeper.run_due()
+    assert task.failed
+    broken.clear()
+    clock.advance(1.0)
+    keeper.run_due()
+    assert not task.failed

@@ -11,10 +11,11 @@ from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.format.patch import patch_stored_fields
 from tandemlog.format.ragged import first_true
 
-from .append_check import CheckedBatch
+from .append_check import FEW_RECORDS, CheckedBatch
 from .append_plan import (
     AppendPlan,
     assign_counted,
+    assign_few,
     assign_queue_offsets,
     first_queue_offsets,
 )
@@ -39,7 +40,9 @@ def assign_offsets(
         rows = slice(piece.first, piece.first + piece.count)
         indexes = checked.batch.queue_indexes[rows]
         positions = checked.positions[rows]
-        if checked.counted is None:
+        if checked.counted is None and piece.count < FEW_RECORDS:
+            offsets, counts = assign_few(indexes, next_offsets)
+        elif checked.counted is None:
             offsets, counts = assign_queue_offsets(indexes, next_offsets)
         else:
             offsets, counts = assign_counted(indexes, checked.counted[rows], next_offsets)
@@ -60,12 +63,14 @@ def assign_offsets(
 def check_queues(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
     """Raises BatchRefusedError unless every entry of the batch's table is a queue of the store
     (`dense` i8[q] >= 0), and none stands there twice: it would be counted twice."""
-    unknown = first_true(dense < 0)
-    if unknown >= 0:
+    if int(dense.min()) < 0:
+        unknown = first_true(dense < 0)
         topic = batch.topics[int(batch.queue_topics[unknown])]
         raise BatchRefusedError(
             "UNKNOWN_QUEUE", "queue_ids", f"{topic} has no queue {int(batch.queue_ids[unknown])}"
         )
+    if len(dense) == 1:
+        return
     ordered = np.sort(dense)
     twice = first_true(ordered[1:] == ordered[:-1])
     if twice >= 0:

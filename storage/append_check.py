@@ -14,9 +14,7 @@ plain path is asked to put it into words.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from struct import Struct
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +22,13 @@ from numpy.typing import NDArray
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.columns import HeaderColumns, gather_headers
 from tandemlog.format.constants import (
-    BODY_LENGTH_OFFSET,
-    CRC32,
-    CRC_MASK,
     CRC_PROPERTY_SIZE,
-    FIXED_SIZE,
-    IPV6_EXTRA,
-    MAGIC_V1,
-    MAGIC_V2,
-    MAX_PROPERTIES,
     MIN_RECORD_SIZE,
     NAME_END,
 )
 from tandemlog.format.crc_columns import first_bad_crc
 from tandemlog.format.ragged import compact, first_true, windows
 from tandemlog.format.sys_flag import (
-    BORN_HOST_IPV6,
     INNER_BATCH,
     STORE_HOST_IPV6,
     TRANSACTION_MASK,
@@ -48,29 +37,12 @@ from tandemlog.format.sys_flag import (
 )
 
 from .errors import BatchRefusedError
+from .record_check import CRC_NAME, RecordLimits, bad_record, check_record
 
 FEW_RECORDS: Final = 64
 MAX_TABLE: Final = 65_535
 
-_HEAD: Final = Struct(">iIiiiqqi")
-_I32: Final = Struct(">i")
-_I16: Final = Struct(">h")
-_I8: Final = Struct(">b")
-_CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
-_CRC_NAME_START: Final = int.from_bytes(_CRC_NAME[:8], "big")
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLimits:
-    """Bytes: of a body, of a batch, and of a record, which must fit a log file with its BLANK.
-
-    `store_host_ipv6`: the family that records must have room for.
-    """
-
-    max_body: int
-    max_batch: int
-    max_record: int
-    store_host_ipv6: bool
+_CRC_NAME_START: Final = int.from_bytes(CRC_NAME[:8], "big")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +62,11 @@ class CheckedBatch:
 def check_batch(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
     """Raises BatchRefusedError (BAD_RECORD, MESSAGE_TOO_LARGE, PROPERTIES_TOO_LARGE,
     BATCH_TOO_LARGE, INVALID_ARGUMENT) at the first thing that is wrong."""
-    sizes = _check_shape(batch, limits)
-    positions = np.cumsum(sizes) - sizes
-    if batch.count < FEW_RECORDS:
-        counted = _check_few(batch, positions, sizes, limits)
-    else:
-        counted = _check_columns(batch, positions, sizes, limits)
-    return CheckedBatch(batch, positions, sizes, counted)
+    _check_lengths(batch, limits)
+    return _check_few(batch, limits) if batch.count < FEW_RECORDS else _check_many(batch, limits)
 
 
-def _check_shape(batch: RecordBatch, limits: RecordLimits) -> NDArray[np.int64]:
-    """The columns among themselves; the sizes as i8."""
+def _check_lengths(batch: RecordBatch, limits: RecordLimits) -> None:
     count, total, table = batch.count, batch.byte_size, len(batch.queue_ids)
     if count == 0:
         raise _argument("sizes", "the batch holds no record")
@@ -116,59 +82,108 @@ def _check_shape(batch: RecordBatch, limits: RecordLimits) -> NDArray[np.int64]:
         raise _argument("queue_indexes", f"{len(batch.queue_indexes)} for {count} records")
     if len(batch.queue_topics) != table:
         raise _argument("queue_topics", f"{len(batch.queue_topics)} for {table} queue ids")
-    if table > MAX_TABLE:
-        raise _argument("queue_ids", f"{table} queues, the table has at most {MAX_TABLE}")
-    if table and int(batch.queue_topics.max()) >= len(batch.topics):
+    if not 0 < table <= MAX_TABLE:
+        raise _argument("queue_ids", f"{table} queues, the table has 1 to {MAX_TABLE}")
+
+
+def _check_values(
+    batch: RecordBatch, *, highest_topic: int, highest_index: int, said: int, shortest: int
+) -> None:
+    if highest_topic >= len(batch.topics):
         raise _argument("queue_topics", f"points beyond the {len(batch.topics)} topics")
-    if int(batch.queue_indexes.max()) >= table:
-        raise _argument("queue_indexes", f"points beyond the {table} entries of the table")
-    sizes = batch.sizes.astype(np.int64)
-    said = int(sizes.sum())
-    if said != total:
+    if highest_index >= len(batch.queue_ids):
+        raise _argument("queue_indexes", f"points beyond the table of {len(batch.queue_ids)}")
+    if said != batch.byte_size:
         raise BatchRefusedError(
             "BAD_RECORD",
             "sizes",
-            f"the sizes add up to {said} bytes, the records have {total}",
-            limit=total,
+            f"the sizes add up to {said} bytes, the records have {batch.byte_size}",
+            limit=batch.byte_size,
             actual=said,
         )
-    short = first_true(sizes < MIN_RECORD_SIZE)
-    if short >= 0:
-        raise _bad("size", f"{int(sizes[short])}, a record has at least {MIN_RECORD_SIZE}", short)
-    return sizes
+    if shortest < MIN_RECORD_SIZE:
+        index = first_true(batch.sizes < MIN_RECORD_SIZE)
+        raise bad_record("size", f"{shortest}, a record has at least {MIN_RECORD_SIZE}", index)
 
 
-def _check_columns(
-    batch: RecordBatch,
-    positions: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    limits: RecordLimits,
-) -> NDArray[np.bool_] | None:
+def _check_few(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
+    sizes: list[int] = batch.sizes.tolist()
+    entries: list[int] = batch.queue_indexes.tolist()
+    topic_numbers: list[int] = batch.queue_topics.tolist()
+    queue_ids: list[int] = batch.queue_ids.tolist()
+    _check_values(
+        batch,
+        highest_topic=max(topic_numbers),
+        highest_index=max(entries),
+        said=sum(sizes),
+        shortest=min(sizes),
+    )
+    view = memoryview(batch.records)
+    positions: list[int] = []
+    counted: list[bool] = []
+    position = 0
+    for index, (size, entry) in enumerate(zip(sizes, entries, strict=True)):
+        topic = batch.topics[topic_numbers[entry]].encode(errors="replace")
+        sys_flag = check_record(view, position, size, topic, queue_ids[entry], limits, index)
+        kind = sys_flag & TRANSACTION_MASK
+        counted.append(kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK))
+        positions.append(position)
+        position += size
+    return CheckedBatch(
+        batch,
+        np.array(positions, np.int64),
+        np.array(sizes, np.int64),
+        None if all(counted) else np.array(counted, np.bool_),
+    )
+
+
+def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
+    sizes = batch.sizes.astype(np.int64)
+    _check_values(
+        batch,
+        highest_topic=int(batch.queue_topics.max()),
+        highest_index=int(batch.queue_indexes.max()),
+        said=int(sizes.sum()),
+        shortest=int(sizes.min()),
+    )
+    positions = np.cumsum(sizes) - sizes
     data = np.frombuffer(batch.records, np.uint8)
     headers = gather_headers(data, positions, sizes)
-    sys_flags = headers.sys_flag
+    bad = _first_bad_record(batch, data, headers, limits)
+    if bad >= 0:
+        entry = int(batch.queue_indexes[bad])
+        topic = batch.topics[int(batch.queue_topics[entry])].encode(errors="replace")
+        queue_id = int(batch.queue_ids[entry])
+        view = memoryview(batch.records)
+        check_record(view, int(positions[bad]), int(sizes[bad]), topic, queue_id, limits, bad)
+        raise bad_record("record", "it does not hold together", bad)
+    kinds = headers.sys_flag & TRANSACTION_MASK
+    counted = None
+    if kinds.any():
+        counted = (kinds != TRANSACTION_PREPARED) & (kinds != TRANSACTION_ROLLBACK)
+    return CheckedBatch(batch, positions, sizes, counted)
+
+
+def _first_bad_record(
+    batch: RecordBatch, data: NDArray[np.uint8], headers: HeaderColumns, limits: RecordLimits
+) -> int:
+    """Index of the first record that is not what it must be, or -1."""
+    expected_host = STORE_HOST_IPV6 if limits.store_host_ipv6 else 0
     good = headers.well_formed.copy()
     good &= headers.queue_id == batch.queue_ids.astype(np.int64)[batch.queue_indexes]
     good &= headers.body_length <= limits.max_body
-    good &= sizes <= limits.max_record
-    expected_host = STORE_HOST_IPV6 if limits.store_host_ipv6 else 0
-    good &= (sys_flags & (STORE_HOST_IPV6 | INNER_BATCH)) == expected_host
+    good &= headers.sizes <= limits.max_record
+    good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH)) == expected_host
     good &= ~_have_property_crc(data, headers)
     bad = first_true(~good)
     checked = headers if bad < 0 else headers.head(bad)
     wrong_topic = _first_wrong_topic(batch, data, checked)
     if wrong_topic >= 0:
         bad, checked = wrong_topic, checked.head(wrong_topic)
-    wrong_crc = first_bad_crc(data, checked.body_start, checked.body_length, checked.body_crc)
-    bad = wrong_crc if wrong_crc >= 0 else bad
-    if bad >= 0:
-        _check_one(batch, bad, int(positions[bad]), int(sizes[bad]), limits)
-        raise _bad("record", "it does not hold together", bad)
-    kinds = sys_flags & TRANSACTION_MASK
-    if not kinds.any():
-        return None
-    counted: NDArray[np.bool_] = (kinds != TRANSACTION_PREPARED) & (kinds != TRANSACTION_ROLLBACK)
-    return counted
+    wrong_crc = first_bad_crc(
+        batch.records, checked.body_start, checked.body_length, checked.body_crc
+    )
+    return wrong_crc if wrong_crc >= 0 else bad
 
 
 def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArray[np.bool_]:
@@ -232,147 +247,6 @@ def _topic_table(
     lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     flat = np.frombuffer(text.encode(errors="replace"), np.uint8)
     return flat, np.cumsum(lengths) - lengths, lengths
-
-
-def _check_few(
-    batch: RecordBatch,
-    positions: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    limits: RecordLimits,
-) -> NDArray[np.bool_] | None:
-    view = memoryview(batch.records)
-    topics = [topic.encode(errors="replace") for topic in batch.topics]
-    topic_of = [topics[number] for number in batch.queue_topics.tolist()]
-    queue_ids = batch.queue_ids.tolist()
-    counted: list[bool] = []
-    for index, (position, size, entry) in enumerate(
-        zip(positions.tolist(), sizes.tolist(), batch.queue_indexes.tolist(), strict=True)
-    ):
-        sys_flag = _check_record(
-            view, position, size, topic_of[entry], queue_ids[entry], limits, index
-        )
-        kind = sys_flag & TRANSACTION_MASK
-        counted.append(kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK))
-    return None if all(counted) else np.array(counted, np.bool_)
-
-
-def _check_one(
-    batch: RecordBatch, index: int, position: int, size: int, limits: RecordLimits
-) -> None:
-    entry = int(batch.queue_indexes[index])
-    topic = batch.topics[int(batch.queue_topics[entry])].encode(errors="replace")
-    queue_id = int(batch.queue_ids[entry])
-    _check_record(memoryview(batch.records), position, size, topic, queue_id, limits, index)
-
-
-def _check_record(
-    view: memoryview,
-    position: int,
-    size: int,
-    topic: bytes,
-    queue_id: int,
-    limits: RecordLimits,
-    index: int,
-) -> int:
-    """The system flag of a record that holds; raises for one that does not."""
-    sys_flag: int
-    stored_size, magic, body_crc, stored_queue, _, _, _, sys_flag = _HEAD.unpack_from(
-        view, position
-    )
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise _bad("magic", f"0x{magic:08X} is not that of a record", index)
-    if stored_size != size:
-        raise _bad("size", f"it says {stored_size}, the column says {size}", index)
-    if size > limits.max_record:
-        raise _too_large("record", size, limits.max_record, index)
-    _check_sys_flag(sys_flag, limits, index)
-    hosts = ((sys_flag & BORN_HOST_IPV6) != 0) + ((sys_flag & STORE_HOST_IPV6) != 0)
-    body_start = position + FIXED_SIZE + IPV6_EXTRA * hosts
-    end = position + size
-    if body_start + 3 > end:
-        raise _bad("size", f"{size} is too short for its header", index)
-    (body_length,) = _I32.unpack_from(view, body_start - FIXED_SIZE + BODY_LENGTH_OFFSET)
-    if body_length > limits.max_body:
-        raise _too_large("body", body_length, limits.max_body, index)
-    body_end = body_start + body_length
-    if body_length < 0 or body_end + 3 > end:
-        raise _bad("body", f"a length of {body_length} does not fit the record", index)
-    if stored_queue != queue_id:
-        raise _bad("queue_id", f"{stored_queue}, its table entry says {queue_id}", index)
-    properties_start = _check_topic(view, body_end, magic == MAGIC_V2, end, topic, index)
-    _check_properties(view, properties_start, end, index)
-    if body_length and crc32(view[body_start:body_end]) & CRC_MASK != body_crc:
-        raise _bad("body_crc", "the body does not have the CRC that the record says", index)
-    return sys_flag
-
-
-def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
-    if bool(sys_flag & STORE_HOST_IPV6) != limits.store_host_ipv6:
-        family = "IPv6" if limits.store_host_ipv6 else "IPv4"
-        raise _bad(
-            "sys_flag",
-            f"bit 0x20 must say that the store host is {family}, as this node's is",
-            index,
-        )
-    if sys_flag & INNER_BATCH:
-        raise _bad("sys_flag", "bit 0x80, inner batches are not taken: send the messages", index)
-
-
-def _check_topic(
-    view: memoryview, position: int, version_2: bool, end: int, topic: bytes, index: int
-) -> int:
-    """Where the properties start."""
-    shape = _I16 if version_2 else _I8
-    if position + shape.size + 2 > end:
-        raise _bad("topic", "no room for its length", index)
-    length: int = shape.unpack_from(view, position)[0]
-    start = position + shape.size
-    if length <= 0 or start + length + 2 > end:
-        raise _bad("topic", f"a length of {length} does not fit the record", index)
-    if view[start : start + length] != topic:
-        said = bytes(view[start : start + length]).decode(errors="replace")
-        wanted = topic.decode(errors="replace")
-        raise _bad("topic", f"{said!r}, its table entry says {wanted!r}", index)
-    return start + length + 2
-
-
-def _check_properties(view: memoryview, start: int, end: int, index: int) -> None:
-    length = end - start
-    if length > MAX_PROPERTIES:
-        raise BatchRefusedError(
-            "PROPERTIES_TOO_LARGE",
-            "properties",
-            f"record {index}: properties have {length} bytes, the limit is {MAX_PROPERTIES}",
-            limit=MAX_PROPERTIES,
-            actual=length,
-            record_index=index,
-        )
-    (said,) = _I16.unpack_from(view, start - 2)
-    if said != length:
-        raise _bad("properties", f"their length says {said}, {length} bytes are left", index)
-    if length >= CRC_PROPERTY_SIZE:
-        tail = end - CRC_PROPERTY_SIZE
-        if view[tail : tail + len(_CRC_NAME)] == _CRC_NAME:
-            raise _bad(
-                "properties", f"{CRC32} is for the node to write: leave the property out", index
-            )
-
-
-def _bad(field: str, reason: str, index: int) -> BatchRefusedError:
-    return BatchRefusedError(
-        "BAD_RECORD", field, f"record {index}: {field}: {reason}", record_index=index
-    )
-
-
-def _too_large(part: str, actual: int, limit: int, index: int) -> BatchRefusedError:
-    return BatchRefusedError(
-        "MESSAGE_TOO_LARGE",
-        part,
-        f"record {index}: {part} has {actual} bytes, the limit is {limit}",
-        limit=limit,
-        actual=actual,
-        record_index=index,
-    )
 
 
 def _argument(field: str, reason: str) -> BatchRefusedError:

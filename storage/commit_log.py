@@ -32,7 +32,7 @@ from tandemlog.format.record import encode_blank
 
 from .allocator import FileAllocator, refusal
 from .append_assign import assign_offsets, check_queues
-from .append_check import CheckedBatch, RecordLimits, check_batch
+from .append_check import CheckedBatch, check_batch
 from .append_plan import AppendPlan, plan_append, plan_raw
 from .clock import Clock
 from .config import StoreConfig
@@ -49,6 +49,7 @@ from .log_stages import LogStages
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
 from .queue_table import QueueTable
+from .record_check import RecordLimits
 from .store_paths import StorePaths
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,8 @@ class CommitLog:
         self.committed = self._stages.committed
         self.flushed = self._stages.flushed
         self._store_host = host_bytes(config.store_host)
+        self.limits = self._limits()
+        """What `check` holds a client's batch against."""
         self._synced_since_open = False
         self._write_lock = threading.Lock()
 
@@ -124,9 +127,7 @@ class CommitLog:
         row = self._row.row
         return row[0].base if row else self.wrote.value
 
-    @property
-    def limits(self) -> RecordLimits:
-        """What `check` holds a client's batch against."""
+    def _limits(self) -> RecordLimits:
         return RecordLimits(
             max_body=self._config.max_message_size,
             max_batch=self._config.max_batch_size,
@@ -369,6 +370,7 @@ class CommitLog:
                 if file_size is not None and file_size != self.file_size:
                     self._row.file_size = file_size
                     self._allocator.resize(file_size)
+                    self.limits = self._limits()
             except OSError as error:
                 raise self._stages.flush_failed("reset", error) from error
             self._stages.begin_at(offset)

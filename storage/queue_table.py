@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 MAX_QUEUES = 1 << 22
 MAX_QUEUE_ID = (1 << 20) - 1
+FEW_QUEUES = 8
 
 
 class QueueTable:
@@ -78,6 +79,11 @@ class QueueTable:
 
         Raises IndexError where queue_topics points outside `topics`.
         """
+        if len(queue_ids) <= FEW_QUEUES:
+            few = zip(queue_topics.tolist(), queue_ids.tolist(), strict=True)
+            return np.array(
+                [self.get(topics[topic], queue_id) for topic, queue_id in few], np.int64
+            )
         numbers = np.fromiter(
             map(self._topic_numbers.get, topics, repeat(-1)), dtype=np.int64, count=len(topics)
         )

@@ -53,20 +53,17 @@ def patch_stored_fields(
         raise FormatError(f"a stored host has {IPV4_SIZE} or {IPV6_SIZE} bytes: {store_host!r}")
     if len(positions) == 0:
         return
-    flags = buffer[positions + _LOW_FLAG_BYTE]
     expected = STORE_HOST_IPV6 if len(store_host) == IPV6_SIZE else 0
+    stamp = _TIME.pack(store_timestamp) + store_host
+    if len(positions) < _FEW_RECORDS:
+        _patch_few(buffer, positions, queue_offsets, physical_offsets, stamp, expected)
+        return
+    flags = buffer[positions + _LOW_FLAG_BYTE]
     other_kind = (flags & STORE_HOST_IPV6) != expected
     if other_kind.any():
         index = int(other_kind.argmax())
-        raise FormatError(
-            f"record {index} at {int(positions[index])} has no room for a store host of "
-            f"{len(store_host)} bytes: bit 0x20 of its system flag says another family"
-        )
+        raise _no_room(index, int(positions[index]), len(store_host))
     times = positions + (STORE_TIMESTAMP_OFFSET + IPV6_EXTRA * ((flags & BORN_HOST_IPV6) != 0))
-    stamp = _TIME.pack(store_timestamp) + store_host
-    if len(positions) < _FEW_RECORDS:
-        _patch_few(buffer, positions, times, queue_offsets, physical_offsets, stamp)
-        return
     offsets = np.empty(len(positions), _OFFSETS_DTYPE)
     offsets["queue_offset"] = queue_offsets
     offsets["physical_offset"] = physical_offsets
@@ -79,19 +76,29 @@ def patch_stored_fields(
 def _patch_few(
     buffer: NDArray[np.uint8],
     positions: NDArray[np.int64],
-    times: NDArray[np.int64],
     queue_offsets: NDArray[np.int64],
     physical_offsets: NDArray[np.int64],
     stamp: bytes,
+    expected_family: int,
 ) -> None:
     view = buffer.data
+    places: list[int] = positions.tolist()
+    for index, position in enumerate(places):
+        if view[position + _LOW_FLAG_BYTE] & STORE_HOST_IPV6 != expected_family:
+            raise _no_room(index, position, len(stamp) - _TIME.size)
     pack = _OFFSETS.pack_into
-    for position, time, queue_offset, physical_offset in zip(
-        positions.tolist(),
-        times.tolist(),
-        queue_offsets.tolist(),
-        physical_offsets.tolist(),
-        strict=True,
+    for position, queue_offset, physical_offset in zip(
+        places, queue_offsets.tolist(), physical_offsets.tolist(), strict=True
     ):
         pack(view, position + QUEUE_OFFSET_OFFSET, queue_offset, physical_offset)
+        time = position + STORE_TIMESTAMP_OFFSET
+        if view[position + _LOW_FLAG_BYTE] & BORN_HOST_IPV6:
+            time += IPV6_EXTRA
         view[time : time + len(stamp)] = stamp
+
+
+def _no_room(index: int, position: int, size: int) -> FormatError:
+    return FormatError(
+        f"record {index} at {position} has no room for a store host of "
+        f"{size} bytes: bit 0x20 of its system flag says another family"
+    )

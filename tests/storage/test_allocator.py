@@ -4,8 +4,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.allocator import SPARE_NAME, FileAllocator
 from storage.errors import DiskFullError, StoreReadOnlyError
 from storage.files import RealFileSystem

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes.batches import Put, batch_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.batches import Put, batch_of
 from storage import append_check
-from storage.append_check import FEW_RECORDS, RecordLimits, check_batch, first_difference
+from storage.append_check import FEW_RECORDS, check_batch, first_difference
 from storage.errors import BatchRefusedError
+from storage.record_check import RecordLimits
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.sys_flag import (
     INNER_BATCH,
@@ -221,7 +222,7 @@ COLUMNS: dict[str, tuple[Callable[[RecordBatch], RecordBatch], str, str]] = {
     "an empty table": (
         lambda b: replace(b, queue_topics=u4(), queue_ids=u4()),
         "INVALID_ARGUMENT",
-        "queue_indexes",
+        "queue_ids",
     ),
     "half a table": (
         lambda b: replace(b, queue_topics=b.queue_topics[:-1]),

@@ -9,6 +9,7 @@ from storage.append_plan import (
     Blank,
     Piece,
     assign_counted,
+    assign_few,
     assign_queue_offsets,
     first_queue_offsets,
     plan_append,
@@ -107,6 +108,9 @@ def test_queue_offsets_are_counted_in_order(
     assert offsets.tolist() == wanted
     assert (start + counts).tolist() == expected
     if counted.all():
+        few, few_counts = assign_few(indexes, start)
+        assert few.tolist() == wanted
+        assert few_counts.tolist() == counts.tolist()
         plain, plain_counts = assign_queue_offsets(indexes, start)
         assert plain.tolist() == wanted
         assert plain_counts.tolist() == counts.tolist()

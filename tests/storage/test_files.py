@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from conformance.files_suite import FilesSuite
 from fakes.memory_files import MemoryFiles
-
 from storage.files import DiskUsage, RealFileSystem, write_fully, zero_by_writing
 
 STORE = Path("/store")

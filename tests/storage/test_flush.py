@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
-
 from storage.commit_log import CommitLog
 from storage.config import FlushMode, StoreConfig
 from storage.errors import FlushFailedError

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import golden
 import numpy as np
 import pytest
+
+import golden
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
-
 from storage.commit_log import CommitLog
 from storage.config import StoreConfig
 from storage.files import RealFileSystem

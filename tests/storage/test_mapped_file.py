@@ -4,8 +4,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.errors import StoreClosedError
 from storage.mapped_file import MappedFile
 

@@ -157,3 +157,27 @@ def test_sizes_that_the_records_do_not_have() -> None:
     fault = find_fault(log.buffer, headers)
     assert fault is not None
     assert (fault.index, fault.error.field) == (1, "size")
+
+
+@pytest.mark.parametrize("bits", [0x10, 0x20, 0x30])
+def test_a_record_too_short_for_the_hosts_it_claims(bits: int) -> None:
+    log = log_of([{"topic": "T", "body": b"", "properties": b"a"}, ALIKE])
+    buffer = bytearray(log.buffer)
+    buffer[39] |= bits
+    check_equal_to_the_plain_decoder(buffer, log)
+
+
+def test_properties_of_a_negative_length() -> None:
+    short = log_of([{"topic": "T", "body": b""}]).buffer
+    size = len(short) + 40_000
+    buffer = size.to_bytes(4, "big") + short[4:-2] + (40_000).to_bytes(2, "big") + bytes(40_000)
+    log = LogPiece(buffer, 0, 0, np.array([0]), np.array([size]))
+    check_equal_to_the_plain_decoder(bytearray(buffer), log)
+
+
+def check_equal_to_the_plain_decoder(buffer: bytearray, log: LogPiece) -> None:
+    fault = find_fault(buffer, gather_headers(buffer, log.positions, log.sizes), base_offset=0)
+    expected = plain_fault(bytes(buffer), log, check_crc=False)
+    assert fault is not None
+    assert expected is not None
+    assert (fault.index, fault.error.field) == (expected[0], expected[1].field)

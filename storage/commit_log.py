@@ -45,6 +45,7 @@ from .errors import (
     StoreReadOnlyError,
 )
 from .files import Buffer, FileSystem
+from .log_reader import LogReader
 from .log_stages import LogStages
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
@@ -81,6 +82,9 @@ class CommitLog:
         self.wrote = self._stages.wrote
         self.committed = self._stages.committed
         self.flushed = self._stages.flushed
+        self._reader = LogReader(self._row, self.committed)
+        self.read = self._reader.read
+        self.view = self._reader.view
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""
@@ -124,8 +128,7 @@ class CommitLog:
     @property
     def min_offset(self) -> int:
         """Where the first file begins; the end where there is none."""
-        row = self._row.row
-        return row[0].base if row else self.wrote.value
+        return self._reader.min_offset
 
     def _limits(self) -> RecordLimits:
         return RecordLimits(
@@ -139,39 +142,6 @@ class CommitLog:
         """Start allocating ahead in the background."""
         self._allocator.start()
         self._prepare_next()
-
-    # -- reading
-
-    def read(self, offset: int, max_bytes: int) -> memoryview:
-        """Up to `max_bytes` from `offset`, within one file and committed; no copy.
-
-        Empty at the committed end. Raises OffsetOutOfRangeError outside the log.
-        """
-        committed = self.committed.value
-        file = self._row.find(offset)
-        if offset == committed:
-            return memoryview(b"")
-        if file is None or offset > committed:
-            raise OffsetOutOfRangeError(offset, self.min_offset, committed)
-        size = min(max_bytes, committed - offset, file.end - offset)
-        return self._view(file, offset, size)
-
-    def view(self, offset: int, size: int) -> memoryview:
-        """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
-
-        Raises OffsetOutOfRangeError where they do not.
-        """
-        file = self._row.find(offset)
-        if file is None or offset + size > min(self.committed.value, file.end):
-            raise OffsetOutOfRangeError(offset, self.min_offset, self.committed.value)
-        return self._view(file, offset, size)
-
-    def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
-        try:
-            return file.view(offset - file.base, size)
-        except StoreClosedError:
-            # dropped or truncated since it was found
-            raise OffsetOutOfRangeError(offset, self.min_offset, self.committed.value) from None
 
     # -- appending
 

@@ -48,30 +48,26 @@ class MappedFileQueue:
         self._files = files
         self._read_only = read_only
         self._directory_changed = False
-        self._row: tuple[MappedFile, ...] = ()
+        self.row: tuple[MappedFile, ...] = ()
+        """The files, oldest first; replaced as a whole, never changed."""
         self._row_lock = threading.Lock()
         self._load()
 
     @property
-    def row(self) -> tuple[MappedFile, ...]:
-        """The files, oldest first."""
-        return self._row
-
-    @property
     def start(self) -> int:
         """Offset of the first byte of the first file; 0 where there is none."""
-        row = self._row
+        row = self.row
         return row[0].base if row else 0
 
     @property
     def end(self) -> int:
         """Offset after the last byte of the last file; 0 where there is none."""
-        row = self._row
+        row = self.row
         return row[-1].end if row else 0
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds `offset`, or None."""
-        row = self._row
+        row = self.row
         if not row:
             return None
         index = (offset - row[0].base) // self.file_size
@@ -86,7 +82,7 @@ class MappedFileQueue:
         found = self.find(offset)
         if found is not None:
             return found
-        row = self._row
+        row = self.row
         if row and offset < row[0].base:
             raise StoreLayoutError(
                 f"{self.directory}: offset {offset} lies before the first file {row[0].path.name}"
@@ -95,7 +91,7 @@ class MappedFileQueue:
         while base <= offset:
             self._add(base)
             base += self.file_size
-        return self._row[-1]
+        return self.row[-1]
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write `data` at `offset`, over file ends too, creating files as needed.
@@ -127,16 +123,16 @@ class MappedFileQueue:
             except OSError:
                 self._directory_changed = True
                 raise
-        for file in self._row:
+        for file in self.row:
             if file.base < end and start < file.end:
                 file.sync()
 
     def sync_loaded(self) -> None:
         """Make everything durable that an earlier process may have left to the page cache."""
-        if not self._row:
+        if not self.row:
             return
         self._files.fsync_directory(self.directory)
-        for file in self._row:
+        for file in self.row:
             file.sync()
             file.release()
 
@@ -145,29 +141,29 @@ class MappedFileQueue:
 
         The file that holds `offset` keeps its bytes: making them invalid is the owner's part.
         """
-        return self._delete(tuple(file for file in reversed(self._row) if file.base > offset))
+        return self._delete(tuple(file for file in reversed(self.row) if file.base > offset))
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, oldest first, never the last one."""
-        return self._delete(tuple(file for file in self._row[:-1] if file.end <= offset))
+        return self._delete(tuple(file for file in self.row[:-1] if file.end <= offset))
 
     def clear(self, move_to: Path | None = None) -> list[Path]:
         """Delete every file, newest first, or move all of them into the directory `move_to`."""
-        return self._delete(tuple(reversed(self._row)), move_to)
+        return self._delete(tuple(reversed(self.row)), move_to)
 
     def release(self) -> None:
         """Give back descriptors and maps; the next use opens them again."""
-        for file in self._row:
+        for file in self.row:
             file.release()
 
     def close(self) -> None:
         """Close every file for good; views that readers hold stay valid."""
-        for file in self._row:
+        for file in self.row:
             file.close()
 
     def _add(self, base: int) -> None:
         path = self.directory / queue_file_name(base)
-        if not self._row:
+        if not self.row:
             self._files.make_directory(self.directory)
         if self.allocator is not None:
             self.allocator.take(path)
@@ -175,7 +171,7 @@ class MappedFileQueue:
             self._create_sparse(path)
         self._directory_changed = True
         with self._row_lock:
-            self._row = (*self._row, MappedFile(self._files, path, base, self.file_size))
+            self.row = (*self.row, MappedFile(self._files, path, base, self.file_size))
 
     def _create_sparse(self, path: Path) -> None:
         try:
@@ -193,7 +189,7 @@ class MappedFileQueue:
         if move_to is not None:
             self._files.make_directory(move_to)
         with self._row_lock:
-            self._row = tuple(file for file in self._row if file not in gone)
+            self.row = tuple(file for file in self.row if file not in gone)
         for file in gone:
             if move_to is None:
                 file.delete()
@@ -221,7 +217,7 @@ class MappedFileQueue:
             self._drop_empty(found.pop()[1])
         if found:
             self.file_size = file_size_of(found)
-        self._row = tuple(
+        self.row = tuple(
             MappedFile(self._files, path, base, size, writable=not self._read_only)
             for base, path, size in found
         )

@@ -1,0 +1,58 @@
+"""Reading the log through the maps of its files: no lock and no copy.
+
+Whatever lies between the first file and `committed` can be read at any time, from any thread. A
+file that is dropped or cut away meanwhile is out of range for those who come later, and stays
+readable through the views that readers already hold.
+"""
+
+from .errors import OffsetOutOfRangeError, StoreClosedError
+from .mapped_file import MappedFile
+from .mapped_file_queue import MappedFileQueue
+from .positions import Position
+
+
+class LogReader:
+    """Reads below `committed` of the files in `row`; all offsets are positions in the log."""
+
+    def __init__(self, row: MappedFileQueue, committed: Position) -> None:
+        self._row = row
+        self._committed = committed
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; the end where there is none."""
+        row = self._row.row
+        return row[0].base if row else self._committed.value
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """Up to `max_bytes` from `offset`, within one file; no copy.
+
+        Empty at the committed end. Raises OffsetOutOfRangeError outside the log.
+        """
+        committed = self._committed.value
+        file = self._row.find(offset)
+        if offset == committed:
+            return memoryview(b"")
+        if file is None or offset > committed:
+            raise self._out_of_range(offset)
+        return self._view(file, offset, min(max_bytes, committed - offset, file.end - offset))
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
+
+        Raises OffsetOutOfRangeError where they do not.
+        """
+        file = self._row.find(offset)
+        if file is None or offset + size > min(self._committed.value, file.end):
+            raise self._out_of_range(offset)
+        return self._view(file, offset, size)
+
+    def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
+        try:
+            return file.view(offset - file.base, size)
+        except StoreClosedError:
+            # dropped or cut away since it was found
+            raise self._out_of_range(offset) from None
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(offset, self.min_offset, self._committed.value)

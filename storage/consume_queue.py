@@ -19,8 +19,8 @@ from tandemlog.format.file_names import parse_queue_file_name, queue_file_name
 from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 
 from .errors import CorruptStoreError, StoreLayoutError
-from .files import Buffer
 from .file_pool import FilePool
+from .files import Buffer
 
 
 class ConsumeQueue:

@@ -26,8 +26,8 @@ from tandemlog.format.queue_unit import UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .errors import FlushFailedError, StoreBusyError
-from .files import FileSystem
 from .file_pool import FilePool
+from .files import FileSystem
 from .queue_runs import QueueRuns, regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
@@ -36,7 +36,6 @@ from .queue_units import QueueUnits
 
 logger = logging.getLogger(__name__)
 
-SPILL_CHUNK = 64
 DAMAGED_END = -1
 
 
@@ -195,7 +194,9 @@ class ConsumeQueueStore:
                 with self._lock:
                     generation, offset = self._units.generation, self.next_offset
                     ends, damaged = self.ends(), self._damaged
-                self._spill_below(ends)
+                pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends)
+                for dense in pending.tolist():
+                    self._units.spill(dense)
                 try:
                     self._disk.sync()
                 except OSError as fault:
@@ -231,7 +232,7 @@ class ConsumeQueueStore:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,
         never a queue's last one. Answers how many files were deleted."""
         deleted = 0
-        with self._lock, _Changing(self._units):
+        with self._lock, self._units.file_lock, _Changing(self._units):
             self._log_minimum = log_offset
             for dense, queue in list(self._units.queues.items()):
                 while dense not in self._damaged and 0 <= queue.first < queue.last:
@@ -344,14 +345,6 @@ class ConsumeQueueStore:
         skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
         held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
         return held.tobytes() == cells[skip:].tobytes()
-
-    def _spill_below(self, ends: NDArray[np.int64]) -> None:
-        """Called without the lock: it is given up now and then, so that dispatch need not wait."""
-        pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends).tolist()
-        for start in range(0, len(pending), SPILL_CHUNK):
-            with self._lock:
-                for dense in pending[start : start + SPILL_CHUNK]:
-                    self._units.spill(dense)
 
     def _find_minimum(self, dense: int, log_minimum: int) -> int:
         while True:

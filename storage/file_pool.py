@@ -57,12 +57,9 @@ class FilePool:
 
     def create(self, path: str, size: int) -> None:
         """Make the file with its full length, sparse; durable after `sync`."""
-        directory = Path(path).parent
-        new = [directory]
-        while self.files.status(new[-1]) is None:
-            new.append(new[-1].parent)
-        self.files.make_directory(directory, durable=False)
-        handle = self.files.open(Path(path), create=True)
+        where = Path(path)
+        new = self._make_directory(where.parent)
+        handle = self.files.open(where, create=True)
         try:
             self.files.truncate(handle, size)
         finally:
@@ -123,6 +120,16 @@ class FilePool:
         with self._lock:
             for path in [path for path, entry in self._open.items() if entry[1] == 0]:
                 self.files.close(self._open.pop(path)[0])
+
+    def _make_directory(self, directory: Path) -> list[Path]:
+        """Answers the directories in which a name is new: this one, and those above that were
+        made for it, up to one that was there."""
+        new = [directory]
+        while self.files.status(new[-1]) is None:
+            new.append(new[-1].parent)
+        if len(new) > 1:
+            self.files.make_directory(directory, durable=False)
+        return new
 
     def _sync_file(self, path: str) -> None:
         try:

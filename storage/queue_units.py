@@ -4,12 +4,15 @@
                |  in its files  |  in its tail row   |        tail rows: queue_tails.py
 
 This is the mechanism; when a unit may be taken is decided in consume_queue_store.py. The caller
-holds the store's lock around everything that changes something. `read` takes no lock: it copies
-what the numbers say and looks afterwards whether something that it relied on has changed. So units
-are in place before `ends` covers them, and in their file before `spilled` does.
+holds the store's lock around everything that changes something, save `spill`: that needs only
+`file_lock`, which guards a queue's files and is held for one queue at a time, so a flush of
+thousands of queues hardly stands in the way of dispatch. `read` takes no lock: it copies what the
+numbers say and looks afterwards whether something that it relied on has changed. So units are in
+place before `ends` covers them, and in their file before `spilled` does.
 """
 
 import errno
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +50,7 @@ class QueueUnits:
         self._file_size = file_size
         self._memory_bytes = memory_bytes
         self._rows = rows_for(0, memory_bytes)
+        self.file_lock = threading.RLock()
 
     def queue(self, dense: int) -> ConsumeQueue:
         """The files of a queue, which need not exist yet."""
@@ -151,64 +155,71 @@ class QueueUnits:
 
     def extend(self, dense: int, cells: NDArray[np.void]) -> None:
         """Append units to one queue, straight into its file."""
-        self.spill(dense)
-        end = int(self.ends[dense])
-        self._write(dense, end, cells.tobytes())
+        end = int(self.ends[dense]) + len(cells)
+        with self.file_lock:
+            self.spill(dense)
+            self._write(dense, end - len(cells), cells.tobytes())
+            self.spilled[dense] = end
         self.last_physical[dense] = int(cells[-1:].view(UNIT_DTYPE)["physical_offset"][0])
-        self.spilled[dense] = end + len(cells)
-        self.ends[dense] = end + len(cells)
+        self.ends[dense] = end
 
     def begin(self, dense: int, queue_offset: int) -> None:
         """Let an empty queue begin at `queue_offset`, with pre-blank units before it."""
-        queue = self.queue(dense)
-        try:
-            queue.destroy()
-            queue.begin(queue_offset)
-        except OSError as fault:
-            raise _write_fault(queue, queue_offset, fault) from fault
-        self.spilled[dense] = queue_offset
+        with self.file_lock:
+            queue = self.queue(dense)
+            try:
+                queue.destroy()
+                queue.begin(queue_offset)
+            except OSError as fault:
+                raise _write_fault(queue, queue_offset, fault) from fault
+            self.spilled[dense] = queue_offset
         self.ends[dense] = queue_offset
 
     def fill(self, dense: int, queue_offset: int) -> None:
         """Pre-blank units from the end of the queue up to `queue_offset`."""
-        self.spill(dense)
-        end = int(self.ends[dense])
-        self._write(dense, end, PRE_BLANK * (queue_offset - end))
-        self.spilled[dense] = queue_offset
+        with self.file_lock:
+            self.spill(dense)
+            end = int(self.ends[dense])
+            self._write(dense, end, PRE_BLANK * (queue_offset - end))
+            self.spilled[dense] = queue_offset
         self.ends[dense] = queue_offset
 
     def spill(self, dense: int) -> None:
         """Write a queue's units that are in memory only to its file."""
-        first, end = int(self.spilled[dense]), int(self.ends[dense])
-        if first < end:
-            self._write(dense, first, self._rows.copy(dense, first, end).tobytes())
-            self.spilled[dense] = end
+        with self.file_lock:
+            first, end = int(self.spilled[dense]), int(self.ends[dense])
+            if first < end:
+                self._write(dense, first, self._rows.copy(dense, first, end).tobytes())
+                self.spilled[dense] = end
 
     # ---- shrinking; the caller counts `generation` up before and after
 
     def cut(self, dense: int, end: int) -> None:
         """Remove unit `end` and all after it."""
-        if end < int(self.spilled[dense]):
-            self.queue(dense).cut(end)
-            self.spilled[dense] = end
-        self.ends[dense] = end
+        with self.file_lock:
+            if end < int(self.spilled[dense]):
+                self.queue(dense).cut(end)
+                self.spilled[dense] = end
+            self.ends[dense] = end
         newest = self.read(dense, end - 1, 1)
         self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
 
     def forget(self, dense: int) -> None:
         """Remove a queue with its files."""
-        queue = self.queues.pop(dense, None)
-        if queue is not None:
-            queue.destroy()
-        for column in (self.ends, self.spilled, self.last_physical):
-            column[dense] = 0
+        with self.file_lock:
+            queue = self.queues.pop(dense, None)
+            if queue is not None:
+                queue.destroy()
+            for column in (self.ends, self.spilled, self.last_physical):
+                column[dense] = 0
 
     def _widen(self, queues: int) -> None:
         """Rows for more queues: with everything spilled, the new ones may start empty."""
         known = self._table.count
-        for dense in np.flatnonzero(self.spilled[:known] < self.ends[:known]).tolist():
-            self.spill(dense)
-        self._rows = rows_for(queues, self._memory_bytes)
+        with self.file_lock:
+            for dense in np.flatnonzero(self.spilled[:known] < self.ends[:known]).tolist():
+                self.spill(dense)
+            self._rows = rows_for(queues, self._memory_bytes)
 
     def _write(self, dense: int, queue_offset: int, data: bytes) -> None:
         queue = self.queue(dense)

@@ -277,17 +277,28 @@ class ReputService:
         """i8[n]: the queue of each record; queues that are new are registered."""
         columns, table = batch.columns, self._to.table
         dense = table.dense(columns.topics, columns.topic_index, columns.queue_id)
-        while len(unknown := np.flatnonzero((dense < 0) & columns.dispatch_mask)):
-            row = int(unknown[0])
+        unknown = np.flatnonzero((dense < 0) & columns.dispatch_mask)
+        if not len(unknown):
+            return dense
+        pairs = {
+            pair: row
+            for row, pair in zip(
+                unknown.tolist(),
+                zip(
+                    columns.topic_index[unknown].tolist(),
+                    columns.queue_id[unknown].tolist(),
+                    strict=True,
+                ),
+                strict=True,
+            )
+        }
+        for (topic, queue_id), row in pairs.items():
             try:
-                table.register(columns.topics[columns.topic_index[row]], int(columns.queue_id[row]))
+                table.register(columns.topics[topic], queue_id)
             except ValueError as fault:
                 offset = int(columns.physical_offset[row])
-                raise CorruptStoreError(
-                    "commitlog", offset, f"record at {offset}: {fault}"
-                ) from fault
-            dense = table.dense(columns.topics, columns.topic_index, columns.queue_id)
-        return dense
+                raise CorruptStoreError("commitlog", offset, f"record there: {fault}") from fault
+        return table.dense(columns.topics, columns.topic_index, columns.queue_id)
 
     def _put_producers(self, batch: DispatchBatch) -> None:
         columns = batch.columns

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from fakes.memory_log import MemoryLog
-
 from storage.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
 from storage.dispatch_source import DispatchSource
 from storage.files import FileSystem

@@ -4,16 +4,14 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import golden
 import pytest
+
+import golden
 from fakes.derived import Derived
 from fakes.memory_log import MemoryLog
-
 from storage.files import RealFileSystem
 from storage.index_checking import check_newest, has_tag_entries
 from storage.queue_search import Boundary
-from tandemlog.format.constants import BORN_HOST_OFFSET
-from tandemlog.format.record import decode_record
 
 pytestmark = pytest.mark.golden
 
@@ -116,7 +114,8 @@ def test_a_store_of_rocketmq_is_gone_on_with(store: golden.Golden, tmp_path: Pat
     case = case_of(store, tmp_path, rebuild=False)
     derived, log = case.derived, case.log
     derived.open(clean=not store.killed, dispatched=log.min_offset if store.killed else log.end)
-    assert derived.queue_findings is not None and derived.index_findings is not None
+    assert derived.queue_findings is not None
+    assert derived.index_findings is not None
     assert not derived.queue_findings.damaged
     source = derived.reput._source
     assert has_tag_entries(derived.index, source, log.end) == source.index_tags

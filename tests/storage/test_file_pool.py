@@ -1,0 +1,107 @@
+import errno
+from pathlib import Path
+
+import pytest
+
+from fakes.memory_files import MemoryFiles
+from storage.file_pool import SYNC_TOGETHER, FilePool
+
+ROOT = Path("/store/consumequeue")
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    return MemoryFiles()
+
+
+def pool_of(files: MemoryFiles, open_files: int = 3) -> FilePool:
+    files.make_directory(ROOT)
+    return FilePool(ROOT, files, open_files=open_files)
+
+
+def test_files_are_opened_when_needed_and_the_longest_unused_is_closed(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(6)]
+    for path in paths:
+        pool.create(path, 100)
+        pool.write(path, 10, b"abc")
+    assert pool.open_count == files.open_handles == 3
+    assert [pool.read(path, 9, 5) for path in paths] == [b"\0abc\0"] * 6
+    assert files.open_handles == 3
+    pool.close()
+    assert files.open_handles == 0
+    assert pool.read(paths[0], 10, 3) == b"abc"
+
+
+@pytest.mark.parametrize("count", [1, SYNC_TOGETHER + 1])
+def test_sync_makes_files_and_names_durable(files: MemoryFiles, count: int) -> None:
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(count)]
+    for path in paths:
+        pool.create(path, 8)
+        pool.write(path, 0, b"kept")
+    pool.sync()
+    assert pool.dirty_count == 0
+    assert files.calls["sync_all"] == (count > 1)
+    pool.write(paths[0], 4, b"lost")
+    files.crash()
+    pool = pool_of(files)
+    assert [pool.read(path, 0, 8) for path in paths] == [b"kept\0\0\0\0"] * count
+
+
+def test_nothing_dirty_costs_nothing(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    pool.sync()
+    assert not files.calls["fdatasync"]
+    assert not files.calls["fsync_directory"]
+
+
+def test_a_deleted_file_is_closed_and_its_removal_durable(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.write(path, 0, b"x")
+    pool.sync()
+    pool.delete(path)
+    assert files.open_handles == 0
+    pool.sync()
+    files.crash()
+    assert files.listdir(ROOT / "t" / "0") == []
+    with pytest.raises(FileNotFoundError):
+        pool.read(path, 0, 1)
+
+
+def test_shorten_clears_the_rest(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.write(path, 0, b"abcdefgh")
+    pool.shorten(path, 3, 8)
+    assert pool.length(path) == 8
+    assert pool.read(path, 0, 8) == b"abc\0\0\0\0\0"
+
+
+def test_a_failed_write_is_raised_and_synced_no_less(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.sync()
+    files.fail("pwrite", errno.ENOSPC, times=1, took=2)
+    with pytest.raises(OSError, match="No space"):
+        pool.write(path, 0, b"abcd")
+    assert pool.dirty_count == 1
+    pool.write(path, 0, b"abcd")
+    pool.sync()
+    files.crash()
+    assert pool_of(files).read(path, 0, 4) == b"abcd"
+
+
+def test_a_touched_file_is_synced(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.sync()
+    before = files.calls["fdatasync"]
+    pool.touch(path)
+    pool.sync()
+    assert files.calls["fdatasync"] == before + 1

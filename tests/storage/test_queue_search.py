@@ -1,0 +1,44 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.queue_search import Boundary, search_by_time
+
+TIMES = [10, 20, 20, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "lower", "upper"),
+    [
+        (5, 0, 0),  # all newer
+        (10, 0, 0),
+        (15, 1, 0),
+        (20, 1, 3),
+        (25, 4, 3),
+        (30, 4, 4),
+        (35, 5, 4),  # all older: after the last, and the last
+    ],
+)
+def test_boundaries(timestamp: int, lower: int, upper: int) -> None:
+    assert search_by_time(0, 5, timestamp, Boundary.LOWER, TIMES.__getitem__) == lower
+    assert search_by_time(0, 5, timestamp, Boundary.UPPER, TIMES.__getitem__) == upper
+
+
+def test_the_answer_lies_between_minimum_and_maximum() -> None:
+    assert search_by_time(2, 4, 5, Boundary.UPPER, TIMES.__getitem__) == 2
+    assert search_by_time(2, 4, 99, Boundary.LOWER, TIMES.__getitem__) == 4
+    assert search_by_time(3, 3, 20, Boundary.UPPER, TIMES.__getitem__) == 3
+
+
+def test_a_record_that_cannot_be_read_gives_the_minimum() -> None:
+    assert search_by_time(2, 9, 20, Boundary.LOWER, lambda _: -1) == 2
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(-1, 31))
+def test_as_a_scan_finds_it(times: list[int], timestamp: int) -> None:
+    times.sort()
+    lower = sum(time < timestamp for time in times)
+    upper = max(sum(time <= timestamp for time in times) - 1, 0)
+    count = len(times)
+    assert search_by_time(0, count, timestamp, Boundary.LOWER, times.__getitem__) == lower
+    assert search_by_time(0, count, timestamp, Boundary.UPPER, times.__getitem__) == upper

@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 
@@ -67,6 +67,7 @@ class Node:
         self._undo = AsyncExitStack()
         self._stopping = False
         self._started_at = time.monotonic()
+        self._close_replication: Callable[[], Awaitable[None]] = _nothing
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -109,8 +110,9 @@ class Node:
         )
         if self.config.role == "master":
             master = ReplicationMaster(self.store, config, self._clock)
-            await master.start()
+            self._close_replication = master.close
             self._undo.push_async_callback(master.close)
+            await master.start()
             self.role = MasterRole(self.store, master)
             self.store.topics.listen(master.metadata_changed)
             return master.servicer
@@ -191,6 +193,8 @@ class Node:
             )
         self.waiters.close()
         self.pump.end_streams()
+        # the slaves have what they need; their streams would only keep the server waiting
+        await self._close_replication()
 
     def _replication_ended(self, task: asyncio.Task[None]) -> None:
         # it runs until it is cancelled; any other end is one that only an operator can mend
@@ -276,6 +280,10 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
         raise node.fatal.result()
     # what is left over when the loop ends is only the wait itself
     stopped.cancel()
+
+
+async def _nothing() -> None:
+    return
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

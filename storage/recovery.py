@@ -13,6 +13,7 @@ repeated, so a crash in the middle costs the next open nothing but the same work
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tandemlog.format.errors import FormatError
@@ -53,6 +54,8 @@ def recover(
         notes=found.notes,
     )
     _cut_log(parts, found, report)
+    if not found.clean:
+        _lower_checkpoint(parts)
     _load_queues(parts, found, report)
     _load_index(parts, found, report)
     _load_producers(parts, report)
@@ -75,6 +78,19 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
     end = parts.epochs.table.last
     if end is not None and end.start_offset > found.log_end:
         parts.epochs.truncate_suffix(found.log_end + 1)
+
+
+def _lower_checkpoint(parts: StoreParts) -> None:
+    """Queues and index may be cut now and dispatched again: until that is durable, a RocketMQ
+    broker that takes the store over after another crash must begin at the first log file."""
+    parts.checkpoint.save(
+        replace(
+            parts.checkpoint.value,
+            logics_msg_timestamp=0,
+            index_msg_timestamp=0,
+            logics_physical_offset=0,
+        )
+    )
 
 
 def _save_remains(parts: StoreParts, start: int, end: int) -> Path:

@@ -1,0 +1,155 @@
+"""dump, recover, rebuild and verify on stores that a real broker wrote."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import golden
+from node.cli import app
+from storage.config import StoreConfig
+from storage.message_store import MessageStore
+
+pytestmark = pytest.mark.golden
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(params=[each for each in golden.stores() if each.source.is_file()], ids=str)
+def copy(request: pytest.FixtureRequest, tmp_path: Path) -> golden.GoldenCopy:
+    store: golden.Golden = request.param
+    return store.copy(tmp_path)
+
+
+@pytest.fixture
+def run(
+    copy: golden.GoldenCopy,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Run:
+    sizes = [
+        f"--{name.replace('_', '-')}={copy.sizes[name]}"
+        for name in ("index_slots", "index_entries", "queue_file_size")
+    ]
+
+    def call(command: str, *arguments: str, store: Path = copy.store) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tandemlog", command, str(store), *arguments, *sizes])
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return call
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_dump_shows_what_rocketmq_reads(run: Run, copy: golden.GoldenCopy) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copy.store.rglob("*")}
+    code, out, err = run("dump", "--what", "messages", "--format", "jsonl")
+    assert code == 0
+    assert "stopped at offset" in err
+    found = objects(out)
+    expected = copy.expected("messages")
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert {key: mine[key] for key in theirs} == theirs
+    for what in ("queues", "index", "checkpoint", "epochs"):
+        assert run("dump", "--what", what)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in copy.store.rglob("*")} == before
+
+
+def test_recover_then_verify_then_rebuild(run: Run, copy: golden.GoldenCopy) -> None:
+    before = {path: path.stat().st_mtime_ns for path in copy.store.rglob("*")}
+    code, out, _ = run("recover", "--dry-run")
+    assert code == 0
+    assert "nothing was changed" in out
+    assert {path: path.stat().st_mtime_ns for path in copy.store.rglob("*")} == before
+    code, out, _ = run("recover", "--format", "jsonl")
+    (report,) = objects(out)
+    assert code == 0
+    assert report["log_end"] > 0
+    assert not (copy.store / "abort").exists()
+    code, out, _ = run("verify")
+    assert code == 0
+    assert "everything holds" in out
+    code, out, _ = run("rebuild")
+    assert code == 0
+    assert "queue files and" in out
+    (report,) = objects(run("verify", "--format", "jsonl")[1])
+    assert report["holds"]
+    units = {
+        (row["topic"], row["queue_id"], row["queue_offset"], row["physical_offset"])
+        for row in objects(run("dump", "--what", "queues", "--format", "jsonl")[1])
+    }
+    expected = {
+        (row["topic"], row["queue_id"], row["queue_offset"], row["physical_offset"])
+        for row in copy.expected("queues")
+    }
+    assert units == expected
+
+
+def test_only_the_queues(run: Run, copy: golden.GoldenCopy) -> None:
+    run("recover")
+    index = {path: path.stat().st_ino for path in (copy.store / "index").iterdir()}
+    code, out, _ = run("rebuild", "--queues", "--format", "jsonl")
+    assert code == 0
+    assert objects(out)[0]["index"] is False
+    assert {path: path.stat().st_ino for path in (copy.store / "index").iterdir()} == index
+
+
+def test_a_flipped_bit_is_named(run: Run, copy: golden.GoldenCopy) -> None:
+    run("recover")
+    third = copy.expected("messages")[2]
+    log = min((copy.store / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[third["physical_offset"] + 95] ^= 1  # in the body
+    log.write_bytes(data)
+    code, out, err = run("verify")
+    assert code == 1
+    assert str(log) in err
+    assert str(third["physical_offset"]) in err
+    assert len(err.splitlines()) == 1
+    assert "fault:" in out
+
+
+def test_a_store_in_use(run: Run, copy: golden.GoldenCopy) -> None:
+    sizes = copy.sizes
+    store = MessageStore.open(
+        StoreConfig(
+            copy.store,
+            queue_file_size=sizes["queue_file_size"],
+            index_slots=sizes["index_slots"],
+            index_entries=sizes["index_entries"],
+        )
+    )
+    try:
+        for command in ("recover", "rebuild"):
+            code, _, err = run(command)
+            assert code == 7
+            assert f"pid {os.getpid()}" in err
+            assert len(err.splitlines()) == 1
+    finally:
+        store.close()
+
+
+def test_index_sizes_that_do_not_fit(
+    copy: golden.GoldenCopy,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for command in ("dump --what index", "recover", "rebuild", "verify"):
+        name, *options = command.split()
+        monkeypatch.setattr("sys.argv", ["tandemlog", name, str(copy.store), *options])
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+        assert ended.value.code == 7
+        err = capfd.readouterr().err
+        assert "index_slots and index_entries" in err
+        assert len(err.splitlines()) == 1

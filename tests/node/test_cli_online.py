@@ -1,0 +1,315 @@
+"""The commands against a running node: fields, formats, exit codes."""
+
+import asyncio
+import base64
+import io
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.cli import app
+from node.config import NodeConfig, StoreSection
+from node.node import Node
+from tandemlog.message import Message
+from tandemlog.producer_options import ProducerOptions
+from tandemlog.sync_producer import Producer
+
+DUMP_FIELDS = {
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "physical_offset",
+    "size",
+    "version",
+    "msg_id",
+    "tags",
+    "keys",
+    "uniq_key",
+    "properties",
+    "sys_flag",
+    "flag",
+    "born_timestamp",
+    "born_host",
+    "store_timestamp",
+    "store_host",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+    "body",
+}
+
+
+def serve(directory: Path, started: "Future[Node]", stop: "Future[None]") -> None:
+    async def run() -> None:
+        node = Node(
+            NodeConfig(
+                listen="127.0.0.1:0",
+                http_listen="",
+                store=StoreSection(
+                    directory=directory,
+                    commit_log_file_size=1 << 20,
+                    queue_file_size=8_000,
+                    index_slots=500,
+                    index_entries=2_000,
+                ),
+            )
+        )
+        await node.start()
+        started.set_result(node)
+        await asyncio.wrap_future(stop)
+        await node.stop()
+
+    asyncio.run(run())
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A node with a loop and a thread of its own."""
+    started: Future[Node] = Future()
+    stop: Future[None] = Future()
+    directory = tmp_path_factory.mktemp("store")
+    thread = threading.Thread(target=serve, args=(directory, started, stop))
+    thread.start()
+    yield started.result(20)
+    stop.set_result(None)
+    thread.join(20)
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(node: Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run the program; the answer is exit code, stdout, stderr."""
+
+    def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        endpoint = [] if "--endpoint" in arguments else ["--endpoint", node.endpoints.listen]
+        monkeypatch.setattr("sys.argv", ["tandemlog", *arguments, *endpoint])
+        read, write = os.pipe()
+        os.write(write, stdin)
+        os.close(write)
+        with io.FileIO(read) as source, monkeypatch.context() as patch:
+            patch.setattr("sys.stdin", source)
+            with pytest.raises(SystemExit) as ended:
+                app.main()
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def topic(run: Run, request: pytest.FixtureRequest) -> str:
+    name = request.node.name.split("[")[0][-100:]
+    code, _, err = run("topic", "create", name, "--queues", "2")
+    assert code == 0, err
+    return name
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_topics(run: Run) -> None:
+    code, out, _ = run("topic", "create", "made", "--queues", "3", "--format", "jsonl")
+    assert code == 0
+    assert objects(out) == [
+        {
+            "topic": "made",
+            "read_queues": 3,
+            "write_queues": 3,
+            "perm": "rw",
+            "order": False,
+            "attributes": {},
+        }
+    ]
+    code, _, err = run("topic", "create", "made")
+    assert (code, "exists" in err) == (5, True)
+    code, out, _ = run("topic", "create", "made", "--queues", "4", "--update", "--format", "jsonl")
+    assert objects(out)[0]["read_queues"] == 4
+    code, out, _ = run("topic", "describe", "made", "--format", "jsonl")
+    assert [queue["queue_id"] for queue in objects(out)[0]["queues"]] == [0, 1, 2, 3]
+    assert "made" in run("topic", "list")[1]
+    assert run("topic", "delete", "made", "--dry-run")[0] == 0
+    assert run("topic", "delete", "made")[0] == 0
+    for command in ("describe", "delete"):
+        code, _, err = run("topic", command, "made")
+        assert code == 4
+        assert "'made'" in err
+        assert len(err.splitlines()) == 1
+
+
+def test_a_bad_topic_name(run: Run) -> None:
+    code, _, err = run("topic", "create", "no spaces")
+    assert code == 2
+    assert "character ' '" in err
+
+
+def test_lines_are_put_and_pulled(run: Run, topic: str) -> None:
+    code, out, _ = run(
+        *("put", topic, "--key", "k1", "--key", "k2", "--tag", "A", "--property", "color=red"),
+        *("--queue", "1", "--format", "jsonl"),
+        stdin=b"one\ntwo\nlast",
+    )
+    assert code == 0
+    places = objects(out)
+    assert [(each["queue_id"], each["queue_offset"]) for each in places] == [(1, 0), (1, 1), (1, 2)]
+    code, out, _ = run("pull", topic, "--format", "jsonl")
+    messages = objects(out)
+    assert [base64.b64decode(each["body"]) for each in messages] == [b"one", b"two", b"last"]
+    first = messages[0]
+    assert set(first) == DUMP_FIELDS
+    assert (first["keys"], first["tags"], first["properties"]["color"]) == ("k1 k2", "A", "red")
+    assert first["msg_id"] == places[0]["msg_id"]
+    assert first["physical_offset"] == places[0]["physical_offset"]
+
+
+def test_a_table_for_people(run: Run, topic: str) -> None:
+    code, out, _ = run("put", topic, stdin=b"hello world\n")
+    assert code == 0
+    assert out.splitlines()[0].split()[:3] == ["topic", "messages", "failed"]
+    assert out.splitlines()[1].split()[:3] == [topic, "1", "0"]
+    assert "hello world" in run("pull", topic)[1]
+
+
+def test_a_file_of_lines(run: Run, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"line %d\n" % number for number in range(500)))
+    code, out, _ = run("put", topic, str(path), "--format", "jsonl")
+    assert code == 0
+    assert len(objects(out)) == 500
+    assert len(objects(run("pull", topic, "--format", "jsonl")[1])) == 500
+    code, _, err = run("put", topic, str(tmp_path / "none"))
+    assert code == 7
+    assert "No such file" in err
+
+
+def test_generated_messages(run: Run, topic: str) -> None:
+    code, out, _ = run(
+        *("put", topic, "--generate", "1000", "--size", "50", "--key", "g", "--format", "jsonl")
+    )
+    assert code == 0
+    (totals,) = objects(out)
+    assert (totals["messages"], totals["failed"], totals["body_bytes"]) == (1000, 0, 50_000)
+    messages = objects(run("pull", topic, "--max", "30", "--format", "jsonl")[1])
+    assert len(messages) == 30
+    assert all(len(base64.b64decode(each["body"])) == 50 for each in messages)
+
+
+def test_where_to_begin(run: Run, topic: str) -> None:
+    places = objects(run("put", topic, "--queue", "0", "--format", "jsonl", stdin=b"a\nb\nc\n")[1])
+
+    def bodies(*options: str) -> list[bytes]:
+        code, out, _ = run("pull", topic, "--format", "jsonl", *options)
+        assert code == 0
+        return [base64.b64decode(each["body"]) for each in objects(out)]
+
+    assert bodies("--offset", "earliest") == [b"a", b"b", b"c"]
+    assert bodies("--offset", "latest") == []
+    assert bodies("--offset", "1") == [b"b", b"c"]
+    assert bodies("--offset", "1", "--queue", "0", "--max", "1") == [b"b"]
+    assert bodies("--queue", "1") == []
+    assert bodies("--offset", str(places[0]["store_timestamp"])) == [b"a", b"b", b"c"]
+    assert bodies("--offset", "2100-01-01") == []
+    assert bodies("--from", "master") == [b"a", b"b", b"c"]
+
+
+def test_tags_are_filtered(run: Run, topic: str) -> None:
+    for tag in ("red", "green", "blue"):
+        run("put", topic, "--tag", tag, stdin=tag.encode())
+    out = run("pull", topic, "--tags", "red || blue", "--format", "jsonl")[1]
+    assert {each["tags"] for each in objects(out)} == {"red", "blue"}
+
+
+def test_a_group_goes_on_where_it_stopped(run: Run, topic: str) -> None:
+    run("put", topic, "--queue", "0", stdin=b"a\nb\nc\n")
+
+    def pull(*options: str) -> list[bytes]:
+        out = run("pull", topic, "--group", "readers", "--format", "jsonl", *options)[1]
+        return [base64.b64decode(each["body"]) for each in objects(out)]
+
+    assert pull("--max", "2") == [b"a", b"b"]
+    rows = objects(run("offsets", topic, "--group", "readers", "--format", "jsonl")[1])
+    assert [(each["committed_offset"], each["lag"]) for each in rows] == [(2, 1), (None, None)]
+    assert pull() == [b"c"]
+    assert pull() == []
+
+
+def test_offsets(run: Run, topic: str) -> None:
+    places = objects(run("put", topic, "--queue", "0", "--format", "jsonl", stdin=b"a\nb\nc\n")[1])
+    rows = objects(run("offsets", topic, "--format", "jsonl")[1])
+    assert rows == [
+        {"topic": topic, "queue_id": 0, "min_offset": 0, "max_offset": 3},
+        {"topic": topic, "queue_id": 1, "min_offset": 0, "max_offset": 0},
+    ]
+    time = str(places[0]["store_timestamp"])
+    lower = objects(run("offsets", topic, "--at", time, "--format", "jsonl")[1])
+    upper = objects(
+        run("offsets", topic, "--at", time, "--boundary", "upper", "--format", "jsonl")[1]
+    )
+    assert (lower[0]["offset"], upper[0]["offset"]) == (0, 2)
+
+
+def test_queries(run: Run, topic: str) -> None:
+    place = objects(run("put", topic, "--key", "find-me", "--format", "jsonl", stdin=b"x\n")[1])[0]
+    (found,) = objects(run("query", topic, "--key", "find-me", "--format", "jsonl")[1])
+    assert set(found) == DUMP_FIELDS
+    assert base64.b64decode(found["body"]) == b"x"
+    (by_id,) = objects(run("query", "--id", place["msg_id"], "--format", "jsonl")[1])
+    assert by_id == found
+    (unique,) = objects(run("query", topic, "--id", found["uniq_key"], "--format", "jsonl")[1])
+    assert unique == found
+    assert "find-me" in run("query", topic, "--key", "find-me")[1]
+    for arguments, said in (
+        ((topic, "--key", "nothing"), "no message for 'nothing'"),
+        (("--id", "7F000001000059D800000000FFFFFFFF"), "no message"),
+        (("nothing", "--key", "k"), "no topic 'nothing'"),
+    ):
+        code, _, err = run("query", *arguments)
+        assert code == 4
+        assert said in err
+    assert run("query", "--id", "xyz")[0] == 2
+
+
+def test_a_compressed_body_comes_decompressed(run: Run, topic: str, node: Node) -> None:
+    body = b"squeeze " * 1000
+    with Producer(node.endpoints.listen, ProducerOptions(compress_above=1000)) as producer:
+        producer.send(Message(topic, body)).result(10)
+    (message,) = objects(run("pull", topic, "--format", "jsonl")[1])
+    assert message["size"] < len(body)
+    assert base64.b64decode(message["body"]) == body
+
+
+def test_unknown_topics_and_queues(run: Run, topic: str) -> None:
+    for arguments in (
+        ("pull", "nothing"),
+        ("offsets", "nothing"),
+        ("put", "nothing", "--generate", "1"),
+        ("pull", topic, "--queue", "9"),
+    ):
+        code, _, err = run(*arguments)
+        assert code == 4, arguments
+        assert len(err.splitlines()) == 1
+
+
+def test_a_message_that_is_too_large(run: Run, topic: str) -> None:
+    code, _, err = run("put", topic, "--generate", "1", "--size", str(5 << 20))
+    assert code == 2
+    assert str(4 << 20) in err
+
+
+def test_nodes(run: Run, node: Node) -> None:
+    _, out, _ = run("list", "--format", "jsonl")
+    (row,) = objects(out)
+    assert (row["node"], row["role"], row["state"]) == ("n0", "master", "running")
+    assert row["endpoint"] == node.endpoints.listen
+    for name in ("epoch", "in_sync", "wrote_offset", "confirm_offset", "lag_bytes", "lag_seconds"):
+        assert name in row
+    assert "n0" in run("list")[1]

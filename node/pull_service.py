@@ -1,8 +1,9 @@
 """Pulls over any number of queues, and the waiting for the first message of a long poll.
 
-One round reads the positions in the order of the request until the answer is full. A filtered
-read that found nothing moves its position on and reads again, so that a rare tag does not cost a
-round trip for every 800 entries.
+One round reads the positions in the order of the request until the answer is full. Without a wait
+that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
+found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
+entries.
 
     some position FOUND, or in a state on which the client has to act   ─▶ answer
     every position at its end                                          ─▶ wait, then another round
@@ -167,9 +168,10 @@ class PullService:
         room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
         hashes = frozenset(request.tag_hashes)
         on_slave = self._on_slave()
+        gets = MAX_FILTER_ROUNDS if request.wait_ms > 0 else 1
         done = False
         for position in positions:
-            result, moved = self._read(position, request.max_messages, room, hashes)
+            result, moved = self._read(position, request.max_messages, room, hashes, gets)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
             done = done or moved or beyond or result.status not in _WAITABLE
             small = broker_pb2.QueueRecords(
@@ -189,10 +191,15 @@ class PullService:
         return pull_response(head, queues), done
 
     def _read(
-        self, position: _Position, max_messages: int, room: int, hashes: Collection[int]
+        self,
+        position: _Position,
+        max_messages: int,
+        room: int,
+        hashes: Collection[int],
+        gets: int,
     ) -> tuple[GetResult, bool]:
         """Read on until something is found; True where a filter has skipped as much as it may."""
-        for _ in range(MAX_FILTER_ROUNDS):
+        for _ in range(gets):
             result = self._store.get(
                 position.topic, position.queue_id, position.queue_offset, max_messages, room, hashes
             )

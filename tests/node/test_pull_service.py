@@ -171,13 +171,15 @@ async def test_a_slave_that_is_behind_does_not_send_the_client_back() -> None:
     assert states(await rig.pull((7, 3), wait_ms=60_000)) == [(0, "NO_MATCHED_LOGIC_QUEUE", 3)]
 
 
-async def test_a_filter_reads_on_until_it_finds_something() -> None:
+async def test_a_long_poll_with_a_filter_reads_on_until_it_finds_something() -> None:
     rig = Rig()
     rig.put(0, *[b"x"] * 20, tag=1)
     rig.put(0, b"wanted", tag=2)
-    response = await rig.pull((0, 0), tag_hashes=[2])
+    once = await rig.pull((0, 0), tag_hashes=[2])
+    assert states(once) == [(0, "NO_MATCHED_MESSAGE", 2)]
+    response = await rig.pull((0, 2), tag_hashes=[2], wait_ms=60_000)
     assert response.queues[0].records == b"wanted"
-    assert rig.store.gets == 11
+    assert rig.store.gets == 1 + 10
 
 
 async def test_a_filter_that_finds_nothing_has_moved_on() -> None:

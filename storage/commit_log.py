@@ -233,13 +233,15 @@ class CommitLog:
         file.write(offset - file.base, data)
 
     def _undo(self, plan: AppendPlan, error: OSError) -> None:
-        """Zero again where a failed append may have written."""
+        """Zero again where a failed append may have written, durably: a part of it may be on
+        disk already, and would be a record after a power cut."""
         stretches = [(piece.offset, piece.end - piece.start) for piece in plan.pieces]
         stretches += [(blank.offset, blank.size) for blank in plan.blanks]
         try:
             for offset, size in stretches:
                 file = self._row.ensure(offset)
                 file.zero(offset - file.base, size)
+                file.sync()
         except (OSError, StoreError) as second:
             self._stages.fail(
                 StoreReadOnlyError(

@@ -91,9 +91,11 @@ class Geometry:
 def queue_directories(files: FileSystem, root: Path) -> Iterator[tuple[str, int, Path]]:
     """(topic, queue id, directory) of every queue below `root`, sorted."""
     for topic in _directories(files, root):
-        names = [name for name in _directories(files, root / topic) if name.isdecimal()]
+        directory = root / topic
+        # thousands of queues: no look at each of them, nothing but queues has a number for a name
+        names = [name for name in files.listdir(directory) if name.isdecimal()]
         for name in sorted(names, key=int):
-            yield topic, int(name), root / topic / name
+            yield topic, int(name), directory / name
 
 
 def _directories(files: FileSystem, parent: Path) -> list[str]:

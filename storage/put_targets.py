@@ -63,11 +63,11 @@ class PutTargets:
         return dense
 
     def _refresh(self) -> None:
-        names = self._table.names()
-        self._allowed = np.fromiter(
-            (self._may_put(topic, queue_id) for topic, queue_id in names),
-            dtype=np.bool_,
-            count=len(names),
+        """Answers for the queues that have none yet: the new ones, or all after a change."""
+        known, count = len(self._allowed), self._table.count
+        more = (self._may_put(*self._table.name(dense)) for dense in range(known, count))
+        self._allowed = np.append(
+            self._allowed, np.fromiter(more, dtype=np.bool_, count=count - known)
         )
 
     def _may_put(self, topic: str, queue_id: int) -> bool:

@@ -37,6 +37,7 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.index_layout import tag_key
 from tandemlog.format.properties import split_keys
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
+from tandemlog.format.ragged import compact
 from tandemlog.format.record import Record, decode_record
 from tandemlog.format.sys_flag import BORN_HOST_IPV6
 
@@ -56,6 +57,8 @@ NO_END = (1 << 63) - 1
 _I32 = Struct(">i")
 _MAGIC = Struct(">I")
 _I64 = Struct(">q")
+_MANY = 64
+_SHORT = 512
 _NO_SIZES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
 
 
@@ -222,11 +225,35 @@ class StoreReader:
     def _copy(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes | None:
         """The records' bytes end to end; None where some went away while we looked."""
         starts, lengths = runs(offsets, sizes)
-        view = self._log.view
+        if not len(starts):
+            return b""
+        size = self._log.file_size
+        numbers = starts // size
+        if numbers[0] == numbers[-1]:
+            return self._copy_of_file(starts, lengths)
+        pieces = []
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        for each, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
+            piece = self._copy_of_file(each, many)
+            if piece is None:
+                return None
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _copy_of_file(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bytes | None:
+        """Stretches of one file, in rising order. Slices of a view are quicker than arrays, but
+        for many short stretches: the statement for each then costs more than its copying."""
+        base = int(starts[0]) - int(starts[0]) % self._log.file_size
+        end = int(starts[-1] + lengths[-1])
         try:
-            return b"".join(map(view, starts.tolist(), lengths.tolist()))
+            view = self._log.view(base, end - base)
         except OffsetOutOfRangeError:
             return None
+        begins = starts - base
+        if len(starts) >= _MANY and int(lengths.sum()) < len(starts) * _SHORT:
+            return compact(np.frombuffer(view, np.uint8), begins, lengths)[0].tobytes()
+        ends = (begins + lengths).tolist()
+        return b"".join([view[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])
 
     # ---- by position
 

@@ -179,7 +179,9 @@ def test_it_serves_what_rocketmqs_client_saw(
             == row["offset"]
         ), row
     for row in copy.client("query_key"):
-        keyed = store.reader.query_key(row["topic"], row["key"], max_messages=row["max_messages"])
+        keyed = store.reader.query_key(
+            row["topic"], row["key"], max_messages=row.get("max_messages", 64)
+        )
         assert list(keyed.physical_offsets) == row["physical_offsets"], row
     for row in copy.client("view"):
         _, offset = decode_offset_id(row["offset_msg_id"])

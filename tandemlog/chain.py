@@ -149,9 +149,10 @@ class Chain:
     def stream_ended(self) -> None:
         """No further answer will come. Without numbers nothing that was written may be written
         again: its outcome stays unknown."""
-        if not self.idempotent:
-            written = [self._batches[index] for index in range(self._kept, self._written)]
-            for batch in written:
+        written = [self._batches[index] for index in range(self._kept, self._written)]
+        for batch in written:
+            batch.unanswered = True
+            if not self.idempotent:
                 self._batches.remove(batch)
                 self._fail(batch, OutcomeUnknownError(f"no answer: {self.last_error}"))
         self._kept = self._written = 0
@@ -159,12 +160,25 @@ class Chain:
 
     def expire(self, now: float, seconds: float) -> None:
         """Fails what is past its deadline, `seconds` after it was given."""
-        for batch in self._batches:
-            if batch.deadline <= now and not batch.expired:
-                batch.expired = True
-                batch.sink.failed(self._late(batch, seconds))
+        for index in reversed(range(len(self._batches))):
+            batch = self._batches[index]
+            if batch.deadline > now or batch.expired:
+                continue
+            batch.expired = True
+            batch.sink.failed(self._late(batch, seconds))
+            if not batch.in_doubt:
+                # Its caller was told that it is not stored: it must not be written again. What
+                # stands behind it was not stored either, and finds its number a gap.
+                self._remove(index)
         if not self._written:
             self._prune()
+
+    def _remove(self, index: int) -> None:
+        """Of a request that is not in flight."""
+        self._release(self._batches[index].byte_size)
+        del self._batches[index]
+        self._kept -= index < self._kept
+        self._written -= index < self._written
 
     def fail_all(self, error: TandemlogError) -> None:
         """Everything fails, as unknown where it may be stored."""
@@ -172,7 +186,8 @@ class Chain:
         self._kept = self._written = 0
         self._doubts = []
         for batch in batches:
-            self._fail(batch, _unknown(error) if batch.in_doubt else error)
+            doubt = batch.in_doubt or batch.unanswered
+            self._fail(batch, _unknown(error) if doubt else error)
 
     def _answered(self, response: broker_pb2.AppendResponse, endpoint: str) -> PutBatch | None:
         """The request that an answer must be for; None for an answer that came before."""
@@ -217,18 +232,21 @@ class Chain:
 
     def _refused_for_good(self, batch: PutBatch, error: TandemlogError, doubt: bool) -> None:
         self._tell_refused(batch, error)
-        guilty = [] if doubt else _guilty(batch, error)
+        guilty = [] if doubt or batch.expired else _guilty(batch, error)
         if guilty and len(guilty) < batch.count and batch.sink.divisible:
             rest = batch.without(guilty, error)
             rest.sequence, rest.epoch = batch.sequence, batch.epoch
-            rest.expired = batch.expired
+            rest.unanswered = batch.unanswered
             self._batches[self._kept] = rest
             self._release(batch.byte_size - rest.byte_size)
             self._keep(error)
             return
         self._drop(batch)
-        if batch.sequence is not None and batch.sequence == self.numbers.next_sequence - 1:
-            self.numbers.next_sequence = batch.sequence
+        if not doubt and batch.sequence == self.numbers.next_sequence - 1:
+            # The number is free again. With doubt it is not: the node may have the request, and
+            # would take the next one for its repetition.
+            self.numbers.next_sequence -= 1
+        doubt = doubt or batch.unanswered
         self._fail(batch, _unknown(error) if doubt else error, leave=False)
 
     def _keep(self, error: TandemlogError) -> None:
@@ -254,7 +272,7 @@ class Chain:
     def _late(self, batch: PutBatch, seconds: float) -> TandemlogError:
         reason = self.last_error or NodeUnavailableError("no node answered")
         text = f"no acknowledgement within delivery_timeout_ms ({seconds:g} s); last: {reason}"
-        if batch.in_doubt:
+        if batch.in_doubt or batch.unanswered:
             return OutcomeUnknownError(f"the message may or may not be stored: {text}")
         if isinstance(reason, OutcomeUnknownError):
             return NodeUnavailableError(text)

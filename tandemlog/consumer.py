@@ -35,6 +35,7 @@ class AsyncStream:
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
+        self._handing: tuple[Queue, int] | None = None
 
     @property
     def follower(self) -> Follower:
@@ -63,9 +64,13 @@ class AsyncStream:
     async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch; None at the end (`until_end`). Raises TimeoutError after
         `timeout_ms` without a message; the stream stays as it is."""
+        if self._handing is not None:
+            self._follower.handled(*self._handing)
+            self._handing = None
         batch = await self._follower.next_batch(timeout_ms)
         if batch is not None:
-            self._follower.handed_out((batch.topic, batch.queue_id), batch.next_offset)
+            self._handing = ((batch.topic, batch.queue_id), batch.next_offset)
+            self._follower.handed_out(*self._handing)
         return batch
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:

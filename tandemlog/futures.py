@@ -59,7 +59,7 @@ class SendFuture(Future[SendResult]):
         return self._group.condition
 
     @property
-    def _state(self) -> str:  # type: ignore[override]
+    def _state(self) -> str:
         own: str | None = self.__dict__.get("own_state")
         return own or (FINISHED if self._group.is_known(self._index) else PENDING)
 

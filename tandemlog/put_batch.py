@@ -61,7 +61,9 @@ class Nobody:
 
 
 class PutBatch:
-    """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it."""
+    """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it under
+    its number; `unanswered`: an attempt got no answer, so nobody can be told that it is not stored.
+    """
 
     __slots__ = (
         "byte_size",
@@ -80,6 +82,7 @@ class PutBatch:
         "sink",
         "sizes",
         "topics",
+        "unanswered",
     )
 
     def __init__(
@@ -111,6 +114,7 @@ class PutBatch:
         self.sequence: int | None = None
         self.epoch = 0
         self.in_doubt = False
+        self.unanswered = False
         self.expired = False
 
     @property

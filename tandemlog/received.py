@@ -13,24 +13,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from struct import Struct
+from typing import Final
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import BadRecordError
 from .format.columns import HeaderColumns, gather_headers
-from .format.constants import TAGS
+from .format.constants import (
+    BODY_LENGTH_OFFSET,
+    BORN_TIMESTAMP_OFFSET,
+    CRC_MASK,
+    IPV6_EXTRA,
+    TAGS,
+)
 from .format.errors import CorruptRecordError
 from .format.properties import split_keys
 from .format.property_columns import find_properties
 from .format.ragged import compact, gather_rows
 from .format.record import Record, decode_record
-from .format.sys_flag import decompress_body
+from .format.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body
+
+_HEAD: Final = Struct(">iIiiiqqi")
+"""A record up to its system flag."""
+_LENGTH: Final = Struct(">i")
+_IPV6: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+
+assert _HEAD.size == BORN_TIMESTAMP_OFFSET
 
 
 class ReceivedMessage:
-    """One message. Everything but `size` decodes the record; raises BadRecordError where it is
-    damaged, and FormatError where its body cannot be decompressed."""
+    """One message. Its fields raise BadRecordError where the record is damaged, and the body
+    FormatError where it cannot be decompressed. Most of them decode the whole record, once."""
 
     __slots__ = ("_buffer", "_position", "_record", "size")
 
@@ -61,9 +77,18 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """As the producer gave it, decompressed."""
-        record = self.record
-        return decompress_body(record.sys_flag, record.body)
+        """As the producer gave it, decompressed. Read without decoding the rest."""
+        at = self._position
+        _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
+        at += BODY_LENGTH_OFFSET
+        if sys_flag & _IPV6:
+            at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
+        (length,) = _LENGTH.unpack_from(self._buffer, at)
+        at += _LENGTH.size
+        body = self._buffer[at : at + length] if length > 0 else b""
+        if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
+            body = self.record.body  # says what is wrong
+        return decompress_body(sys_flag, body) if sys_flag & COMPRESSED else body
 
     @property
     def topic(self) -> str:
@@ -71,15 +96,16 @@ class ReceivedMessage:
 
     @property
     def queue_id(self) -> int:
-        return self.record.queue_id
+        return int(_HEAD.unpack_from(self._buffer, self._position)[3])
 
     @property
     def queue_offset(self) -> int:
-        return self.record.queue_offset
+        return int(_HEAD.unpack_from(self._buffer, self._position)[5])
 
     @property
     def physical_offset(self) -> int:
-        return self.record.physical_offset
+        """Position in the commit log, bytes."""
+        return int(_HEAD.unpack_from(self._buffer, self._position)[6])
 
     @property
     def properties(self) -> dict[str, str]:

@@ -73,6 +73,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._work = asyncio.Event()
         self._room = asyncio.Event()
+        self._empty = asyncio.Event()
         self._guard: asyncio.Timeout | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._expiry: asyncio.TimerHandle | None = None
@@ -164,9 +165,12 @@ class Sender:
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_StreamEndedError),
             wait=wait_exponential(multiplier=0.02, max=1.0) + wait_random(0, 0.02),
+            sleep=self._pause,
         )
         async for attempt in retrying:
             with attempt:
+                if not len(self._chain):
+                    return
                 before = self._chain.acknowledged
                 try:
                     await self._stream()
@@ -176,6 +180,13 @@ class Sender:
                     self._stream_failed(error)
                     if len(self._chain) and self._chain.acknowledged == before:
                         raise _StreamEndedError from None
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next attempt; over at once when nothing is left to send."""
+        self._empty.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
 
     def _stream_failed(self, error: TandemlogError) -> None:
         logger.info("append stream ended: unresolved=%d reason=%s", len(self._chain), error)
@@ -294,6 +305,8 @@ class Sender:
         self._expiry = None
         self._take_all()
         self._chain.expire(self._loop.time(), self._options.delivery_seconds)
+        if not len(self._chain):
+            self._empty.set()
         self._flushed()
         self._watch_deadlines()
 

@@ -52,10 +52,7 @@ class Stream:
     def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch; None at the end (`until_end`). Raises TimeoutError after
         `timeout_ms` without a message; the stream stays as it is."""
-        batch = self._thread.run(self._follower.next_batch(timeout_ms))
-        if batch is not None:
-            self._follower.handed_out((batch.topic, batch.queue_id), batch.next_offset)
-        return batch
+        return self._thread.run(self._stream.next_batch(timeout_ms))
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         follower = self._follower

@@ -25,7 +25,6 @@ from .put_batch import PutBatch
 from .routes import Route
 from .send_many import Bodies, Collector, Column, ManySender, Queues
 
-
 _CLUSTER = durability_of(wait=True)
 _NO_WAIT = durability_of(wait=False)
 

@@ -20,9 +20,9 @@ from functools import cache
 from typing import Any
 
 import grpc
-from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
 from grpc import aio
 
+from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
 from tandemlog.format.record import decode_record
 from tandemlog.v1 import (
     admin_pb2,
@@ -68,6 +68,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
 
     def __post_init__(self) -> None:
         self.late = asyncio.Event()
+        self.pulled = asyncio.Event()
+        self.committed = asyncio.Event()
         self._server: aio.Server | None = None
         self._port = 0
 
@@ -147,6 +149,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self, request: broker_pb2.PullRequest, context: Any
     ) -> broker_pb2.PullResponse:
         self.pulls += 1
+        self.pulled.set()
         try:
             answer, found = self._pull(request)
             if not found and request.wait_ms:
@@ -281,6 +284,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             return broker_pb2.CommitOffsetsResponse(error=refusal.error)
         for each in request.offsets:
             self.log.committed[request.group, each.topic, each.queue_id] = each.queue_offset
+        self.committed.set()
         return broker_pb2.CommitOffsetsResponse()
 
     async def FetchOffsets(  # noqa: N802

@@ -1,0 +1,64 @@
+"""What `import tandemlog` gives, and what it costs."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import tandemlog
+from tandemlog.admin import AsyncAdmin
+from tandemlog.consumer import AsyncConsumer, AsyncStream
+from tandemlog.producer import AsyncProducer
+from tandemlog.sync import Admin, Consumer, Producer, Stream
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has after `statement`."""
+    code = f"{statement}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_package_alone_loads_nothing() -> None:
+    assert not {"grpc", "google", "numpy", "asyncio"} & loaded_by("import tandemlog")
+
+
+def test_the_format_loads_no_network() -> None:
+    assert "grpc" not in loaded_by("import tandemlog.format.record")
+
+
+def test_the_client_loads_nothing_of_a_node() -> None:
+    loaded = loaded_by("from tandemlog import Producer, Consumer, Admin, AsyncProducer")
+    assert not {"storage", "ha", "node", "pyarrow", "pydantic"} & loaded
+
+
+@pytest.mark.parametrize("name", tandemlog.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(tandemlog, name) is not None
+    assert name in dir(tandemlog)
+
+
+def test_other_names_are_not() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = tandemlog.nothing_like_this  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("plain", "asynchronous"),
+    [
+        (Producer, AsyncProducer),
+        (Consumer, AsyncConsumer),
+        (Admin, AsyncAdmin),
+        (Stream, AsyncStream),
+    ],
+)
+def test_both_faces_have_the_same_names(plain: type, asynchronous: type) -> None:
+    def methods(kind: type) -> dict[str, list[str]]:
+        return {
+            name: list(inspect.signature(member).parameters)
+            for name, member in inspect.getmembers(kind, inspect.isfunction)
+            if not name.startswith("_") and name != "open"
+        }
+
+    assert methods(plain) == methods(asynchronous)

@@ -1,0 +1,122 @@
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tandemlog.errors import BadRecordError
+from tandemlog.format.record import encode_record
+from tandemlog.format.sys_flag import ZLIB, with_compression
+from tandemlog.framing import compressed
+from tandemlog.received import ReceivedBatch, ReceivedMessage, messages_of
+
+
+def batch_of(records: list[bytes], next_offset: int = 0) -> ReceivedBatch:
+    return ReceivedBatch(
+        topic="t",
+        queue_id=0,
+        status="FOUND",
+        next_offset=next_offset,
+        min_offset=0,
+        max_offset=len(records),
+        records=b"".join(records),
+        sizes=np.array([len(record) for record in records], np.uint32),
+    )
+
+
+def record(number: int, tags: str | None = None, **fields: object) -> bytes:
+    properties = {} if tags is None else {"TAGS": tags}
+    return encode_record(
+        topic="t",
+        body=b"body %d" % number,
+        properties=properties,
+        queue_offset=number,
+        physical_offset=1000 + number,
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("born", ["1.2.3.4:5", "[0:0:0:0:0:0:0:1]:5"])
+@pytest.mark.parametrize("store", ["9.9.9.9:1", "[0:0:0:0:0:0:0:2]:1"])
+def test_a_message_shows_the_fields_of_its_record(born: str, store: str) -> None:
+    raw = encode_record(
+        topic="orders",
+        body=b"hello",
+        properties={"KEYS": "a b", "TAGS": "x", "UNIQ_KEY": "U", "mine": "1"},
+        queue_id=3,
+        queue_offset=7,
+        physical_offset=99,
+        flag=5,
+        born_timestamp=11,
+        store_timestamp=22,
+        born_host=born,
+        store_host=store,
+    )
+    message = ReceivedMessage(b"..." + raw + b"...", 3, len(raw))
+    assert message.body == b"hello"
+    assert (message.topic, message.queue_id, message.queue_offset) == ("orders", 3, 7)
+    assert (message.physical_offset, message.flag, message.raw) == (99, 5, raw)
+    assert (message.keys, message.tags, message.uniq_key) == (["a", "b"], "x", "U")
+    assert (message.born_timestamp, message.born_host) == (11, born)
+    assert (message.store_timestamp, message.store_host) == (22, store)
+    assert message.store_time.timestamp() == 0.022
+    assert message.properties["mine"] == "1"
+    assert len(message.msg_id) in (32, 56)
+    assert "queue_offset=7" in repr(message)
+
+
+def test_a_compressed_body_comes_back_plain() -> None:
+    body, flag = compressed(b"abc" * 50)
+    assert flag == with_compression(0, ZLIB)
+    raw = encode_record(topic="t", body=body, sys_flag=flag)
+    assert ReceivedMessage(raw, 0, len(raw)).body == b"abc" * 50
+
+
+@given(position=st.integers(88, 90))
+def test_a_damaged_body_is_an_error_that_names_it(position: int) -> None:
+    raw = bytearray(encode_record(topic="t", body=b"xyz"))
+    raw[position] ^= 1
+    with pytest.raises(BadRecordError, match="body_crc") as caught:
+        _ = ReceivedMessage(bytes(raw), 0, len(raw)).body
+    assert caught.value.field == "body_crc"
+
+
+def test_a_body_length_beyond_the_record_is_an_error() -> None:
+    raw = bytearray(encode_record(topic="t", body=b"xyz"))
+    struct.pack_into(">i", raw, 84, 1 << 20)
+    with pytest.raises(BadRecordError):
+        _ = ReceivedMessage(bytes(raw), 0, len(raw)).body
+
+
+def test_a_batch_is_a_sequence_of_messages() -> None:
+    batch = batch_of([record(number) for number in range(4)])
+    assert [message.body for message in batch] == [b"body %d" % number for number in range(4)]
+    assert batch[2].queue_offset == 2
+    assert len(batch) == 4
+    assert batch.headers.queue_offset.tolist() == [0, 1, 2, 3]
+
+
+def test_only_the_tags_that_were_asked_for_not_those_of_the_same_hash() -> None:
+    # "AaBB" and "BBAa" have the same Java hash.
+    batch = batch_of([record(n, tag) for n, tag in enumerate(["AaBB", "BBAa", None, "AaBB", "x"])])
+    some = batch.only_tags(frozenset({"AaBB", "y"}))
+    assert [message.queue_offset for message in some] == [0, 3]
+    assert len(batch.only_tags(frozenset({"none"}))) == 0
+    everything = frozenset({"AaBB", "BBAa", "x"})
+    assert [message.queue_offset for message in batch.only_tags(everything)] == [0, 1, 3, 4]
+    assert batch.only_tags(None) is batch
+
+
+def test_the_messages_in_front_of_an_offset() -> None:
+    batch = batch_of([record(number) for number in range(4)], next_offset=4)
+    head = batch.before(2)
+    assert [message.queue_offset for message in head] == [0, 1]
+    assert head.next_offset == 2
+    assert len(batch.before(9)) == 4
+
+
+def test_the_messages_of_a_query() -> None:
+    raw = [record(1), record(2)]
+    sizes = np.array([len(each) for each in raw], "<u4").tobytes()
+    assert [each.body for each in messages_of(b"".join(raw), sizes)] == [b"body 1", b"body 2"]

@@ -1,0 +1,87 @@
+import pytest
+
+from tandemlog.topology import ReadFrom, Topology, merge_answers
+from tandemlog.v1 import admin_pb2, common_pb2
+
+
+def status(node_id: str, role: int, **fields: object) -> common_pb2.NodeStatus:
+    return common_pb2.NodeStatus(
+        node_id=node_id,
+        role=role,
+        endpoint=f"{node_id}.inside:1",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def answer(
+    by: str, master: str, *nodes: common_pb2.NodeStatus
+) -> admin_pb2.DescribeClusterResponse:
+    return admin_pb2.DescribeClusterResponse(
+        cluster_id="c", answered_by=by, master_id=master, nodes=nodes, max_message_size=7
+    )
+
+
+def test_a_node_is_used_under_the_endpoint_at_which_it_answered() -> None:
+    nodes = (status("m", common_pb2.MASTER, epoch=1), status("s", common_pb2.SLAVE, epoch=1))
+    topology = merge_answers({"outside:1": answer("m", "m", *nodes)}, ("outside:1",), Topology())
+    assert topology.master is not None
+    assert topology.master.endpoint == "outside:1"
+    assert {node.endpoint for node in topology.nodes} == {"outside:1", "s.inside:1"}
+    assert topology.max_message_size == 7
+
+
+def test_the_master_with_the_highest_epoch_counts() -> None:
+    old = answer("a", "a", status("a", common_pb2.MASTER, epoch=1), status("b", common_pb2.SLAVE))
+    new = answer("b", "b", status("b", common_pb2.MASTER, epoch=2), status("a", common_pb2.MASTER))
+    topology = merge_answers({"a:1": old, "b:1": new}, ("a:1", "b:1"), Topology())
+    assert topology.master_id == "b"
+
+
+def test_what_a_slave_says_of_a_master_is_hearsay() -> None:
+    told = answer("s", "m", status("m", common_pb2.MASTER, epoch=1), status("s", common_pb2.SLAVE))
+    topology = merge_answers({"s:1": told}, ("s:1", "m:1"), Topology())
+    assert topology.master is None
+    assert "m:1 (no answer)" in topology.asked_text()
+
+
+def test_no_answer_keeps_the_nodes_but_no_master() -> None:
+    before = merge_answers(
+        {"m:1": answer("m", "m", status("m", common_pb2.MASTER))}, ("m:1",), Topology()
+    )
+    after = merge_answers({}, ("m:1",), before)
+    assert [node.node_id for node in after.nodes] == ["m"]
+    assert after.master is None
+
+
+def test_lag_and_in_sync_are_the_masters_to_say() -> None:
+    master = answer(
+        "m",
+        "m",
+        status("m", common_pb2.MASTER, epoch=1),
+        status("s", common_pb2.SLAVE, epoch=1, lag_bytes=9, in_sync=False),
+    )
+    slave = answer("s", "m", status("s", common_pb2.SLAVE, epoch=1, in_sync=True, wrote_offset=5))
+    topology = merge_answers({"m:1": master, "s:1": slave}, ("m:1", "s:1"), Topology())
+    found = {node.node_id: node for node in topology.nodes}["s"]
+    assert (found.in_sync, found.lag_bytes, found.wrote_offset) == (False, 9, 5)
+
+
+@pytest.mark.parametrize(
+    ("read_from", "prefer_slave", "order"),
+    [
+        (ReadFrom.MASTER, False, ["m"]),
+        (ReadFrom.SLAVE, False, ["s2", "s1"]),
+        (ReadFrom.ANY, False, ["m", "s2", "s1"]),
+        (ReadFrom.ANY, True, ["s2", "s1", "m"]),
+    ],
+)
+def test_whom_to_read_from(read_from: ReadFrom, prefer_slave: bool, order: list[str]) -> None:
+    nodes = (
+        status("m", common_pb2.MASTER, epoch=1, in_sync=True),
+        status("s1", common_pb2.SLAVE, lag_bytes=100, in_sync=True),
+        status("s2", common_pb2.SLAVE, lag_bytes=1, in_sync=True),
+    )
+    answers = {f"{name}:1": answer(name, "m", *nodes) for name in ("m", "s1", "s2")}
+    topology = merge_answers(answers, tuple(answers), Topology())
+    found = topology.candidates(read_from, prefer_slave=prefer_slave)
+    assert [node.node_id for node in found] == order

@@ -79,15 +79,6 @@ class MappedFile:
         finally:
             self._release()
 
-    def lock_memory(self) -> None:
-        """mlock the whole file's pages."""
-        mapped = self._map
-        self._files.lock_memory(mapped if mapped is not None else self._open_map())
-
-    @property
-    def is_open(self) -> bool:
-        return self._handle >= 0 or self._map is not None
-
     def release(self) -> None:
         """Give descriptor and map back; the next use opens them again."""
         with self._lock:

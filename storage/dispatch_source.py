@@ -82,7 +82,9 @@ class DispatchSource:
             check_crc=False,
         )
         if found.stop is StopReason.INCOMPLETE and not found.count and len(window) == max_bytes:
-            return self.batch(start, limit, self.log.file_size, index=index, index_tags=index_tags)
+            # A record larger than a batch: exactly that one.
+            needed = max(int.from_bytes(window[:4]), 2 * max_bytes)
+            return self.batch(start, limit, needed, index=index, index_tags=index_tags)
         self._check_stop(found, start)
         columns = dispatch_columns(
             window,

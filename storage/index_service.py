@@ -25,7 +25,7 @@ from tandemlog.format.file_names import index_file_name, parse_index_file_name
 from tandemlog.format.index_layout import IndexHeader, key_hash
 
 from .clock import Clock
-from .errors import CorruptStoreError, DiskFullError, FlushFailedError, StoreError
+from .errors import CorruptStoreError, FlushFailedError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
@@ -316,7 +316,7 @@ class IndexService:
     def _fail(self, fault: OSError) -> None:
         if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise StoreError(f"the index could not be written: {fault}") from fault
-        self.stopped = DiskFullError(
+        self.stopped = StoreError(
             f"no space for an index file of {self._directory}: keys above log offset "
             f"{self.next_offset} are not found until there is space again"
         )

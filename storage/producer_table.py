@@ -95,6 +95,17 @@ class _Request:
     def key(self) -> tuple[int, int]:
         return self.epoch, self.sequence
 
+    def add(self, extents: Sequence[Extent]) -> None:
+        """Records that came after those it has."""
+        for extent in extents:
+            self.have += extent.count
+            last = self.extents[-1] if self.extents else None
+            if last is not None and last.end_offset == extent.physical_offset:
+                count = last.count + extent.count
+                self.extents[-1] = Extent(last.physical_offset, count, extent.end_offset)
+            else:
+                self.extents.append(extent)
+
 
 @dataclass(slots=True)
 class _Producer:
@@ -183,8 +194,7 @@ class ProducerTable:
             self._open = None
             request = self._request(mark, store_timestamp)
             if request is not None:
-                request.extents.extend(extents)
-                request.have += sum(extent.count for extent in extents)
+                request.add(extents)
             self.next_offset = max(self.next_offset, extents[-1].end_offset)
 
     def take(
@@ -326,8 +336,7 @@ class ProducerTable:
         other = np.flatnonzero(columns.store_timestamp[first:stop] != request.timestamp)
         last = first + int(other[0]) if len(other) else stop
         if last > first:
-            request.extents.extend(columns.extents(first, last))
-            request.have += last - first
+            request.add(columns.extents(first, last))
         complete = request.have >= request.count
         at_end = last == len(columns.physical_offset)
         self._open = (producer_id, request) if at_end and not complete else None

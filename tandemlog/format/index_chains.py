@@ -28,7 +28,7 @@ class Links:
 def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: int) -> Links:
     """Entries first_number, first_number+1, ... with these hashes, on top of what `table` (i4[S],
     any byte order) holds. The table is not changed. A slot with a number that the file does not
-    have yet counts as empty, as it does for RocketMQ."""
+    have yet, which only damage brings about, counts as empty."""
     slot = np.asarray(key_hash, dtype=np.int64) % len(table)
     # Slot and place in one integer: a plain sort is then stable, and five times as fast.
     placed = (slot << 32) | np.arange(len(slot))
@@ -40,7 +40,7 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
     firsts = np.flatnonzero(is_first)
     slots = ordered[firsts]
     held = table[slots].astype(np.int32)
-    held[(held < 0) | (held > first_number)] = 0
+    held[(held < 0) | (held >= first_number)] = 0
     before = np.empty(len(order), dtype=np.int32)
     before[1:] = numbers[:-1]
     before[firsts] = held

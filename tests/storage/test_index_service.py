@@ -1,0 +1,418 @@
+"""The index against a dictionary, across rolls, truncations and crashes."""
+
+import errno
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from fakes.clock import FakeClock
+from fakes.memory_files import MemoryFiles
+from storage.errors import FlushFailedError, StoreError
+from storage.index_loading import IndexFindings, load_index
+from storage.index_service import IndexService, next_index_name
+from storage.index_state import IndexState, decode_index_state, encode_index_state
+from tandemlog.format.errors import FormatError
+from tandemlog.format.index_layout import key_hash
+
+ROOT = Path("/store")
+NOW = 1_700_000_000_000
+KEYS = [f"k{number}" for number in range(12)]
+
+
+class Index:
+    """An index over a list of records; record n has keys[n] and is at log offset 10·n."""
+
+    def __init__(self, *, slots: int = 7, entries: int = 12) -> None:
+        self.files = MemoryFiles()
+        self.sizes = {"slots": slots, "entries": entries}
+        self.keys: list[list[str]] = []
+        self.clock = FakeClock()
+        self.open()
+
+    def open(self) -> None:
+        self.service = IndexService(
+            ROOT / "index", ROOT / "tandemlog", self.files, self.clock,
+            time_of=lambda offset: NOW + offset * 100, **self.sizes,
+        )  # fmt: skip
+
+    @property
+    def end(self) -> int:
+        return 10 * len(self.keys)
+
+    def load(self, *, clean: bool) -> IndexFindings:
+        self.open()
+        return load_index(self.service, self.files, log_start=0, log_end=self.end, clean=clean)
+
+    def add(self, *keys: str) -> None:
+        """One record with these keys."""
+        self.keys.append(list(keys))
+
+    def dispatch(self, last: int | None = None) -> None:
+        """Records from where the index is."""
+        first = self.service.next_offset // 10
+        rows = self.keys[first:last]
+        owners = [n for n, keys in enumerate(rows, first) for _ in keys]
+        hashes = [key_hash("T", key) for keys in rows for key in keys]
+        offsets = 10 * np.array(owners, dtype=np.int64)
+        self.service.insert(
+            np.array(hashes, dtype=np.int32), offsets, NOW + offsets * 100,
+            10 * (first + len(rows)),
+        )  # fmt: skip
+
+    def found(self, key: str) -> list[int]:
+        return list(self.service.query("T", key))
+
+    def expected(self, key: str) -> list[int]:
+        rows = self.keys[: self.service.next_offset // 10]
+        return [10 * n for n, keys in enumerate(rows) for each in keys if each == key][::-1]
+
+    def check(self) -> None:
+        for key in KEYS:
+            assert self.found(key) == self.expected(key)
+
+    def names(self) -> list[str]:
+        return self.files.listdir(ROOT / "index")
+
+
+@pytest.fixture
+def index() -> Index:
+    return Index()
+
+
+def fill(index: Index, records: int, keys: int = 2) -> None:
+    for number in range(len(index.keys), len(index.keys) + records):
+        index.add(*[KEYS[(number + each) % len(KEYS)] for each in range(keys)])
+
+
+def test_a_full_file_is_followed_by_another(index: Index) -> None:
+    fill(index, 20)
+    index.dispatch(3)
+    index.dispatch()
+    index.check()
+    assert [file.header.next_entry for file in index.service.files] == [12, 12, 12, 8]
+    for before, after in pairwise(index.service.files):
+        assert before.name < after.name
+        # a file begins where the one before ends: within a record, or with the next
+        assert 0 <= after.header.begin_physical_offset - before.header.end_physical_offset <= 10
+
+
+def test_files_that_are_made_at_one_time_have_names_of_their_own(index: Index) -> None:
+    fill(index, 30)
+    index.dispatch()
+    names = index.names()
+    assert len(set(names)) == len(names) == 6
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("newest", "expected"),
+    [
+        ("", "20261121000000000"),
+        ("20261120235959999", "20261121000000000"),
+        ("20261121000000000", "20261121000000001"),
+        ("20261121000000999", "20261121000001000"),
+        ("20261231235959999", "20270101000000000"),
+    ],
+)
+def test_a_name_is_later_than_the_newest(
+    newest: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.index_service.index_file_name", lambda now_ms: "20261121000000000")
+    assert next_index_name(NOW, newest) == expected
+
+
+def test_what_was_dispatched_is_passed_over(index: Index) -> None:
+    fill(index, 3)
+    index.dispatch()
+    hashes = np.array([key_hash("T", "k0"), key_hash("T", "k9")], dtype=np.int32)
+    offsets = np.array([0, 30], dtype=np.int64)
+    index.service.insert(hashes, offsets, NOW + offsets, 40)
+    assert index.found("k0") == [0]
+    assert index.found("k9") == [30]
+    assert index.service.next_offset == 40
+
+
+def test_a_query_has_a_limit_and_a_range_of_time(index: Index) -> None:
+    for _ in range(30):
+        index.add("k0")
+    index.dispatch()
+    assert list(index.service.query("T", "k0", max_entries=3)) == [290, 280, 270]
+    found = list(index.service.query("T", "k0", NOW + 5000, NOW + 9000))
+    assert found == [90, 80, 70, 60, 50]
+    assert list(index.service.query("U", "k0")) == []
+    assert list(index.service.query("T", "k0", max_entries=0)) == []
+
+
+def test_a_full_disk_stops_the_index_and_nothing_else(index: Index) -> None:
+    fill(index, 4)
+    index.dispatch()
+    fill(index, 8)
+    index.files.fail("preallocate", errno.ENOSPC, times=2)
+    index.dispatch()
+    stopped = index.service.stopped
+    assert stopped is not None
+    assert "above log offset 40" in str(stopped)
+    index.dispatch()
+    assert index.service.next_offset == 40
+    index.check()
+    assert index.names() == [index.service.files[0].name]
+    assert index.service.resume()
+    index.dispatch()
+    assert index.service.stopped is not None
+    assert index.service.resume()
+    index.dispatch()
+    index.check()
+    assert index.service.next_offset == 120
+
+
+def test_without_space_for_the_first_file_there_is_no_index_yet(index: Index) -> None:
+    fill(index, 4)
+    index.files.fail("preallocate", errno.ENOSPC, times=2)
+    index.dispatch()
+    assert index.service.stopped is not None
+    assert not index.service.resume()
+    assert index.service.resume()
+    index.dispatch()
+    index.check()
+
+
+def test_another_fault_of_the_disk_is_raised(index: Index) -> None:
+    fill(index, 1)
+    index.files.fail("pwrite", errno.EIO)
+    with pytest.raises(StoreError, match="could not be written"):
+        index.dispatch()
+
+
+def test_a_failed_fsync_is_fatal(index: Index) -> None:
+    fill(index, 1)
+    index.dispatch()
+    index.files.fail("fdatasync")
+    with pytest.raises(FlushFailedError, match="index"):
+        index.service.flush()
+
+
+@pytest.mark.parametrize("keep", [19, 18, 11, 6, 5, 1, 0])
+def test_truncation(index: Index, keep: int) -> None:
+    fill(index, 19)
+    index.dispatch()
+    del index.keys[keep:]
+    index.service.truncate(index.end)
+    assert index.service.next_offset == index.end
+    index.check()
+    fill(index, 7)
+    index.dispatch()
+    index.check()
+
+
+def test_truncation_leaves_what_would_be_there_without_the_rest() -> None:
+    one, other = Index(entries=40), Index(entries=40)
+    fill(one, 12)
+    one.dispatch(9)
+    before = bytes(one.files.content(ROOT / "index" / one.names()[0]))
+    one.dispatch()
+    del one.keys[9:]
+    one.service.truncate(one.end)
+    assert bytes(one.files.content(ROOT / "index" / one.names()[0])) == before
+    fill(other, 9)
+    other.dispatch()
+    assert bytes(other.files.content(ROOT / "index" / other.names()[0])) == before
+
+
+def test_old_files_go_with_the_log_save_the_newest(index: Index) -> None:
+    fill(index, 20)
+    index.dispatch()
+    newest = index.names()[-1]
+    assert index.service.drop_before(60) == 1
+    assert index.found("k1")[-1] > 50
+    assert index.service.drop_before(10_000) == 2
+    assert index.names() == [newest]
+
+
+def test_a_query_under_way_outlives_the_deletion_of_its_file(index: Index) -> None:
+    for _ in range(30):
+        index.add("k0")
+    index.dispatch()
+    query = index.service.query("T", "k0")
+    found = [next(query) for _ in range(9)]
+    index.service.drop_before(200)
+    assert [*found, *query] == list(range(290, 100, -10))
+
+
+def test_flush_and_a_power_failure(index: Index) -> None:
+    fill(index, 9)
+    index.dispatch()
+    assert index.service.flush() == 90
+    fill(index, 9)
+    index.dispatch()
+    index.files.crash()
+    findings = index.load(clean=False)
+    assert index.service.next_offset == 90
+    assert findings.files == 2
+    assert findings.entries == 18
+    index.dispatch()
+    index.check()
+
+
+def test_a_clean_stop_is_gone_on_with(index: Index) -> None:
+    fill(index, 9)
+    index.dispatch()
+    index.service.flush()
+    index.service.close()
+    assert index.files.open_handles == 0
+    findings = index.load(clean=True)
+    assert not findings.notes
+    assert not findings.compare
+    fill(index, 9)
+    index.dispatch()
+    index.check()
+
+
+def test_drafts_of_a_crash_are_removed(index: Index) -> None:
+    index.files.make_directory(ROOT / "tandemlog")
+    for name in ("index-20261121071456450", "spare.new"):
+        index.files.open(ROOT / "tandemlog" / name, create=True)
+    index.load(clean=False)
+    assert index.files.listdir(ROOT / "tandemlog") == ["spare.new"]
+
+
+def test_a_missing_index_is_made_again(index: Index) -> None:
+    fill(index, 9)
+    index.dispatch()
+    index.service.flush()
+    for name in index.names():
+        index.files.unlink(ROOT / "index" / name)
+    findings = index.load(clean=True)
+    assert "missing" in findings.notes[0]
+    assert index.service.next_offset == 0
+    index.dispatch()
+    index.check()
+
+
+def test_a_missing_newest_file_is_made_again(index: Index) -> None:
+    fill(index, 13)
+    index.dispatch()
+    index.service.flush()
+    index.files.unlink(ROOT / "index" / index.names()[-1])
+    assert "missing" in index.load(clean=True).notes[0]
+    index.dispatch()
+    index.check()
+
+
+@pytest.mark.parametrize("field", [0, 1, 2, 3, 4, 5])
+def test_a_damaged_header_is_set_right(index: Index, field: int) -> None:
+    fill(index, 5)
+    index.dispatch()
+    index.service.flush()
+    content = index.files.content(ROOT / "index" / index.names()[0])
+    at = 8 * min(field, 4) + 4 * max(field - 4, 0)
+    if field in (1, 3, 5):
+        content[at + 2] ^= 0x40
+        assert index.load(clean=True).notes
+    else:
+        index.load(clean=True)
+    fill(index, 3)
+    index.dispatch()
+    index.check()
+
+
+def test_a_damaged_state_is_left_out(index: Index) -> None:
+    fill(index, 5)
+    index.dispatch()
+    index.service.flush()
+    index.files.content(ROOT / "tandemlog" / "index.json")[5] ^= 1
+    findings = index.load(clean=False)
+    assert "damaged" in findings.notes[0]
+    assert findings.compare
+
+
+def test_reset_begins_anew(index: Index) -> None:
+    fill(index, 9)
+    index.dispatch()
+    index.files.rename(ROOT / "index", ROOT / "aside")
+    index.service.reset(0)
+    assert index.found("k0") == []
+    index.dispatch()
+    index.check()
+
+
+def test_states_are_read_back_or_refused() -> None:
+    state = IndexState(123, "20261121071456450", 7, NOW, 100)
+    data = encode_index_state(state)
+    assert decode_index_state(data) == state
+    for damage in (data[:-3], data.replace(b"123", b"124"), b""):
+        with pytest.raises(FormatError, match="checksum"):
+            decode_index_state(damage)
+
+
+class IndexAgainstDictionary(RuleBasedStateMachine):
+    """Whatever happens, every key is found at the records that have it, newest first."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.index = Index(slots=5, entries=16)
+
+    @rule(records=st.lists(st.lists(st.sampled_from(KEYS), max_size=4), max_size=12))
+    def append(self, records: list[list[str]]) -> None:
+        self.index.keys += records
+
+    @rule(count=st.integers(1, 20))
+    def dispatch(self, count: int) -> None:
+        self.index.dispatch(self.index.service.next_offset // 10 + count)
+
+    @rule()
+    def flush(self) -> None:
+        assert self.index.service.flush() == self.index.service.next_offset
+
+    @rule(share=st.floats(0, 1))
+    def truncate(self, share: float) -> None:
+        del self.index.keys[round(share * len(self.index.keys)) :]
+        self.index.service.truncate(self.index.end)
+
+    @rule(seed=st.integers(0, 999), survive=st.booleans(), share=st.floats(0.5, 1))
+    def lose_power(self, seed: int, survive: bool, share: float) -> None:
+        self.index.files.crash(random.Random(seed) if survive else None)
+        del self.index.keys[round(share * len(self.index.keys)) :]
+        self.index.load(clean=False)
+
+    @rule(share=st.floats(0.5, 1))
+    def kill(self, share: float) -> None:
+        self.index.files.kill()
+        del self.index.keys[round(share * len(self.index.keys)) :]
+        self.index.load(clean=False)
+
+    @rule()
+    def close(self) -> None:
+        self.index.service.flush()
+        self.index.service.close()
+        self.index.load(clean=True)
+
+    @rule(share=st.floats(0, 1))
+    def begin_log_later(self, share: float) -> None:
+        """Files that hold nothing of the log any more go; what they had is not asked for."""
+        start = 10 * round(share * self.index.service.next_offset / 10)
+        self.index.service.drop_before(start)
+        for number in range(start // 10):
+            self.index.keys[number] = []
+
+    @invariant()
+    def keys_are_found(self) -> None:
+        if not hasattr(self, "index"):
+            return
+        for key in KEYS:
+            rows = {10 * n for n, keys in enumerate(self.index.keys) if not keys}
+            found = [offset for offset in self.index.found(key) if offset not in rows]
+            assert found == self.index.expected(key)
+        for file in self.index.service.files:
+            assert file.header.next_entry > 1
+
+
+TestIndexAgainstDictionary = IndexAgainstDictionary.TestCase
+TestIndexAgainstDictionary.settings = settings(
+    max_examples=40, stateful_step_count=25, deadline=None
+)

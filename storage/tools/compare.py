@@ -1,0 +1,223 @@
+"""Are two stores the same: logs byte by byte, queues unit by unit, index entries as a set.
+
+    store A   |-------------------------- confirmed A ....|
+    store B        |------------ confirmed B ...|
+    compared       |=============|
+                 later start   earlier confirm offset
+
+Beyond the confirm offset replicas may differ, below the later start one has dropped its files.
+Queue files are compared over the records in that stretch. Index files have times for names and are
+cut where each node cut them, so of them the pairs (hash, log offset) are compared.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE
+
+from ..config import StoreConfig
+from ..examination import examine
+from ..files import FileSystem, RealFileSystem
+from ..geometry import Geometry
+from ..index_entries import read_index_file
+from ..mapped_file_queue import MappedFileQueue
+from ..queue_files import QueueFiles, open_queues
+from ..store_paths import StorePaths
+from .verify import MAX_FAULTS, Fault, Progress
+
+STEP = 1 << 20
+
+PAIR = np.dtype([("physical_offset", "i8"), ("key_hash", "i8")])
+
+
+@dataclass(slots=True)
+class CompareReport:
+    """What was compared, offsets in the log; `faults` name what differs, the log's first."""
+
+    start: int = 0
+    end: int = 0
+    units: int = 0
+    index_entries: int = 0
+    notes: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        return not self.faults
+
+    def add(self, fault: Fault) -> None:
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the two stores: its log holds start..confirmed."""
+
+    geometry: Geometry
+    log: MappedFileQueue
+    start: int
+    confirmed: int
+
+    @classmethod
+    def open(cls, config: StoreConfig, files: FileSystem) -> "_Side":
+        geometry = Geometry.of(config, files)
+        if config.index_enabled:
+            geometry.check_index()
+        found = examine(geometry, files)
+        end = found.log_end if found.point is None else min(found.point.confirmed, found.log_end)
+        log = MappedFileQueue(
+            files, StorePaths(config.directory).commit_log, geometry.log_file_size, read_only=True
+        )
+        return cls(geometry, log, found.log_start, end)
+
+    @property
+    def name(self) -> str:
+        return str(self.geometry.config.directory)
+
+    def file_of(self, offset: int) -> str:
+        found = self.log.find(offset)
+        return str(found.path if found is not None else self.log.directory)
+
+
+def compare(
+    config: StoreConfig,
+    other: StoreConfig,
+    files: FileSystem | None = None,
+    progress: Progress | None = None,
+) -> CompareReport:
+    """Compare two stores that no node has open; `progress(bytes done, bytes in all)`.
+
+    Raises StoreLayoutError where files of one do not fit together, or not the index sizes given.
+    """
+    files = files if files is not None else RealFileSystem()
+    mine, theirs = _Side.open(config, files), _Side.open(other, files)
+    report = CompareReport(
+        start=max(mine.start, theirs.start), end=min(mine.confirmed, theirs.confirmed)
+    )
+    if report.start >= report.end:
+        report.end = report.start
+        report.notes.append(
+            f"nothing to compare: {mine.name} holds {mine.start}..{mine.confirmed}, "
+            f"{theirs.name} {theirs.start}..{theirs.confirmed}"
+        )
+        return report
+    _compare_logs(mine, theirs, report, progress)
+    _compare_queues(mine, theirs, report, files)
+    _compare_indexes(mine, theirs, report, files)
+    return report
+
+
+def _compare_logs(
+    mine: _Side, theirs: _Side, report: CompareReport, progress: Progress | None
+) -> None:
+    offset = report.start
+    while offset < report.end:
+        size = min(STEP, report.end - offset)
+        ours = np.frombuffer(mine.log.view(offset, size), dtype=np.uint8)
+        other = np.frombuffer(theirs.log.view(offset, len(ours)), dtype=np.uint8)
+        ours = ours[: len(other)]
+        if not len(ours):
+            report.add(Fault(mine.file_of(offset), offset, f"no byte at offset {offset}"))
+            return
+        different = np.flatnonzero(ours != other)
+        if len(different):
+            at = offset + int(different[0])
+            report.add(
+                Fault(
+                    mine.file_of(at),
+                    at,
+                    f"offset {at}: byte 0x{int(ours[at - offset]):02x}, "
+                    f"{theirs.file_of(at)} has 0x{int(other[at - offset]):02x}",
+                )
+            )
+            return
+        offset += len(ours)
+        if progress is not None:
+            progress(offset - report.start, report.end - report.start)
+
+
+def _compare_queues(mine: _Side, theirs: _Side, report: CompareReport, files: FileSystem) -> None:
+    others = {(each.topic, each.queue_id): each for each in open_queues(theirs.geometry, files)}
+    for queue in open_queues(mine.geometry, files):
+        twin = others.pop((queue.topic, queue.queue_id), None)
+        first, units = _units(queue, report)
+        report.units += len(units)
+        twin_first, twin_units = _units(twin, report) if twin is not None else (first, units[:0])
+        if first == twin_first and units.tobytes() == twin_units.tobytes():
+            continue
+        offset = first + _first_difference(units, twin_units) if first == twin_first else first
+        where = twin.file_of(offset) if twin is not None else f"{theirs.name}: no such queue"
+        report.add(
+            Fault(
+                queue.file_of(offset),
+                offset,
+                f"queue {queue.topic}/{queue.queue_id}: unit {offset} is not that of {where}",
+            )
+        )
+    for twin in others.values():
+        first, units = _units(twin, report)
+        if len(units):
+            report.add(
+                Fault(
+                    twin.file_of(first),
+                    first,
+                    f"queue {twin.topic}/{twin.queue_id}: unit {first} is not in {mine.name}",
+                )
+            )
+
+
+def _units(queue: QueueFiles, report: CompareReport) -> tuple[int, NDArray[np.void]]:
+    """The units of the records that lie in the compared stretch, and the number of the first."""
+    units = queue.read(queue.first, queue.end - queue.first)
+    physical = units["physical_offset"].astype(np.int64)
+    inside = (physical >= report.start) & (units["size"] != PRE_BLANK_SIZE)
+    inside &= physical + units["size"] <= report.end
+    rows = np.flatnonzero(inside)
+    if not len(rows):
+        return 0, units[:0]
+    return queue.first + int(rows[0]), units[rows]
+
+
+def _first_difference(one: NDArray[np.void], two: NDArray[np.void]) -> int:
+    count = min(len(one), len(two))
+    different = np.flatnonzero(one[:count] != two[:count])
+    return int(different[0]) if len(different) else count
+
+
+def _compare_indexes(mine: _Side, theirs: _Side, report: CompareReport, files: FileSystem) -> None:
+    if not (mine.geometry.config.index_enabled and theirs.geometry.config.index_enabled):
+        return
+    ours, other = _pairs(mine, report, files), _pairs(theirs, report, files)
+    report.index_entries = len(ours)
+    for side, missing in ((theirs, np.setdiff1d(ours, other)), (mine, np.setdiff1d(other, ours))):
+        if len(missing):
+            physical, key_hash = missing[0].item()
+            report.add(
+                Fault(
+                    str(StorePaths(side.geometry.config.directory).index),
+                    physical,
+                    f"there is no entry with hash {key_hash} for the record at offset {physical}, "
+                    f"the other store has one ({len(missing)} such entries)",
+                )
+            )
+
+
+def _pairs(side: _Side, report: CompareReport, files: FileSystem) -> NDArray[np.void]:
+    """PAIR, sorted and once each: the entries of records in the compared stretch."""
+    found = [np.zeros(0, dtype=PAIR)]
+    config = side.geometry.config
+    for path in side.geometry.index_files():
+        status = files.status(path)
+        if status is None or not status.size:
+            continue
+        entries = read_index_file(files, path, config.index_slots, config.index_entries).entries
+        physical = entries["physical_offset"].astype(np.int64)
+        inside = (physical >= report.start) & (physical < report.end)
+        pairs = np.empty(int(inside.sum()), dtype=PAIR)
+        pairs["physical_offset"] = physical[inside]
+        pairs["key_hash"] = entries["key_hash"][inside]
+        found.append(pairs)
+    return np.unique(np.concatenate(found))

@@ -48,6 +48,8 @@ class HaConfig:
     chunk_bytes: int = 1 << 20
     window_bytes: int = 64 << 20
     flush_batch_bytes: int = 16 << 20
+    log_first_bytes: int = 64 << 20
+    log_first_ms: int = 10_000
     proof_bytes: int = 64 << 10
     checksum_block_bytes: int = 1 << 20
 

@@ -130,9 +130,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The master's confirm offset; the own one is at most what is durable here."""
+    """The master's confirm offset and end; the own offset is at most what is durable here."""
 
     offset: int
+    master_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,16 +279,15 @@ class SlaveSession:
             )
         if chunk.offset != self.expected:
             raise ProtocolError(f"a chunk at {chunk.offset}, this log ends at {self.expected}")
-        self.master_end = chunk.max_offset
         actions: list[SlaveAction] = []
         if self.fault:
             return actions
         if len(chunk.data):
             actions.append(Append(chunk.offset, chunk.data, self._new_epoch(chunk)))
             self.expected += len(chunk.data)
-        if chunk.confirm > self.confirm:
-            self.confirm = chunk.confirm
-            actions.append(Confirm(chunk.confirm))
+        if (chunk.confirm, chunk.max_offset) != (self.confirm, self.master_end):
+            self.confirm, self.master_end = chunk.confirm, chunk.max_offset
+            actions.append(Confirm(chunk.confirm, chunk.max_offset))
         return actions
 
     def _new_epoch(self, chunk: Chunk) -> EpochEntry | None:

@@ -1,10 +1,15 @@
-"""The one that executes a slave's actions on its store, in order, in one thread.
+"""The one that executes a slave's actions on its store.
 
-    actions ──▶ run ──▶ fdatasync once for all of them ──▶ Outcome(durable)
+    actions ──▶ run (in order, one thread) ──▶ settle: fdatasync once for all ──▶ Outcome(durable)
 
 Everything that the protocol promises on disk happens here: an epoch is remembered before its
 bytes, bytes are durable before they are reported, the own confirm offset is never above what is
-durable here.
+durable here. `settle` may run in another thread, so that the next bytes are written while the disk
+takes the last ones; never while a handshake's actions run.
+
+Log first: while the master is more than `log_first_bytes` ahead, the own confirm offset stands
+still, at most for `log_first_ms`. Dispatching would take the processor from the bytes that make
+this slave a safe copy.
 """
 
 import logging
@@ -12,8 +17,10 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from storage.clock import Clock
 from tandemlog.format.epochs import EpochTable
 
+from .config import HaConfig
 from .errors import DivergedError
 from .frames import Checksum, Hello
 from .handshake import SlaveView, checksum_blocks
@@ -38,11 +45,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is durable after a run; `prepared` where the handshake's actions were among it."""
+    """What is durable, and dispatched."""
 
     durable: int
     reput: int
-    prepared: bool
 
 
 class SlaveStore:
@@ -54,23 +60,31 @@ class SlaveStore:
         state: HaState,
         save: Callable[[HaState], None],
         fresh: Callable[[], str],
+        config: HaConfig,
+        clock: Clock,
     ) -> None:
         self.store = store
         self.state = state
         self._save = save
         self._fresh = fresh
+        self._config = config
+        self._clock = clock
         self._master_confirm = 0
+        self._master_end = 0
+        self._held_since = 0.0
         self._aligned = False
 
-    def greeting(self, hello: Hello, *, distrust: bool, block: int) -> tuple[Hello, SlaveView]:
+    def greeting(self, hello: Hello, *, distrust: bool) -> tuple[Hello, SlaveView]:
         """`hello` with what this store holds now.
 
         Checksums of the whole log go along where the epoch table proves nothing: it is empty, or
         `distrust` says that it lied.
         """
-        self._aligned = False
-        self._master_confirm = 0
         log = self.store.log
+        if self._aligned:
+            self._confirm(log.flushed.value)
+        self._aligned = False
+        self._master_confirm = self._master_end = 0
         low, high = log.min_offset, log.wrote.value
         entries = tuple(self.store.epochs.table.entries)
         # A store that never followed or led knows nothing of what this cluster confirmed.
@@ -78,7 +92,7 @@ class SlaveStore:
         confirm = min(self.store.confirmed.value, high) if known else 0
         checksums: tuple[Checksum, ...] = ()
         if low < high and (distrust or not entries):
-            checksums = checksum_blocks(low, high, block, self.crc)
+            checksums = checksum_blocks(low, high, self._config.checksum_block_bytes, self.crc)
         view = SlaveView(
             min_offset=low,
             max_offset=high,
@@ -102,28 +116,52 @@ class SlaveStore:
         )
         return greeting, view
 
-    def run(self, actions: Sequence[StoreAction]) -> Outcome:
-        """Execute the actions, then make all of it durable. Raises what the store raises."""
+    def run(self, actions: Sequence[StoreAction]) -> bool:
+        """Execute the actions; whether the handshake's were among them. Raises what the store
+        raises, and DivergedError."""
         prepared = False
         for action in actions:
             if isinstance(action, Append):
                 self._append(action)
             elif isinstance(action, Confirm):
                 self._master_confirm = max(self._master_confirm, action.offset)
+                self._master_end = action.master_end
             elif isinstance(action, ReplaceTable):
                 self._replace_table(action)
             elif isinstance(action, Prepared):
                 prepared = self._aligned = True
             else:
                 self._prepare(action)
+        return prepared
+
+    def run_settled(self, actions: Sequence[StoreAction]) -> tuple[bool, Outcome]:
+        """`run` and `settle` in one: the answers of both."""
+        prepared = self.run(actions)
+        return prepared, self.settle()
+
+    def settle(self) -> Outcome:
+        """Make durable what has been run, and confirm what may be."""
         durable = self.store.flush()
-        if self._aligned:
-            self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
-        return Outcome(durable, self.store.reputed.value, prepared)
+        if self._aligned and not self._log_first(durable):
+            self._confirm(durable)
+        return Outcome(durable, self.store.reputed.value)
 
     def crc(self, start: int, end: int) -> int:
         """CRC-32 of the log's bytes start..end."""
         return log_crc(self.store, start, end)
+
+    def _log_first(self, durable: int) -> bool:
+        now = self._clock.monotonic()
+        if self._master_end - durable <= self._config.log_first_bytes:
+            self._held_since = now
+            return False
+        if (now - self._held_since) * 1000 >= self._config.log_first_ms:
+            self._held_since = now
+            return False
+        return True
+
+    def _confirm(self, durable: int) -> None:
+        self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
 
     def _append(self, action: Append) -> None:
         if action.entry is not None:

@@ -15,17 +15,6 @@ from random import Random
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from sim.ha_nodes import (
-    NODES,
-    CrashError,
-    MasterSide,
-    Put,
-    SimNode,
-    SlaveSide,
-    ViolationError,
-    holds,
-)
-
 from ha import master_term
 from ha.config import HaConfig, Replication, Role
 from ha.errors import DivergedError
@@ -42,6 +31,16 @@ from ha.master_session import Close, MasterAction, MasterSession, SendAnswer, Se
 from ha.slave_session import Disconnect, SeeMembers, Send, SlaveAction, SlaveSession
 from ha.slave_store import SlaveStore, log_crc
 from ha.state import HaState, decode_state, encode_state
+from sim.ha_nodes import (
+    NODES,
+    CrashError,
+    MasterSide,
+    Put,
+    SimNode,
+    SlaveSide,
+    ViolationError,
+    holds,
+)
 from storage.config import FlushMode
 from storage.errors import StoreError
 
@@ -82,6 +81,8 @@ class Cluster:
             window_bytes=400,
             proof_bytes=64,
             checksum_block_bytes=64,
+            log_first_bytes=300,
+            log_first_ms=500,
         )
 
     # --- processes
@@ -113,7 +114,14 @@ class Cluster:
         state = self.state(node)
         if node.name != self.master_name:
             node.slave = SlaveSide(
-                SlaveStore(node.store, state, self.saver(node), self.incarnation)
+                SlaveStore(
+                    node.store,
+                    state,
+                    self.saver(node),
+                    self.incarnation,
+                    self.config(node.name),
+                    self.clock,
+                )
             )
             return
         config = self.config(node.name)
@@ -155,7 +163,7 @@ class Cluster:
             return
         config = self.config(node.name)
         hello = Hello("sim", node.name, "", endpoint=node.name)
-        hello, me = slave.stored.greeting(hello, distrust=slave.distrust, block=64)
+        hello, me = slave.stored.greeting(hello, distrust=slave.distrust)
         self.serial += 1
         stream = FakeStream(self.serial)
         self.streams.append(stream)
@@ -200,12 +208,17 @@ class Cluster:
 
     def work(self, node: SimNode, count: int) -> None:
         slave = node.slave
-        if slave is None or not slave.work or slave.session is None:
+        if slave is None or slave.session is None or not (slave.work or slave.unsettled):
             return
         batch = [slave.work.popleft() for _ in range(min(count, len(slave.work)))]
         session = slave.session
         try:
-            outcome = slave.stored.run(batch)
+            prepared = slave.stored.run(batch)
+            if not prepared and self.rng.random() < 0.3:
+                slave.unsettled = True  # the flush thread is slower
+                return
+            slave.unsettled = False
+            outcome = slave.stored.settle()
         except DivergedError as diverged:
             self.note(f"{node.name} diverged: {diverged}")
             self.count("diverged")
@@ -218,7 +231,7 @@ class Cluster:
             slave.work.clear()
             self.obey_slave(node, session.failed(str(fault), self.now))
             return
-        if outcome.prepared:
+        if prepared:
             slave.distrust = False
             self.obey_slave(node, session.prepared(outcome.durable, outcome.reput, self.now))
         else:

@@ -7,20 +7,19 @@ thing (an epoch table that lies is also found by the proof of bytes) both are sw
 from collections.abc import Iterable
 from typing import Any
 
-from fakes.fake_store import FakeStore
-from sim.ha_cluster import Cluster
-
 import ha.confirm
 import ha.handshake
 import ha.master_term
 import ha.slave_store
 import ha.sync_state_set
+from fakes.fake_store import FakeStore
 from ha.confirm import Match
 from ha.frames import Ack
 from ha.handshake import MasterView
 from ha.state import HaState, Member
 from ha.store_port import StorePort
 from ha.sync_state_set import SetRules, SyncStateSet
+from sim.ha_cluster import Cluster
 from tandemlog.format.epochs import EpochTable
 
 Patch = tuple[Any, str, Any]

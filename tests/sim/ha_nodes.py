@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-
 from ha.master_group import MasterGroup
 from ha.master_session import MasterSession
 from ha.slave_session import SlaveSession, StoreAction
@@ -47,6 +46,7 @@ class SlaveSide:
     stream: FakeStream | None = None
     work: deque[StoreAction] = field(default_factory=deque)
     distrust: bool = False
+    unsettled: bool = False
     retry_at: float = 0.0
     refused: str = ""
     broken: str = ""

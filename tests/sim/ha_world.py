@@ -10,11 +10,10 @@ from functools import partial
 
 from fakes.fake_store import FakeStore
 from fakes.stream import FakeStream
-from sim.ha_cluster import Cluster
-from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
-
 from ha.frames import decode_master_frame
 from ha.slave_session import Disconnect
+from sim.ha_cluster import Cluster
+from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
 from tandemlog.format.epochs import EpochTable
 
 

@@ -1,0 +1,261 @@
+"""One stream of a slave: gRPC and the store around a SlaveSession.
+
+    call.read ──▶ session ──▶ work ──▶ store thread: run ──▶ flush thread: settle ──▶ session
+    call.write ◀── newest acknowledgement ◀─────────────────────────────────────────────┘
+
+Receiving, writing and flushing go on at once, up to the master's window. What came in during one
+write is the next batch, what was written during one fdatasync is the next flush, so both grow with
+the load. A small batch is written and flushed in one call: it is a put that somebody waits for.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from grpc import aio
+
+from storage.clock import Clock
+from storage.errors import FlushFailedError, StoreError
+from tandemlog.format.errors import FormatError
+from tandemlog.v1 import common_pb2
+
+from .config import HaConfig
+from .errors import HaError
+from .frames import Ack, Hello, HelloAction, SlaveFrame, decode_master_frame, encode_slave_frame
+from .slave_session import (
+    Append,
+    Disconnect,
+    SeeMembers,
+    Send,
+    SlaveAction,
+    SlaveSession,
+    StoreAction,
+)
+from .slave_store import Outcome, SlaveStore
+
+TICK_S = 0.1
+SETTLE_APART_BYTES = 512 << 10
+"""From this size on a batch is flushed in the other thread."""
+
+Call: TypeAlias = "aio.StreamStreamCall[bytes, bytes]"
+T = TypeVar("T")
+
+
+class StoreThreads:
+    """The two threads that may block on the slave's disk; `wait` for both before a new stream."""
+
+    def __init__(self) -> None:
+        self._write = ThreadPoolExecutor(1, thread_name_prefix="replication-write")
+        self._flush = ThreadPoolExecutor(1, thread_name_prefix="replication-flush")
+
+    async def write(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._write, call)
+
+    async def flush(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._flush, call)
+
+    async def wait(self) -> None:
+        """Until what an ended stream has left in the threads is done."""
+        await self.write(_nothing)
+        await self.flush(_nothing)
+
+    def close(self) -> None:
+        self._write.shutdown(wait=True)
+        self._flush.shutdown(wait=True)
+
+
+class SlaveStream:
+    """See the module. `run` ends with the stream; the callbacks tell what happens on the way."""
+
+    def __init__(
+        self,
+        session: SlaveSession,
+        stored: SlaveStore,
+        threads: StoreThreads,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        joined: Callable[[SlaveSession], None],
+        failed: Callable[[str], None],
+        told: Callable[[Sequence[common_pb2.NodeStatus]], None],
+    ) -> None:
+        self.session = session
+        self.followed = False
+        self._stored = stored
+        self._threads = threads
+        self._config = config
+        self._clock = clock
+        self._joined = joined
+        self._failed = failed
+        self._told = told
+        self._work: deque[StoreAction] = deque()
+        self._has_work = asyncio.Event()
+        self._unsettled = asyncio.Event()
+        self._hello: Hello | None = None
+        self._ack: Ack | None = None
+        self._has_frame = asyncio.Event()
+        self._ended: asyncio.Future[Disconnect] = asyncio.get_running_loop().create_future()
+
+    async def run(self, call: Call) -> Disconnect:
+        """Greet and follow; the answer is why the stream ended.
+
+        Raises DivergedError, and HaError where the store could not take the bytes for now.
+        """
+        loops = (self._read(call), self._send(call), self._store(), self._settle(), self._tick())
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        ends: list[asyncio.Future[Disconnect] | asyncio.Task[None]] = [self._ended, *tasks]
+        try:
+            self._obey(self.session.start(self._clock.monotonic()))
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return await self._finish(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            call.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> Disconnect:
+        """Why the stream is over; what has been received is stored first."""
+        for task in tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+        why = self._ended.result() if self._ended.done() else Disconnect("the stream ended")
+        rest = [*self._work]
+        self._work.clear()
+        # Not while it prepares: its checks may be failing in the thread at this moment, and
+        # nothing may be appended to a log that has diverged.
+        if rest and (self.followed or self.resync) and not self.session.fault:
+            await self._threads.write(partial(self._stored.run_settled, rest))
+        return why
+
+    @property
+    def resync(self) -> bool:
+        """Whether this stream ended because the log starts over."""
+        answer = self.session.answer
+        return answer is not None and answer.action is HelloAction.RESYNC
+
+    # --- the loops
+
+    async def _read(self, call: Call) -> None:
+        try:
+            while True:
+                data = await call.read()
+                if not isinstance(data, bytes):
+                    self._end(Disconnect("the master has ended the stream"))
+                    return
+                frame = decode_master_frame(data)
+                self._obey(self.session.receive(frame, self._clock.monotonic()))
+        except aio.AioRpcError as fault:
+            self._end(Disconnect(f"{fault.code().name}: {fault.details()}"))
+
+    async def _send(self, call: Call) -> None:
+        """The hello, then the newest acknowledgement: one that still waits is replaced."""
+        try:
+            while True:
+                await self._has_frame.wait()
+                self._has_frame.clear()
+                hello, self._hello = self._hello, None
+                ack, self._ack = self._ack, None
+                for frame in (hello, ack):
+                    if frame is not None:
+                        await call.write(encode_slave_frame(frame))
+        except (aio.AioRpcError, asyncio.InvalidStateError) as fault:
+            self._end(Disconnect(f"the stream to the master broke: {fault}"))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._obey(self.session.tick(self._clock.monotonic()))
+
+    async def _store(self) -> None:
+        """Give the store what there is, batch by batch."""
+        while True:
+            await self._has_work.wait()
+            batch, size = take(self._work, self._config.flush_batch_bytes)
+            if not self._work:
+                self._has_work.clear()
+            try:
+                if size >= SETTLE_APART_BYTES and self.followed:
+                    await self._threads.write(partial(self._stored.run, batch))
+                    self._unsettled.set()
+                    continue
+                run = partial(self._stored.run_settled, batch)
+                prepared, outcome = await self._threads.write(run)
+                self._progress(outcome, prepared=prepared)
+            except (StoreError, FormatError, OSError) as fault:
+                await self._fault(fault)
+
+    async def _settle(self) -> None:
+        """Flush what has been written meanwhile, and acknowledge it."""
+        while True:
+            await self._unsettled.wait()
+            self._unsettled.clear()
+            try:
+                self._progress(await self._threads.flush(self._stored.settle), prepared=False)
+            except StoreError as fault:
+                await self._fault(fault)
+
+    def _progress(self, outcome: Outcome, *, prepared: bool) -> None:
+        now = self._clock.monotonic()
+        if prepared:
+            self._obey(self.session.prepared(outcome.durable, outcome.reput, now))
+            self.followed = True
+            self._joined(self.session)
+        else:
+            self._obey(self.session.stored(outcome.durable, outcome.reput, now))
+
+    async def _fault(self, fault: Exception) -> None:
+        """Tell the master; after a failed fsync for good, else end the stream and try again."""
+        self._work.clear()
+        self._has_work.clear()
+        if not self.session.fault:
+            self._failed(str(fault))
+            self._obey(self.session.failed(str(fault), self._clock.monotonic()))
+        if not isinstance(fault, FlushFailedError):
+            # a full disk may get room; the acknowledgement that says so leaves first
+            await asyncio.sleep(TICK_S)
+            raise HaError(f"storing the master's bytes failed: {fault}") from fault
+
+    def _obey(self, actions: Sequence[SlaveAction]) -> None:
+        for action in actions:
+            if isinstance(action, Send):
+                self._queue(action.frame)
+            elif isinstance(action, Disconnect):
+                self._end(action)
+            elif isinstance(action, SeeMembers):
+                self._told(action.nodes)
+            else:
+                self._work.append(action)
+                self._has_work.set()
+
+    def _queue(self, frame: SlaveFrame) -> None:
+        if isinstance(frame, Ack):
+            self._ack = frame
+        else:
+            self._hello = frame
+        self._has_frame.set()
+
+    def _end(self, why: Disconnect) -> None:
+        if not self._ended.done():
+            self._ended.set_result(why)
+
+
+def take(work: deque[StoreAction], limit_bytes: int) -> tuple[list[StoreAction], int]:
+    """The next actions, at least one, with at most `limit_bytes` of log, and how many bytes."""
+    batch: list[StoreAction] = []
+    size = 0
+    while work:
+        head = work[0]
+        length = len(head.data) if isinstance(head, Append) else 0
+        if batch and size + length > limit_bytes:
+            break
+        size += length
+        batch.append(work.popleft())
+    return batch, size
+
+
+def _nothing() -> None:
+    return None

@@ -18,6 +18,9 @@ What an answer does to the request it is for, always the first one written and n
                               rest stays under the same numbers
     gap, unknown producer     surely not stored, nor anything behind it: new epoch, from 0
 
+Where the caller gave the epoch, a number says which message it is about: none is ever given twice,
+and what would need new ones (a gap, a refusal for good) ends the producer instead.
+
 A request past its deadline fails towards its caller, as unknown if it may be stored. It stays in
 the chain as long as later ones need its number (they may be stored under theirs).
 """
@@ -48,12 +51,22 @@ _UNKNOWN_STATUS = (broker_pb2.FLUSH_DISK_TIMEOUT, broker_pb2.FLUSH_SLAVE_TIMEOUT
 @dataclass(slots=True)
 class Numbers:
     """A producer's place in its own sequence. `producer_id` None: requests are not numbered and
-    never repeated. `settled` False: the epoch must be agreed with the master first."""
+    never repeated. `settled` False: the epoch must be agreed with the master first. `fixed`: the
+    caller's epoch, and every request keeps the number that it was given in."""
 
     producer_id: str | None
     epoch: int = 0
     next_sequence: int = 0
     settled: bool = True
+    fixed: bool = False
+
+
+class ProducerEndedError(Exception):
+    """With fixed numbers: nothing more can be sent, because of `error`."""
+
+    def __init__(self, error: TandemlogError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Chain:
@@ -107,6 +120,8 @@ class Chain:
     def add(self, batch: PutBatch) -> None:
         self._request_id += 1
         batch.request_id = self._request_id
+        if self.numbers.fixed:
+            self._number(batch)
         self._batches.append(batch)
 
     def stream_opened(self) -> None:
@@ -124,17 +139,20 @@ class Chain:
             return None
         batch = self._batches[self._written]
         if batch.sequence is None and self.idempotent:
-            batch.sequence = self.numbers.next_sequence
-            batch.epoch = self.numbers.epoch
-            self.numbers.next_sequence += 1
+            self._number(batch)
         self._doubts.append(batch.in_doubt)
         batch.in_doubt = True
         self._written += 1
         return batch
 
+    def _number(self, batch: PutBatch) -> None:
+        batch.sequence = self.numbers.next_sequence
+        batch.epoch = self.numbers.epoch
+        self.numbers.next_sequence += 1
+
     def received(self, response: broker_pb2.AppendResponse, endpoint: str) -> None:
-        """One answer. Raises ProducerFencedError, which ends the producer, or the reason to open
-        a new stream once everything written has its answer."""
+        """One answer. Raises ProducerFencedError or ProducerEndedError, which end the producer,
+        or the reason to open a new stream once everything written has its answer."""
         batch = self._answered(response, endpoint)
         if batch is None:
             return
@@ -214,6 +232,9 @@ class Chain:
         if isinstance(error, ProducerFencedError):
             batch.in_doubt = doubt
             raise error
+        if self.numbers.fixed and self._is_final(error):
+            batch.in_doubt = doubt
+            raise ProducerEndedError(error)
         if isinstance(error, SequenceGapError | UnknownProducerError):
             batch.in_doubt = False
             self._renumber = self._renumber or self._stop is None
@@ -229,6 +250,13 @@ class Chain:
             self._keep(error)
         else:
             self._refused_for_good(batch, error, doubt)
+
+    def _is_final(self, error: TandemlogError) -> bool:
+        """Whether fixed numbers cannot go on after this answer. A gap behind a request that has
+        to wait is none."""
+        if isinstance(error, SequenceGapError | UnknownProducerError):
+            return self._stop is None
+        return not (error.retryable or isinstance(error, OutcomeUnknownError))
 
     def _refused_for_good(self, batch: PutBatch, error: TandemlogError, doubt: bool) -> None:
         self._tell_refused(batch, error)

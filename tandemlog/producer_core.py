@@ -148,7 +148,7 @@ def _numbers(options: ProducerOptions) -> Numbers:
     if options.producer_id is None:
         return Numbers(secrets.token_hex(8))
     if options.epoch is not None:
-        return Numbers(options.producer_id, epoch=options.epoch)
+        return Numbers(options.producer_id, epoch=options.epoch, fixed=True)
     return Numbers(options.producer_id, epoch=-1, settled=False)
 
 

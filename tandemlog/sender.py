@@ -21,7 +21,7 @@ from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
 from .batching import Accumulator
-from .chain import Chain, Numbers
+from .chain import Chain, Numbers, ProducerEndedError
 from .connection import Connection, Node, rpc_error
 from .errors import (
     ClientClosedError,
@@ -156,6 +156,9 @@ class Sender:
         except ProducerFencedError as error:
             logger.error("producer fenced: %s", error)
             self._end(error)
+        except ProducerEndedError as end:
+            logger.error("producer ended: producer_id=%s %s", self._numbers.producer_id, end)
+            self._end(end.error)
         except Exception as error:
             logger.exception("the sender of producer %s failed", self._numbers.producer_id)
             self._end(InternalError(f"the client failed: {error!r}"))

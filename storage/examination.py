@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tandemlog.format.checkpoint import Checkpoint
+from tandemlog.format.record import decode_record
 
 from .abort_file import AbortFile
 from .config import StoreConfig
@@ -110,12 +111,22 @@ def _scan(
         scanner = LogScanner(row, max(base, row.start), durable=durable, check_crc=crc).run()
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
+    if crc and scanner.last_record >= found.durable and _is_torn(row, scanner):
+        found.log_end = scanner.last_record
+        found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
     found.store_timestamp = max(
         scanner.last_store_timestamp,
         found.checkpoint.physic_msg_timestamp,
         point.store_timestamp if point is not None else 0,
     )
+
+
+def _is_torn(row: MappedFileQueue, scanner: LogScanner) -> bool:
+    """Whether the last record was written only in part: what the CRC does not cover is its
+    properties, and their text never ends in a zero byte."""
+    data = row.view(scanner.last_record, row.file_size)
+    return decode_record(data, check_crc=False).properties_raw.endswith(b"\0")
 
 
 def _durable_of_foreign(found: Examination, geometry: Geometry) -> int:

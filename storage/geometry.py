@@ -9,6 +9,7 @@ So a store of another broker needs to be told its slots and entries, and nothing
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from tandemlog.format.file_names import parse_index_file_name, parse_queue_file_name
@@ -19,6 +20,8 @@ from .errors import StoreLayoutError
 from .files import FileSystem
 from .mapped_file_queue import file_size_of
 from .store_paths import StorePaths
+
+SAMPLED_QUEUES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,7 @@ class Geometry:
                 f"log files have {log_size} bytes, not the configured "
                 f"{config.commit_log_file_size}: those on disk are used"
             )
-        queue_size = config.queue_file_size
-        for _, _, directory in queue_directories(files, paths.queues):
-            found = _row_size(files, directory)
-            if found:
-                queue_size = found
-                break
+        queue_size = _queue_file_size(files, paths.queues) or config.queue_file_size
         if queue_size != config.queue_file_size:
             notes.append(
                 f"queue files have {queue_size} bytes, not the configured "
@@ -104,13 +102,31 @@ def _directories(files: FileSystem, parent: Path) -> list[str]:
 
 
 def _row_size(files: FileSystem, directory: Path) -> int:
-    """The length of the files of a log or queue; 0 where it has none."""
+    """The length of the files of the log; 0 where it has none."""
+    found = _lengths(files, directory)
+    if found and found[-1][2] == 0:
+        found.pop()
+    return file_size_of(found) if found else 0
+
+
+def _queue_file_size(files: FileSystem, root: Path) -> int:
+    """The length of queue files; 0 where there are none.
+
+    Some may be short after a crash, or missing, and be made again from the log: so the longest of
+    the first few counts, and gaps are not looked at.
+    """
+    lengths = []
+    for _, _, directory in islice(queue_directories(files, root), SAMPLED_QUEUES):
+        lengths += [length for _, _, length in _lengths(files, directory)]
+    return max(lengths, default=0)
+
+
+def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, Path, int]]:
+    """(offset, path, length) of the files of a log or queue, in their order."""
     found = []
     for name in files.listdir(directory):
         base = parse_queue_file_name(name)
         status = files.status(directory / name)
         if base is not None and status is not None and not status.is_directory:
             found.append((base, directory / name, status.size))
-    if found and found[-1][2] == 0:
-        found.pop()
-    return file_size_of(found) if found else 0
+    return found

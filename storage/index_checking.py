@@ -72,7 +72,8 @@ def check_newest(index: IndexService, source: DispatchSource, log_end: int) -> I
     if kept < total:
         index.cut_newest(kept + 1)
     chains = file.rebuild_chains()
-    index.next_offset = last + 1
+    # where the next record begins: dispatch may have to start there
+    index.next_offset = last + int(source.batch(last, log_end, index=False).columns.size[0])
     if not complete:
         index.truncate(last)
     left = index.newest

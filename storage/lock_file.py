@@ -9,6 +9,7 @@ that this process has open are remembered here too.
 import os
 import threading
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from .abort_file import AbortFile
 from .errors import StoreLockedError
@@ -16,8 +17,10 @@ from .files import FileSystem, RealFileSystem
 
 LOCK_TEXT = b"lock"
 
-_held: set[tuple[int, Path]] = set()
+# The stores that this process has open, by the file system that they are on.
+_held: WeakKeyDictionary[FileSystem, set[Path]] = WeakKeyDictionary()
 _held_guard = threading.Lock()
+_DISK = RealFileSystem()
 
 
 class LockFile:
@@ -27,14 +30,14 @@ class LockFile:
         self.path = path
         self._abort = abort
         self._files = files
-        # Two file systems of one process (a test's) are two worlds.
-        self._key = (0 if isinstance(files, RealFileSystem) else id(files), path.resolve())
+        self._world: FileSystem = _DISK if isinstance(files, RealFileSystem) else files
+        self._store = path.resolve()
         self._handle: int | None = None
 
     def acquire(self) -> None:
         """Raises StoreLockedError that names the process which has the store open."""
         with _held_guard:
-            if self._key in _held:
+            if self._store in _held.setdefault(self._world, set()):
                 raise StoreLockedError(
                     f"{self.path.parent} is open in this process (pid {os.getpid()}); "
                     "close it there first"
@@ -49,14 +52,14 @@ class LockFile:
                 )
             self._files.pwrite(handle, LOCK_TEXT, 0)
             self._handle = handle
-            _held.add(self._key)
+            _held[self._world].add(self._store)
 
     def release(self) -> None:
         with _held_guard:
             if self._handle is not None:
                 self._files.close(self._handle)
                 self._handle = None
-                _held.discard(self._key)
+                _held[self._world].discard(self._store)
 
     def _holder(self) -> str:
         process_id = self._abort.process_id()

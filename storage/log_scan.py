@@ -13,12 +13,20 @@ the disk before earlier ones.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.columns import HeaderColumns
-from tandemlog.format.constants import MAGIC_OFFSET, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from tandemlog.format.constants import (
+    FIXED_SIZE,
+    MAGIC_OFFSET,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_SIZE,
+    PHYSICAL_OFFSET_OFFSET,
+)
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.record import decode_record
@@ -29,6 +37,8 @@ from .mapped_file_queue import MappedFileQueue
 
 RECORDS_A_STEP = 1 << 14
 SEARCH_STEP = 1 << 20
+_SIZE_AND_MAGIC = Struct(">iI")
+_I64 = Struct(">q")
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
@@ -62,7 +72,8 @@ class ScanPart:
 class LogScanner:
     """Iterate once. While and after it: `end`, `records`, `damages`, `reason`, `at_zeros`.
 
-    `end` is the offset after the last record or BLANK file; `reason` says why it ends there and
+    `end` is the offset after the last record or BLANK file, `last_record` where the last record
+    begins (-1 for none); `reason` says why it ends there and
     `at_zeros` that nothing was ever written there, so the log simply ends.
     """
 
@@ -79,6 +90,7 @@ class LogScanner:
         self.reason = ""
         self.at_zeros = True
         self.last_store_timestamp = 0
+        self.last_record = -1
 
     def __iter__(self) -> Iterator[ScanPart]:
         while True:
@@ -91,6 +103,7 @@ class LogScanner:
             if part.walk.count:
                 self.records += part.walk.count
                 self.last_store_timestamp = int(part.headers.store_timestamp[-1])
+                self.last_record = part.base + int(part.walk.positions[-1])
                 self.end = part.end_offset
                 yield part
             stop = part.walk.stop
@@ -126,12 +139,25 @@ class LogScanner:
             return False
         following = next_record(self._row, at, self._durable)
         if following is None:
-            self.reason = f"{reason}; no record follows below {self._durable}, which was durable"
-            self.damages.append(Damage(at, self._durable, str(file.path), reason))
+            self.reason = reason
+            if not _ends_inside_record(data, at - file.base, at, self._durable):
+                self.reason += f"; no record follows below {self._durable}, which was durable"
+                self.damages.append(Damage(at, self._durable, str(file.path), reason))
             return False
         self.damages.append(Damage(at, following, str(file.path), reason))
         self.end = following
         return True
+
+
+def _ends_inside_record(data: NDArray[np.uint8], position: int, offset: int, durable: int) -> bool:
+    """Whether what was durable ends in the middle of the record at `position` (log `offset`): on a
+    replica, which gets the log in pieces, that is no damage."""
+    head = bytes(data[position : position + FIXED_SIZE])
+    if durable - offset < FIXED_SIZE:
+        return True
+    size, magic = _SIZE_AND_MAGIC.unpack_from(head)
+    (said,) = _I64.unpack_from(head, PHYSICAL_OFFSET_OFFSET)
+    return magic in (MAGIC_V1, MAGIC_V2) and said == offset and offset + size > durable
 
 
 def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:

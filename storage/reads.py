@@ -17,7 +17,7 @@ Statuses and next offsets are RocketMQ's (format text, section 9.1), in this ord
     something taken               FOUND                    after the last unit examined
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from struct import Struct
@@ -37,28 +37,27 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.index_layout import tag_key
 from tandemlog.format.properties import split_keys
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
-from tandemlog.format.ragged import compact
 from tandemlog.format.record import Record, decode_record
 from tandemlog.format.sys_flag import BORN_HOST_IPV6
 
 from .commit_log import CommitLog
 from .consume_queue_store import ConsumeQueueStore
-from .errors import OffsetOutOfRangeError, StoreError
+from .errors import OffsetOutOfRangeError, StoreBusyError, StoreError
 from .index_service import IndexService
 from .positions import Position
 from .queue_search import Boundary
 from .queue_table import QueueTable
-from .selection import runs, select, units_to_read
+from .record_copy import copy_records, first_wrong
+from .selection import Selection, select, units_to_read
 from .stats import StoreStats
 
 MAX_QUERY = 64
 NO_END = (1 << 63) - 1
+ATTEMPTS = 3
 
 _I32 = Struct(">i")
 _MAGIC = Struct(">I")
 _I64 = Struct(">q")
-_MANY = 64
-_SHORT = 512
 _NO_SIZES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
 
 
@@ -135,6 +134,7 @@ class StoreReader:
         index: IndexService | None = None,
     ) -> None:
         self.index = index
+        self.on_damage: Callable[[], None] = lambda: None
         self._log = log
         self._queues = queues
         self._table = table
@@ -188,22 +188,34 @@ class StoreReader:
         units_a_file = self._queues.file_size // UNIT_SIZE
         file_end = queue_offset - queue_offset % units_a_file + units_a_file
         count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
-        units = self._queues.read(dense, queue_offset, count)
-        if not len(units):
-            return self._missed(
-                GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
+        for _ in range(ATTEMPTS):
+            log_start = self._log.min_offset
+            units = self._queues.read(dense, queue_offset, count)
+            if not len(units):
+                return self._missed(
+                    GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
+                )
+            chosen = select(
+                units,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tag_hashes=tag_hashes,
+                log_start=log_start,
             )
-        chosen = select(
-            units,
-            max_messages=max_messages,
-            max_bytes=max_bytes,
-            tag_hashes=tag_hashes,
-            log_start=self._log.min_offset,
-        )
+            records = copy_records(self._log, chosen.physical_offsets, chosen.sizes)
+            if records is not None and (
+                first_wrong(records, chosen.physical_offsets, chosen.sizes) < 0
+            ):
+                return self._taken(chosen, records, queue_offset, minimum, maximum)
+            # Files may have been dropped, or the log cut, while we looked: then look again.
+        raise self._damaged(dense, queue_offset)
+
+    def _taken(
+        self, chosen: Selection, records: bytes, queue_offset: int, minimum: int, maximum: int
+    ) -> GetResult:
         following = queue_offset + chosen.examined
-        records = self._copy(chosen.physical_offsets, chosen.sizes)
-        if records is None or not len(chosen.sizes):
-            gone = chosen.removed or records is None
+        if not len(chosen.sizes):
+            gone = chosen.removed
             status = GetStatus.MESSAGE_WAS_REMOVING if gone else GetStatus.NO_MATCHED_MESSAGE
             return self._missed(GetResult(status, following, minimum, maximum))
         self._stats.get_messages += len(chosen.sizes)
@@ -222,38 +234,15 @@ class StoreReader:
         self._stats.get_misses += 1
         return result
 
-    def _copy(self, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> bytes | None:
-        """The records' bytes end to end; None where some went away while we looked."""
-        starts, lengths = runs(offsets, sizes)
-        if not len(starts):
-            return b""
-        size = self._log.file_size
-        numbers = starts // size
-        if numbers[0] == numbers[-1]:
-            return self._copy_of_file(starts, lengths)
-        pieces = []
-        cuts = np.flatnonzero(np.diff(numbers)) + 1
-        for each, many in zip(np.split(starts, cuts), np.split(lengths, cuts), strict=True):
-            piece = self._copy_of_file(each, many)
-            if piece is None:
-                return None
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _copy_of_file(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> bytes | None:
-        """Stretches of one file, in rising order. Slices of a view are quicker than arrays, but
-        for many short stretches: the statement for each then costs more than its copying."""
-        base = int(starts[0]) - int(starts[0]) % self._log.file_size
-        end = int(starts[-1] + lengths[-1])
-        try:
-            view = self._log.view(base, end - base)
-        except OffsetOutOfRangeError:
-            return None
-        begins = starts - base
-        if len(starts) >= _MANY and int(lengths.sum()) < len(starts) * _SHORT:
-            return compact(np.frombuffer(view, np.uint8), begins, lengths)[0].tobytes()
-        ends = (begins + lengths).tolist()
-        return b"".join([view[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])
+    def _damaged(self, dense: int, queue_offset: int) -> StoreError:
+        """Queue and log do not fit together: the queue is made again from the log."""
+        topic, queue_id = self._table.name(dense)
+        reason = f"units from number {queue_offset} on do not point to records of the log"
+        self._queues.mark_damaged(dense, reason)
+        self.on_damage()
+        return StoreBusyError(
+            f"consume queue {topic}/{queue_id}: {reason}; it is made again, try again later"
+        )
 
     # ---- by position
 

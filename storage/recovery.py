@@ -202,8 +202,22 @@ def _dispatch(
     ]
     if parts.index is not None and parts.index.stopped is not None:
         report.index.append(str(parts.index.stopped))
+    _set_next_offsets(parts, found)
+
+
+def _set_next_offsets(parts: StoreParts, found: Examination) -> None:
+    """What the next record of each queue gets. Not the number of a record that damage has taken,
+    even where it was the last of its queue: consumers may have seen it."""
     ends = parts.queues.ends()
-    parts.queue_table.next_queue_offsets[: len(ends)] = ends
+    following = parts.queue_table.next_queue_offsets
+    following[: len(ends)] = ends
+    point = found.point
+    if point is not None and point.dispatched <= found.log_end:
+        for topic, known in point.queues.items():
+            for queue_id, end in known.items():
+                dense = parts.queue_table.get(topic, queue_id)
+                if dense >= 0:
+                    following[dense] = max(following[dense], end)
 
 
 def _confirmed(parts: StoreParts, found: Examination) -> int:

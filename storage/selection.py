@@ -53,7 +53,7 @@ def select(
 ) -> Selection:
     """`units` is UNIT_DTYPE[n]; no tag hashes means every tag, max_messages 0 no such limit.
 
-    Records below `log_start` are gone; so are pre-blank units, which point nowhere.
+    Records below `log_start` are gone; so are those of pre-blank units, which point nowhere.
     """
     offsets = units["physical_offset"].astype(np.int64)
     sizes = units["size"].astype(np.int64)

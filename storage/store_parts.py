@@ -77,9 +77,12 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     queues = ConsumeQueueStore(paths.queues, files, queue_table, file_size=config.queue_file_size)
     producers = ProducerTable(kept=config.producer_sequences_kept)
     source = MendingSource(
-        log, delay_levels=DelayLevels(config.delay_levels), index=config.index_enabled
+        log,
+        lambda: queues.next_offset,
+        delay_levels=DelayLevels(config.delay_levels),
+        index=config.index_enabled,
+        index_tags=config.index_tags,
     )
-    source.index_tags = config.index_tags
     stats = StoreStats(clock.monotonic())
     index: IndexService | None = None
     reader = StoreReader(log, queues, queue_table, confirmed, stats)
@@ -93,6 +96,8 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     reput = ReputService(
         source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
     )
+    # a queue that a reader has found damaged is made again at once
+    reader.on_damage = reput.wake
     return StoreParts(
         config=config,
         files=files,

@@ -7,6 +7,7 @@ This module moves frames and store calls as the gRPC shells do; `ha_world` decid
 things, and checks. What was acknowledged to a client is kept here and compared with the disks.
 """
 
+import copy
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +31,7 @@ from ha.master_group import MasterGroup
 from ha.master_session import Close, MasterAction, MasterSession, SendAnswer, SendChunk, SendRefusal
 from ha.slave_session import Disconnect, SeeMembers, Send, SlaveAction, SlaveSession
 from ha.slave_store import SlaveStore, log_crc
-from ha.state import HaState, decode_state, encode_state
+from ha.state import HaState, Member, decode_state, encode_state
 from sim.ha_nodes import (
     NODES,
     CrashError,
@@ -58,6 +59,7 @@ class Cluster:
         self.streams: list[FakeStream] = []
         self.stale_acks: list[tuple[str, bytes]] = []
         self.pending: list[Put] = []
+        self.lost: dict[Member, FakeDisk] = {}
         self.acked: dict[int, Put] = {}
         self.history: deque[str] = deque(maxlen=60)
         self.counters: dict[str, int] = {}
@@ -101,9 +103,21 @@ class Cluster:
     def saver(self, node: SimNode) -> Callable[[HaState], None]:
         def save(state: HaState) -> None:
             node.before("save")
+            if state.incarnation != self.state(node).incarnation:
+                self.remember_lost(node)
             node.disk.state = encode_state(state)
 
         return save
+
+    def remember_lost(self, node: SimNode) -> None:
+        """The disk of this incarnation goes: what it held is kept for the checks."""
+        if node.disk.state:
+            member = Member(node.name, self.state(node).incarnation)
+            self.lost[member] = copy.deepcopy(node.disk)
+
+    def lose_disk(self, node: SimNode) -> None:
+        self.remember_lost(node)
+        node.disk.wipe()
 
     def start(self, node: SimNode) -> None:
         if node.store is not None:
@@ -297,14 +311,16 @@ class Cluster:
         for member in members:
             node = self.nodes[member.node_id]
             state = self.state(node)
+            disk = node.disk
             if state.incarnation != member.incarnation:
-                raise ViolationError(f"acknowledged {put.start} by a former disk of {node.name}")
+                # it may have been lost since it acknowledged
+                disk = self.lost.get(member, FakeDisk())
             written = node is master and self.flush is FlushMode.ASYNC
-            end = node.disk.end if written else node.disk.durable
-            if end < put.end or not holds(node.disk, put):
+            end = disk.end if written else disk.durable
+            if end < put.end or not holds(disk, put):
                 raise ViolationError(
-                    f"acknowledged {put.start}..{put.end} is not on {node.name}, which holds "
-                    f"{node.disk.start}..{end}"
+                    f"acknowledged {put.start}..{put.end} is not on {member}, which holds "
+                    f"{disk.start}..{end}"
                 )
 
     def deliver(self, node: SimNode, session: MasterSession, stream: FakeStream) -> None:

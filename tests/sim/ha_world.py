@@ -178,7 +178,7 @@ class World(Cluster):
             return
         self.note(f"{node.name} loses its disk")
         self.stop(node)
-        node.disk.wipe()
+        self.lose_disk(node)
 
     def lose_master_disk(self) -> None:
         """The master comes back empty, or the operator makes the best slave the master."""
@@ -186,14 +186,15 @@ class World(Cluster):
         others = [each for each in self.nodes.values() if each is not node]
         if not self.replaceable(node):
             return
-        if self.acked and not all(
-            each.disk.state and self.state(each).accepted_epoch for each in others
-        ):
+        # One failure at a time: the others remember this master, or there is nothing to remember.
+        followed = all(each.disk.state and self.state(each).accepted_epoch for each in others)
+        nothing = not any(each.disk.data for each in others)
+        if not followed and not nothing:
             return
         self.note(f"{node.name} (master) loses its disk")
         self.count("master disk lost")
         self.stop(node)
-        node.disk.wipe()
+        self.lose_disk(node)
         if self.acked and self.rng.random() < 0.6:
             self.promote()
 
@@ -207,7 +208,10 @@ class World(Cluster):
             self.promote()
 
     def promote(self) -> None:
-        """The node with the newest epoch, then the longest log, becomes the master."""
+        """The node with the newest epoch, then the longest log, becomes the master.
+
+        A master that was found to have another disk does not stand: it may have written since.
+        """
 
         def rank(node: SimNode) -> tuple[int, int]:
             # an epoch in which nothing was written proves nothing: a wiped master has those too
@@ -217,14 +221,18 @@ class World(Cluster):
             return (-1 if last is None else last, node.disk.end)
 
         refused = [node for node in self.nodes.values() if node.slave and node.slave.refused]
+        master = self.nodes[self.master_name]
+        alarms = list(master.master.group.alarms.values()) if master.master else []
+        replaced = any("another disk" in alarm for alarm in alarms)
+        candidates = [node for node in self.nodes.values() if not (replaced and node is master)]
         for node in self.nodes.values():
             self.stop(node)
             node.disk.cut_torn_tail()
-        best = max(self.nodes.values(), key=rank)
+        best = max(candidates, key=rank)
         if best.name == self.master_name:
             # nobody holds more than the master: those that it refused start over
             for node in refused:
-                node.disk.wipe()
+                self.lose_disk(node)
         self.note(f"operator: {best.name} becomes master")
         self.count("promoted")
         self.master_name = best.name

@@ -58,7 +58,7 @@ class ConsumeQueueStore:
         table: QueueTable,
         *,
         file_size: int,
-        open_files: int = 512,
+        open_files: int | None = None,
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self.directory = directory

@@ -16,14 +16,18 @@ from pathlib import Path
 from .files import Buffer, FileSystem
 
 SYNC_TOGETHER = 64
+MOST_OPEN = 8192
 
 
 class FilePool:
     """Access to files below `root` by path. Thread-safe."""
 
-    def __init__(self, root: Path, files: FileSystem, *, open_files: int = 512) -> None:
+    def __init__(self, root: Path, files: FileSystem, *, open_files: int | None = None) -> None:
+        """`open_files` None is half of what the process may have, at most MOST_OPEN."""
         self.files = files
         self._root = root
+        if open_files is None:
+            open_files = min(files.open_limit() // 2, MOST_OPEN)
         self._open_files = open_files
         self._lock = threading.Lock()
         # path -> [descriptor, callers inside]

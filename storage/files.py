@@ -19,6 +19,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -135,6 +136,10 @@ class FileSystem(Protocol):
     def unlink(self, path: Path) -> None: ...
 
     def disk_usage(self, path: Path) -> DiskUsage: ...
+
+    def open_limit(self) -> int:
+        """How many files this process may have open at a time, sockets included."""
+        ...
 
     def lock_range(self, handle: int, offset: int, size: int) -> bool:
         """Take the exclusive POSIX record lock, without waiting; False if another process has it.
@@ -258,6 +263,9 @@ class RealFileSystem:
             used=(found.f_blocks - found.f_bfree) * found.f_frsize,
             free=found.f_bavail * found.f_frsize,
         )
+
+    def open_limit(self) -> int:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def lock_range(self, handle: int, offset: int, size: int) -> bool:
         try:

@@ -14,6 +14,8 @@ copies first and then looks whether the units it copied had been spilled meanwhi
 they have been overwritten. So readers need no lock.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,7 @@ from tandemlog.format.queue_unit import UNIT_DTYPE, UNIT_SIZE
 CELL = np.dtype(f"V{UNIT_SIZE}")
 
 MEMORY_BYTES = 32 << 20
-MAX_WIDTH = 256
+MAX_WIDTH = 1024
 MIN_WIDTH = 16
 MIN_ROWS = 256
 
@@ -45,6 +47,16 @@ class TailRows:
         cells = queue_offsets & (self.width - 1)
         cells += np.multiply(dense, self.width, dtype=np.int64)
         self._cells[cells] = units
+
+    def pieces(self, dense: int, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
+        """(queue offset, bytes) of units first .. last-1, one piece or two; no copy, so they are
+        for writing before the cells are used again."""
+        while first < last:
+            at = first & (self.width - 1)
+            count = min(last - first, self.width - at)
+            start = dense * self.width + at
+            yield first, self._cells[start : start + count].view(np.uint8).data
+            first += count
 
     def copy(self, dense: int, first: int, last: int) -> NDArray[np.void]:
         """Units first .. last-1 of a queue, as UNIT_DTYPE; at most `width` of them."""

@@ -23,6 +23,7 @@ from tandemlog.format.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DTYPE
 from .consume_queue import ConsumeQueue
 from .errors import CorruptStoreError, DiskFullError, StoreError
 from .file_pool import FilePool
+from .files import Buffer
 from .queue_runs import QueueRuns
 from .queue_table import MAX_QUEUES, QueueTable
 from .queue_tails import MEMORY_BYTES, rows_for
@@ -158,7 +159,7 @@ class QueueUnits:
         end = int(self.ends[dense]) + len(cells)
         with self.file_lock:
             self.spill(dense)
-            self._write(dense, end - len(cells), cells.tobytes())
+            self._write(dense, end - len(cells), cells.view(np.uint8).data)
             self.spilled[dense] = end
         self.last_physical[dense] = int(cells[-1:].view(UNIT_DTYPE)["physical_offset"][0])
         self.ends[dense] = end
@@ -189,7 +190,8 @@ class QueueUnits:
         with self.file_lock:
             first, end = int(self.spilled[dense]), int(self.ends[dense])
             if first < end:
-                self._write(dense, first, self._rows.copy(dense, first, end).tobytes())
+                for queue_offset, data in self._rows.pieces(dense, first, end):
+                    self._write(dense, queue_offset, data)
                 self.spilled[dense] = end
 
     # ---- shrinking; the caller counts `generation` up before and after
@@ -221,7 +223,7 @@ class QueueUnits:
                 self.spill(dense)
             self._rows = rows_for(queues, self._memory_bytes)
 
-    def _write(self, dense: int, queue_offset: int, data: bytes) -> None:
+    def _write(self, dense: int, queue_offset: int, data: Buffer) -> None:
         queue = self.queue(dense)
         try:
             queue.write(queue_offset, data)

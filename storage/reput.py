@@ -9,8 +9,9 @@ it has, so a batch may be dispatched again at any time. One that lags behind the
 after a full disk, a table whose snapshot was older, a queue that is made again) gets batches of
 its own between the main ones, until it has caught up and goes on with them.
 
-Bytes in the log that are no record stop dispatch for good: nothing behind them is passed to
-anybody, `failure` and `reputed` say where. A full disk stops it until there is space again.
+Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
+`failure` and `reputed` say where, until the log is truncated. A full disk stops it until there is
+space again.
 
 The thread is optional: recovery, tools and tests call `run_once` or `run_to`.
 """
@@ -128,13 +129,15 @@ class ReputService:
             if to.index is not None:
                 to.index.truncate(log_offset)
             self._rebuild = None  # begins anew
+            if isinstance(self.failure, CorruptStoreError):
+                self._heal()
             self.reputed.retreat(min(self.reputed.value, log_offset))
 
     def begin_at(self, log_offset: int) -> None:
         """A new log begins at `log_offset`; the dispatchers were reset to it."""
         with self._lock:
             self._rebuild = None
-            self.failure = None
+            self._heal()
             self.reputed.retreat(log_offset)
 
     # ---- the thread
@@ -172,24 +175,38 @@ class ReputService:
         self._wake.set()
 
     def _run(self) -> None:
+        waiting = False
         while not self._stopping:
             self._wake.clear()
             try:
                 self._retry_index()
-                if not self.run_once():
-                    self._wake.wait(IDLE_WAIT_S)
+                idle = self.failure is not None or not self.run_once()
+                waiting = False
             except DiskFullError as fault:
-                logger.error("dispatch waits for space: reputed=%d %s", self.reputed.value, fault)
+                if not waiting:
+                    logger.error("dispatch waits: reputed=%d %s", self.reputed.value, fault)
+                waiting = True
                 self._wake.wait(RETRY_WAIT_S)
-            except (StoreError, OSError) as fault:
+                continue
+            except Exception as fault:
                 self._fail(fault)
-                return
+                continue
+            if idle:
+                self._wake.wait(IDLE_WAIT_S)
 
-    def _fail(self, fault: StoreError | OSError) -> None:
-        failure = fault if isinstance(fault, StoreError) else StoreError(f"dispatch: {fault}")
-        logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure)
+    def _fail(self, fault: Exception) -> None:
+        """Stop for good: until the log is truncated below this, or begins anew."""
+        failure = fault if isinstance(fault, StoreError) else StoreError(f"dispatch: {fault!r}")
+        known = fault if not isinstance(fault, StoreError) else None
+        logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure, exc_info=known)
         self.failure = failure
         self.reputed.fail(failure)
+
+    def _heal(self) -> None:
+        """What has stopped dispatch is gone; caller holds the lock."""
+        self.failure = None
+        self.reputed.failure = None
+        self._wake.set()
 
     def _retry_index(self) -> None:
         index, now = self._to.index, self._clock.monotonic()

@@ -29,7 +29,8 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
     """Entries first_number, first_number+1, ... with these hashes, on top of what `table` (i4[S],
     any byte order) holds. The table is not changed. A slot with a number that the file does not
     have yet, which only damage brings about, counts as empty."""
-    slot = np.asarray(key_hash, dtype=np.int64) % len(table)
+    unsigned = np.ascontiguousarray(key_hash, dtype=np.int32).view(np.uint32)
+    slot = (unsigned % np.uint32(len(table))).astype(np.int64)
     # Slot and place in one integer: a plain sort is then stable, and five times as fast.
     placed = (slot << 32) | np.arange(len(slot))
     placed.sort()

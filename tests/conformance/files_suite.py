@@ -194,6 +194,9 @@ class FilesSuite:
         with pytest.raises(FileNotFoundError):
             files.unlink(root / "a")
 
+    def test_the_number_of_open_files_has_a_limit(self, files: FileSystem) -> None:
+        assert files.open_limit() >= 64
+
     def test_disk_usage(self, files: FileSystem, root: Path) -> None:
         usage = files.disk_usage(root)
         assert usage.total >= usage.used >= 0

@@ -295,6 +295,9 @@ class MemoryFiles:
             used = self._used()
             return DiskUsage(self.capacity, used, max(self.capacity - used, 0))
 
+    def open_limit(self) -> int:
+        return 1024
+
     def lock_range(self, handle: int, offset: int, size: int) -> bool:
         with self._lock:
             file, path, _ = self._opened("lock_range", handle)

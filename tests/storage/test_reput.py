@@ -313,6 +313,28 @@ class TestThread:
         with pytest.raises(CorruptStoreError):
             reput.run_once()
 
+    def test_it_goes_on_where_the_damage_was_cut_off(self, world: World) -> None:
+        world.put(10)
+        bad = sorted(world.log.times)[5]
+        world.log.data[bad + 4] ^= 0xFF
+        reput = world.derived.reput
+        world.derived.confirmed.advance(world.log.end)
+        reput.start()
+        with pytest.raises(CorruptStoreError):
+            reput.reputed.wait(world.log.end, 20)
+        world.derived.confirmed.retreat(bad)
+        reput.truncate(bad)
+        world.log.cut(bad)
+        for (topic, queue_id), end in zip(
+            world.derived.table.names(), world.derived.queues.ends().tolist(), strict=True
+        ):
+            world.log.next_queue_offsets[(topic, queue_id)] = end
+        world.put(7)
+        world.derived.confirmed.advance(world.log.end)
+        assert reput.reputed.wait(world.log.end, 20)
+        reput.stop()
+        world.check()
+
     def test_a_failing_disk_ends_it(self, world: World) -> None:
         world.put(10)
         world.files.fail("pwrite", errno.EIO)

@@ -82,7 +82,7 @@ class Accumulator(Generic[FutureT]):
         size = len(record)
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise self._closed.copy()
             if self._held + size > self.max_bytes and self._held:
                 return None
             self._held += size
@@ -117,7 +117,7 @@ class Accumulator(Generic[FutureT]):
         is no room. Raises what `close` was given."""
         with self._lock:
             if self._closed is not None:
-                raise self._closed
+                raise self._closed.copy()
             if self._held + batch.byte_size > self.max_bytes and self._held:
                 return False
             self._held += batch.byte_size

@@ -222,7 +222,7 @@ class Connection:
 
     async def _discover(self) -> Topology:
         known = dict.fromkeys(self.seeds)
-        known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes))
+        known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
         answers = await self._describe_all(known)
         self.topology = merge_answers(answers, tuple(known), self.topology)
         self._topology_at = time.monotonic()

@@ -199,6 +199,7 @@ class AsyncConsumer:
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         wanted = _tags(tags)
+        fixed = until_end or queues is not None or isinstance(start, Mapping)
         found = queues_of(await self._positions.topics(names), queues)
         if isinstance(start, Mapping):
             starts = {queue: start[queue] for queue in found if queue in start}
@@ -206,6 +207,10 @@ class AsyncConsumer:
             if start is None:
                 start = COMMITTED if self.group is not None else EARLIEST
             starts = await self._positions.start(found, start, self.group)
+
+        async def all_queues() -> list[Queue]:
+            return queues_of(await self._positions.topics(names), None)
+
         stops = None
         if until_end:
             ranges = await self._positions.ranges(names)
@@ -217,6 +222,7 @@ class AsyncConsumer:
             options or self._options,
             starts=starts,
             stops=stops,
+            all_queues=None if fixed else all_queues,
             tags=wanted,
             group=self.group,
         )

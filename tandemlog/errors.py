@@ -63,6 +63,13 @@ class TandemlogError(Exception):
             hint=self.hint,
         )
 
+    def copy(self) -> Self:
+        """One more of the same: an error that is raised to several callers must not be one
+        object, whose traceback would grow with each."""
+        error = self.restated(str(self))
+        error.__cause__ = self.__cause__
+        return error
+
 
 class ClientClosedError(TandemlogError):
     """The client was closed, or never opened."""

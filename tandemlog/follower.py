@@ -22,7 +22,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -59,7 +59,7 @@ class FollowOptions:
     caller, `wait_ms` of one long poll, `auto_commit_ms` between commits (None: by hand),
     `on_lost` what to do where messages were deleted before they were read: EARLIEST (what is
     left), LATEST or "error", `patience_ms` how long an offset beyond the end of the master's
-    queue may last before it counts as lost."""
+    queue may last before it counts as lost, `refresh_ms` between looks for new queues."""
 
     max_bytes: int = 8 << 20
     max_messages: int = 0
@@ -68,6 +68,7 @@ class FollowOptions:
     auto_commit_ms: int | None = 5_000
     on_lost: str = EARLIEST
     patience_ms: int = 10_000
+    refresh_ms: int = 30_000
 
     def __post_init__(self) -> None:
         if self.on_lost not in (EARLIEST, LATEST, "error"):
@@ -79,8 +80,9 @@ class FollowOptions:
 
 
 class Follower:
-    """The queues in `starts` from the given offsets on; up to `stops`, where given. One event
-    loop. `next_batch` hands out; see positions.py for delivered and done."""
+    """The queues in `starts` from the given offsets on; up to `stops`, where given; and those that
+    `all_queues` names later, from their beginning. One event loop. `next_batch` hands out; see
+    positions.py for delivered and done."""
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class Follower:
         *,
         starts: Mapping[Queue, int],
         stops: Mapping[Queue, int] | None = None,
+        all_queues: Callable[[], Awaitable[Iterable[Queue]]] | None = None,
         tags: frozenset[str] | None = None,
         group: str | None = None,
     ) -> None:
@@ -97,6 +100,7 @@ class Follower:
         self._positions = positions
         self._options = options
         self._stops = stops
+        self._all_queues = all_queues
         self._tags = tags
         self._hashes = sorted(tag_hashes(tags) or ())
         self._group = group
@@ -116,6 +120,8 @@ class Follower:
         self._tasks = [loop.create_task(self._fetch(), name="tandemlog-fetch")]
         if group is not None and options.auto_commit_ms is not None:
             self._tasks.append(loop.create_task(self._commit_on_and_on(), name="tandemlog-commit"))
+        if all_queues is not None:
+            self._tasks.append(loop.create_task(self._look_for_queues(), name="tandemlog-queues"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -305,6 +311,22 @@ class Follower:
         if self._reader.read_from is not ReadFrom.MASTER:
             self._reader.leave(node, "it is behind what was read elsewhere")
         await asyncio.sleep(0.05)
+
+    async def _look_for_queues(self) -> None:
+        """A topic may get more queues; what was stored in them meanwhile is read too."""
+        assert self._all_queues is not None
+        while True:
+            await asyncio.sleep(self._options.refresh_ms / 1000)
+            try:
+                queues = await self._all_queues()
+            except TandemlogError as error:
+                logger.debug("queues not refreshed: %s", error)
+                continue
+            for queue in queues:
+                if queue not in self._fetched:
+                    logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
+                    self._fetched[queue] = 0
+                    self._order.append(queue)
 
     async def _commit_on_and_on(self) -> None:
         assert self._options.auto_commit_ms is not None

@@ -181,29 +181,21 @@ class Framer:
 
     def properties(self, message: Message, now: int) -> bytes:
         """The stored properties of `message`: the client's own first, then the user's."""
-        keys = message.keys
-        text = ""
-        ends = 0
-        if keys:
-            text = f"KEYS\x01{keys if isinstance(keys, str) else join_keys(keys)}\x02"
-            ends = 1
-        if message.tags:
-            text += f"TAGS\x01{message.tags}\x02"
-            ends += 1
-        if self.unique_ids:
-            if now != self._id_ms:
-                self._id_ms = now
-                self._id_stamp = self._next_id()[:-4]
-            self._id_counter = counter = (self._id_counter + 1) & 0xFFFF
-            text += f"UNIQ_KEY\x01{self._id_stamp}{counter:04X}\x02"
-            ends += 1
-        if message.sharding_key:
-            text += f"__SHARDINGKEY\x01{message.sharding_key}\x02"
-            ends += 1
-        user = message.properties
-        if user:
-            text += user_properties(user)
-            ends += len(user)
+        if now != self._id_ms:
+            self._id_ms = now
+            self._id_stamp = self._next_id()[:-4]
+        self._id_counter = counter = (self._id_counter + 1) & 0xFFFF
+        keys, tags = message.keys, message.tags
+        if keys.__class__ is not str and keys:
+            keys = join_keys(keys)
+        if keys and tags and self.unique_ids and not (message.properties or message.sharding_key):
+            # The usual message, in one go.
+            text = (
+                f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02UNIQ_KEY\x01{self._id_stamp}{counter:04X}\x02"
+            )
+            ends = 3
+        else:
+            text, ends = self._some_properties(message, keys, counter)
         if text.count("\x02") != ends:
             raise InvalidMessageError(
                 "keys, tags and properties cannot hold the character 0x02", field="properties"
@@ -212,6 +204,24 @@ class Framer:
         if len(encoded) > USER_PROPERTIES_LIMIT:
             raise too_large_properties(len(encoded))
         return encoded
+
+    def _some_properties(
+        self, message: Message, keys: str | Sequence[str], counter: int
+    ) -> tuple[str, int]:
+        """The text, and how many properties it holds."""
+        pieces = []
+        if keys:
+            pieces.append(f"KEYS\x01{keys}\x02")
+        if message.tags:
+            pieces.append(f"TAGS\x01{message.tags}\x02")
+        if self.unique_ids:
+            pieces.append(f"UNIQ_KEY\x01{self._id_stamp}{counter:04X}\x02")
+        if message.sharding_key:
+            pieces.append(f"__SHARDINGKEY\x01{message.sharding_key}\x02")
+        user = message.properties
+        if user:
+            pieces.append(user_properties(user))
+        return "".join(pieces), len(pieces) + (len(user) - 1 if user else 0)
 
 
 def user_properties(user: Mapping[str, str]) -> str:

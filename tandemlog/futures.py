@@ -29,6 +29,8 @@ _DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
 class SendFuture(Future[SendResult]):
     """The outcome of one send, for any thread. Cancelling stops the waiting, not the message."""
 
+    __slots__ = ("_group", "_index")
+
     def __init__(self, group: "SyncGroup", index: int) -> None:
         # Not the base's __init__: it would make a condition and lists for each future.
         self._group = group
@@ -73,7 +75,10 @@ class SendFuture(Future[SendResult]):
 
     @property
     def _exception(self) -> TandemlogError | None:  # type: ignore[override]
-        return self._group.error(self._index)
+        error: TandemlogError | None = self.__dict__.get("own_error")
+        if error is None and (shared := self._group.error(self._index)) is not None:
+            error = self.__dict__["own_error"] = shared.copy()
+        return error
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]
@@ -200,14 +205,14 @@ class AsyncGroup:
     def failed(self, error: TandemlogError) -> None:
         for future in self.futures:
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(error.copy())
 
     def without(
         self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError
     ) -> "AsyncGroup":
         for index in dropped:
             if not self.futures[index].done():
-                self.futures[index].set_exception(error)
+                self.futures[index].set_exception(error.copy())
         group = AsyncGroup(self._loop)
         group.futures = [self.futures[index] for index in kept]
         return group

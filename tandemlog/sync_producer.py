@@ -8,6 +8,7 @@ Messages are framed in the calling thread and collected under one lock; the loop
 whole requests only. So a send costs no hand-over between threads.
 """
 
+import atexit
 import threading
 import time
 from collections.abc import Sequence
@@ -45,6 +46,8 @@ class Producer:
         self._closed = False
         self._thread = LoopThread.of_process()
         self._core = self._thread.run(self._open(endpoints))
+        # A program that ends without close sends what it has.
+        atexit.register(self.close)
         self._accumulator = self._core.accumulator
         self._route = self._core.routes.get
 
@@ -67,6 +70,7 @@ class Producer:
         if self._closed:
             return
         self._closed = True
+        atexit.unregister(self.close)
         self._thread.run(self._core.close(timeout_ms / 1000))
 
     @property

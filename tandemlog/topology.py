@@ -75,7 +75,7 @@ class Topology:
         """Whom to read from, best first: slaves by in-sync and lag; for ANY the master stands
         before them, or behind with `prefer_slave`. Reachable nodes come before the rest."""
         slaves = sorted(
-            (node for node in self.nodes if not node.is_master),
+            (node for node in self.nodes if not node.is_master and node.endpoint),
             key=lambda node: (not node.reachable, not node.in_sync, node.lag_bytes, node.node_id),
         )
         master = self.master

@@ -338,6 +338,20 @@ async def test_a_topic_that_is_deleted_ends_the_reading(cluster: FakeCluster) ->
             await stream.next_batch()
 
 
+async def test_new_queues_of_a_topic_are_read_too(cluster: FakeCluster) -> None:
+    watchful = FollowOptions(refresh_ms=1, wait_ms=50)
+    async with (
+        consumer(cluster, options=watchful) as reader,
+        await reader.follow("orders", start="latest") as stream,
+    ):
+        cluster.log.create_topic("orders", 6)
+        async with AsyncProducer(cluster.endpoints) as producer:
+            await producer.send_many("orders", [b"new"], queues=5)
+        batch = await stream.next_batch(timeout_ms=10_000)
+    assert batch is not None
+    assert (batch.queue_id, batch[0].body) == (5, b"new")
+
+
 async def test_a_closed_stream_says_so(cluster: FakeCluster) -> None:
     async with consumer(cluster) as reader:
         stream = await reader.follow("empty")

@@ -66,6 +66,15 @@ def test_lag_and_in_sync_are_the_masters_to_say() -> None:
     assert (found.in_sync, found.lag_bytes, found.wrote_offset) == (False, 9, 5)
 
 
+def test_a_node_without_an_address_is_not_read_from() -> None:
+    nodes = (
+        status("m", common_pb2.MASTER),
+        common_pb2.NodeStatus(node_id="s", role=common_pb2.SLAVE),
+    )
+    topology = merge_answers({"m:1": answer("m", "m", *nodes)}, ("m:1",), Topology())
+    assert topology.candidates(ReadFrom.SLAVE) == []
+
+
 @pytest.mark.parametrize(
     ("read_from", "prefer_slave", "order"),
     [

@@ -1,0 +1,166 @@
+"""What the driver asks the cluster: which queues there are, what they hold, where a group stands.
+
+The master is asked where it answers, since it knows what is newest; any other node will do.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tandemlog.connection import Connection
+from tandemlog.errors import TandemlogError
+from tandemlog.format.constants import is_system_topic
+from tandemlog.positions import Positions, QueueRange, queues_of
+from tandemlog.reading import Reader
+from tandemlog.topology import ReadFrom
+from tandemlog.v1 import admin_pb2, broker_pb2
+
+from .live_connections import connection_of, run
+from .live_errors import ClusterError
+from .live_options import ClusterOptions, Selection
+from .offsets import Offsets, Queue
+from .offsets_resolve import NOTHING, Held
+
+_READABLE: Final = 4
+_SAMPLE: Final = 16
+"""Messages of a queue whose mean size stands for all."""
+
+
+class Cluster:
+    """The queues of `selection`. All methods raise ClusterError saying what was asked for."""
+
+    def __init__(self, options: ClusterOptions, selection: Selection) -> None:
+        self._options = options
+        self._selection = selection
+        self._pattern = re.compile(selection.pattern) if selection.pattern is not None else None
+
+    def queues(self) -> list[Queue]:
+        """All queues that are read, also those without a message. Raises ClusterError for topics
+        and queues that do not exist, and where a pattern matches nothing."""
+        return run(self._queues(), "selecting the queues to read")
+
+    async def _queues(self) -> list[Queue]:
+        topics = await self._positions().topics(self._names())
+        if self._pattern is None:
+            return sorted(queues_of(topics, self._selection.assigned or None))
+        found = [each for each in topics if self._matches(each)]
+        if not found:
+            raise ClusterError(
+                f"option topicsPattern: no topic matches {self._pattern.pattern!r}; there are "
+                f"{', '.join(sorted(each.name for each in topics)[:50]) or 'none'}"
+            )
+        return sorted(queues_of(found, None))
+
+    def _matches(self, topic: admin_pb2.Topic) -> bool:
+        return bool(topic.perm & _READABLE) and self._selects(topic.name)
+
+    def _selects(self, topic: str) -> bool:
+        assert self._pattern is not None
+        return self._pattern.fullmatch(topic) is not None and not is_system_topic(topic)
+
+    def _names(self) -> list[str]:
+        return sorted(self._selection.assigned) or list(self._selection.topics)
+
+    def held(self, queues: Iterable[Queue] = (), *, by_master: bool = False) -> dict[Queue, Held]:
+        """What the selected queues hold, `queues` among them even if that is nothing. `by_master`:
+        its word alone, an empty answer where it gives none."""
+        found = dict.fromkeys(queues, NOTHING)
+        try:
+            ranges = run(self._ranges(by_master), "asking what the queues hold")
+        except ClusterError:
+            if by_master:
+                return {}
+            raise
+        found |= {
+            (each.topic, each.queue_id): Held(
+                each.min_offset, each.max_offset, each.max_timestamp
+            )
+            for each in ranges
+            if self._is_selected(each)
+        }
+        return found
+
+    def _is_selected(self, each: QueueRange) -> bool:
+        if self._pattern is not None:
+            return self._selects(each.topic)
+        assigned = self._selection.assigned
+        return not assigned or each.queue_id in assigned[each.topic]
+
+    async def _ranges(self, by_master: bool) -> list[QueueRange]:
+        if not by_master:
+            return await self._positions().ranges(self._names())
+        connection = connection_of(self._options)
+        if (await connection.current_topology()).master is None:
+            return []
+        return await Positions(connection, Reader(connection, ReadFrom.MASTER)).ranges(
+            self._names()
+        )
+
+    def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+        """By queue, the first message stored at or after a time; the end where there is none."""
+        return run(self._at_time(queues, time_ms), f"looking for messages of {time_ms} ms")
+
+    async def _at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+        return await self._positions().at_time(queues, time_ms)
+
+    def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
+        """Where a group stands, for those of the queues where it does."""
+        found = run(
+            self._committed(group, sorted({topic for topic, _ in queues})),
+            f"asking where group {group} stands",
+        )
+        return {queue: found[queue] for queue in queues if queue in found}
+
+    async def _committed(self, group: str, topics: Sequence[str]) -> Offsets:
+        return await self._positions().committed(group, topics)
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Where a group goes on, kept by the cluster."""
+        run(self._commit(group, offsets), f"noting where group {group} stands")
+
+    async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        await self._positions().commit(group, offsets)
+
+    def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+        """Mean bytes of the first few messages from these places on."""
+        return run(self._mean_sizes(starts), "measuring messages") if starts else {}
+
+    async def _mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+        queues = sorted(starts)
+        connection = connection_of(self._options)
+        request = broker_pb2.PullRequest(
+            positions=[
+                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id])
+                for topic, queue_id in queues
+            ],
+            max_messages=_SAMPLE,
+        )
+        answer = await Reader(connection, ReadFrom.ANY).ask(
+            lambda node: node.ask(node.broker.Pull, request, self._options.request_timeout_ms)
+        )
+        return {
+            queues[part.position_index]: len(part.records) / part.count
+            for part in answer.queues
+            if part.count
+        }
+
+    def _positions(self) -> Positions:
+        connection: Connection = connection_of(self._options)
+        return Positions(connection, Reader(connection, ReadFrom.ANY))
+
+
+def check_writable(options: ClusterOptions, topic: str) -> int:
+    """The queues of a topic that messages are to be sent to. Raises ClusterError where the
+    cluster cannot be reached, or has no such topic to write to."""
+    return run(_writable(options, topic), f"looking at topic {topic}")
+
+
+async def _writable(options: ClusterOptions, topic: str) -> int:
+    connection = connection_of(options)
+    [found] = await Positions(connection, Reader(connection, ReadFrom.ANY)).topics([topic])
+    if not found.perm & 2 or found.write_queues < 1:
+        raise TandemlogError(
+            f"topic {topic!r} takes no messages: permission {found.perm}, "
+            f"{found.write_queues} write queues"
+        )
+    return found.write_queues

@@ -1,0 +1,28 @@
+"""What can go wrong between Spark and a cluster."""
+
+from .errors import PipelineError
+
+
+class ClusterError(PipelineError):
+    """The cluster cannot be reached, or refuses what was asked: no such topic, no such queue."""
+
+
+class OffsetsError(PipelineError):
+    """Offsets or times that the queues do not have; names the queue and what it holds."""
+
+
+class DataLossError(PipelineError):
+    """Messages that were to be read are gone. With failOnDataLoss=false reading goes on behind
+    them."""
+
+
+class SinkSchemaError(PipelineError):
+    """Columns that no message can be made of."""
+
+
+class SinkError(PipelineError):
+    """Rows of a partition were not all acknowledged."""
+
+
+class RepeatMismatchError(SinkError):
+    """A partition is written again with other rows, or in other pieces, than the first time."""

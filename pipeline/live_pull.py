@@ -1,0 +1,146 @@
+"""What a task does: pull the raw records of its spans, and decode them to Arrow by columns.
+
+    loop's thread    pull k+1  ........ pull k+2 ........
+    task's thread    decode k, hand over   decode k+1 ...
+
+The next pull is on its way while the last answer is decoded. Several queues of a partition are
+asked for in one request. Nodes that fail or are behind are left for others; a task gives up after
+pullTimeoutMs without a message.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tandemlog.connection import Connection, Node
+from tandemlog.errors import TandemlogError
+from tandemlog.format.tags import parse_tags, tag_hashes
+from tandemlog.topology import ReadFrom
+from tandemlog.v1 import broker_pb2
+
+from .live_answer import PULL, PullAnswer, parse_pull
+from .live_connections import connection_of, start
+from .live_decode import decode
+from .live_errors import ClusterError, DataLossError
+from .live_nodes import NodeChoice
+from .live_options import ClusterOptions
+from .live_progress import Progress
+from .offsets import Span
+from .schema import Columns
+
+_LONG_POLL_MS: Final = 500
+_PAUSE_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Pulling:
+    """What every task of a read has to know; see ReadOptions."""
+
+    cluster: ClusterOptions
+    columns: Columns
+    read_from: ReadFrom
+    tags: str | None
+    fail_on_data_loss: bool
+    pull_bytes: int
+    pull_timeout_ms: int
+    verify_crc: bool
+    group: str
+
+
+def read_spans(pulling: Pulling, spans: Sequence[Span], number: int) -> Iterator[pa.RecordBatch]:
+    """The messages of the spans, in the order of each queue; `number` is the partition's.
+
+    Raises DataLossError for messages that are gone, ClusterError where no node gives them.
+    """
+    tags = parse_tags(pulling.tags)
+    progress = Progress(
+        spans, filtered=tags is not None, fail_on_data_loss=pulling.fail_on_data_loss
+    )
+    puller = _Puller(pulling, number, sorted(tag_hashes(tags) or ()))
+    deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
+    pending = puller.ask(progress) if not progress.done else None
+    try:
+        while pending is not None:
+            answer = _result(pending, progress)
+            found, moved = progress.take(answer.parts)
+            if moved:
+                deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
+            elif time.monotonic() > deadline:
+                _give_up(progress, pulling)
+                return
+            pending = None if progress.done else puller.ask(progress, leave=not moved)
+            for batch in found:
+                wanted = batch.only_tags(tags)
+                if len(wanted):
+                    yield decode(wanted, pulling.columns, verify_crc=pulling.verify_crc)
+    finally:
+        if pending is not None:
+            pending.cancel()
+
+
+def _result(pending: Future[PullAnswer], progress: Progress) -> PullAnswer:
+    try:
+        return pending.result()
+    except TandemlogError as error:
+        raise ClusterError(f"reading {progress.stuck()}: {error}") from error
+
+
+def _give_up(progress: Progress, pulling: Pulling) -> None:
+    text = (
+        f"no node has gone on for {pulling.pull_timeout_ms} ms (pullTimeoutMs): "
+        f"{progress.stuck()}; either the nodes that answer are behind, or the log was cut"
+    )
+    if pulling.fail_on_data_loss:
+        raise DataLossError(text)
+
+
+class _Puller:
+    """Asks nodes; `ask` from the task's thread, the rest in the loop."""
+
+    def __init__(self, pulling: Pulling, number: int, hashes: Sequence[int]) -> None:
+        self._pulling = pulling
+        self._hashes = hashes
+        self._connection: Connection = connection_of(pulling.cluster)
+        self._nodes = NodeChoice(self._connection, pulling.read_from, number)
+
+    def ask(self, progress: Progress, *, leave: bool = False) -> Future[PullAnswer]:
+        """The answer to what `progress` wants next; `leave`: the node asked last is behind."""
+        request = broker_pb2.PullRequest(
+            positions=progress.positions(),
+            max_messages=min(progress.most_rows, (1 << 31) - 1),
+            max_bytes=self._pulling.pull_bytes,
+            tag_hashes=self._hashes,
+            wait_ms=min(_LONG_POLL_MS, self._pulling.pull_timeout_ms),
+            group=self._pulling.group,
+        )
+        return start(self._pull(request, leave))
+
+    async def _pull(self, request: broker_pb2.PullRequest, leave: bool) -> PullAnswer:
+        if leave:
+            await asyncio.sleep(_PAUSE_S)
+            self._nodes.leave(await self._nodes.current())
+        timeout_ms = request.wait_ms + self._pulling.cluster.request_timeout_ms
+        async for attempt in self._connection.retrying():
+            with attempt:
+                node = await self._nodes.current()
+                try:
+                    return await node.ask(_raw_pull(node), request, timeout_ms)
+                except TandemlogError as error:
+                    if error.elsewhere:
+                        self._nodes.leave(node)
+                    raise
+        raise AssertionError("retries end with a result or an error")
+
+
+def _raw_pull(node: Node) -> Any:
+    """Broker.Pull, its answer parsed by parse_pull."""
+    return node.channel.unary_unary(
+        PULL,
+        request_serializer=broker_pb2.PullRequest.SerializeToString,
+        response_deserializer=parse_pull,
+    )

@@ -1,0 +1,97 @@
+"""A log to read, wherever its bytes are: files here, or a node that hands them out.
+
+    open_log(path=...)        LocalLogSource     files of a store, end found by looking
+    open_log(endpoint=...)    fetched by gRPC    the node says where the log begins and ends
+
+What a driver plans with (start, end, spans) and what a task reads with (connect) is the same small
+value; it is pickled with the reader.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from tandemlog.format.constants import BLANK_SIZE
+
+from .errors import CorruptLogError, StoreMissingError
+from .find_record import next_record
+from .log_bytes import LocalLog, LogBytes, read
+from .log_end import LogEnd, find_log_end
+from .log_files import LogFile, LogFiles, find_log
+from .queue_ends import QueueEnds, queue_ends
+
+
+class LogSource(Protocol):
+    """Where a log's bytes are, in a form that a task gets by pickle."""
+
+    @property
+    def files(self) -> LogFiles: ...
+    def connect(self) -> LogBytes: ...
+    def start(self) -> int: ...
+    def end(self) -> LogEnd: ...
+
+
+@dataclass(frozen=True)
+class LocalLogSource:
+    """Files on disk, the same paths for the driver and all tasks."""
+
+    files: LogFiles
+    queues: QueueEnds
+
+    def connect(self) -> LogBytes:
+        return LocalLog(self.files)
+
+    def start(self) -> int:
+        """The log offset of the first record: a log may begin inside its first file."""
+        if not self.files.files:
+            return 0
+        file = self.files.files[0]
+        with LocalLog(self.files) as log:
+            if any(read(log, file.base, BLANK_SIZE)):
+                return file.base
+            record = next_record(log, file.base, file.end, file.end)
+        return record.physical_offset if record is not None else file.base
+
+    def end(self) -> LogEnd:
+        """Raises OSError."""
+        return find_log_end(self.files, self.queues.log_end)
+
+    def check_complete(self) -> None:
+        """Raises CorruptLogError where a file of the log is missing or cut off."""
+        for start, end in self.files.missing():
+            raise CorruptLogError(
+                self.files.path_of(start), start, f"the file is missing, up to offset {end}"
+            )
+        for file in self.files.short():
+            raise CorruptLogError(
+                file.path,
+                file.end,
+                f"the file has {file.length} bytes, the others {self.files.file_size}",
+            )
+
+
+def open_log(
+    path: str | None = None, endpoint: str | None = None, timeout_ms: int = 30_000
+) -> LogSource:
+    """The log below `path`, or that of the node at `endpoint`. Raises StoreMissingError,
+    StoreLayoutError, and FetchError where the node cannot be reached."""
+    if path is not None:
+        files = find_log(path)
+        return LocalLogSource(files, queue_ends(files.store))
+    if endpoint is None:
+        raise StoreMissingError("neither a path nor an endpoint was given")
+    # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
+    fetch = importlib.import_module("pipeline.fetch")
+    return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms))
+
+
+def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
+    """The files that a log start .. end of a node must have; paths are only names."""
+    files = []
+    base = start - start % file_size
+    while base < end:
+        files.append(LogFile(f"{name}/{base:020d}", base, file_size))
+        base += file_size
+    return LogFiles(name, None, file_size, tuple(files))
+
+

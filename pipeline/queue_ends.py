@@ -1,0 +1,99 @@
+"""What a store's consume queues say about its log: how far it certainly was whole once.
+
+    queue file   | u u u u u u 0 0 0 0 |     u: log offset, size, tags code
+                             '-- the newest unit: the log had all bytes up to its record's end
+
+A log that ends before that place has lost something; one that goes on behind it was not
+dispatched to its end, and there the first bad record is the end, as recovery takes it.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.file_names import parse_queue_file_name
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+
+CONSUME_QUEUE = "consumequeue"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnds:
+    """`log_end` is the greatest end of a record that a unit points to, 0 without units; `topic`,
+    `queue_id`, `queue_offset` are that unit's. `file_size` is the length of the queue files, None
+    where there are none."""
+
+    log_end: int = 0
+    topic: str = ""
+    queue_id: int = 0
+    queue_offset: int = 0
+    file_size: int | None = None
+
+    def __str__(self) -> str:
+        return f"message {self.queue_offset} of {self.topic}/{self.queue_id} ends at {self.log_end}"
+
+
+def queue_ends(store: str | Path | None) -> QueueEnds:
+    """Read the newest unit of every queue of the store; nothing for None."""
+    best = QueueEnds()
+    if store is None:
+        return best
+    file_size: int | None = None
+    for topic, queue_id, files in queue_files(Path(store) / CONSUME_QUEUE):
+        file_size = max(file_size or 0, max(path.stat().st_size for _, path in files))
+        for base, path in reversed(files):
+            found = _newest_unit(path)
+            if found is None:
+                continue
+            number, end = found
+            if end > best.log_end:
+                best = QueueEnds(end, topic, queue_id, base // UNIT_SIZE + number)
+            break
+    return QueueEnds(best.log_end, best.topic, best.queue_id, best.queue_offset, file_size)
+
+
+def queue_files(directory: Path) -> Iterator[tuple[str, int, list[tuple[int, Path]]]]:
+    """Topic, queue id and files (base, path), ascending and not empty, of every queue."""
+    if not directory.is_dir():
+        return
+    for topic in sorted(os.listdir(directory)):
+        if not (directory / topic).is_dir():
+            continue
+        for queue in sorted(os.listdir(directory / topic)):
+            folder = directory / topic / queue
+            if not queue.isdecimal() or not folder.is_dir():
+                continue
+            files = [
+                (base, folder / name)
+                for name in sorted(os.listdir(folder))
+                if (base := parse_queue_file_name(name)) is not None
+            ]
+            if files:
+                yield topic, int(queue), files
+
+
+def _newest_unit(path: Path) -> tuple[int, int] | None:
+    """Number in the file and record end of its last valid unit, pre-blank ones left out."""
+    size = path.stat().st_size // UNIT_SIZE * UNIT_SIZE
+    if not size:
+        return None
+    units: NDArray[np.void] = np.memmap(path, UNIT_DTYPE, "r", shape=(size // UNIT_SIZE,))
+    # Units stand from the front without a gap; the first that is none ends them.
+    low, high = 0, len(units)
+    while low < high:
+        middle = (low + high) // 2
+        unit = units[middle]
+        if int(unit["size"]) > 0 and int(unit["physical_offset"]) >= 0:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return None
+    newest = units[low - 1]
+    if int(newest["size"]) == PRE_BLANK_SIZE:
+        return None
+    return low - 1, int(newest["physical_offset"]) + int(newest["size"])

@@ -1,9 +1,12 @@
-"""Reads several queues on and on: one long poll for all of them, and a buffer ahead of the caller.
+"""Reads several queues on and on: long polls for many at a time, and a buffer ahead of the caller.
 
-    node ──Pull(all positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ caller
-                                                                 ▲  stops at prefetch_bytes
-                                                                 └─ positions, turned by one each
-                                                                    time: no queue starves another
+    node ──Pull(positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ caller
+                                                             ▲  stops at prefetch_bytes
+                                                             └─ a lane of queues, turned by one
+                                                                each time: none starves another
+
+A few lanes (parallel_pulls) share the queues, so that the node reads for one while the client takes
+in the answer of another.
 
 What an answer says of a queue, and what follows:
 
@@ -59,7 +62,8 @@ class FollowOptions:
     caller, `wait_ms` of one long poll, `auto_commit_ms` between commits (None: by hand),
     `on_lost` what to do where messages were deleted before they were read: EARLIEST (what is
     left), LATEST or "error", `patience_ms` how long an offset beyond the end of the master's
-    queue may last before it counts as lost, `refresh_ms` between looks for new queues."""
+    queue may last before it counts as lost, `refresh_ms` between looks for new queues,
+    `parallel_pulls` requests at a time, each for some of the queues."""
 
     max_bytes: int = 8 << 20
     max_messages: int = 0
@@ -69,12 +73,15 @@ class FollowOptions:
     on_lost: str = EARLIEST
     patience_ms: int = 10_000
     refresh_ms: int = 30_000
+    parallel_pulls: int = 2
 
     def __post_init__(self) -> None:
         if self.on_lost not in (EARLIEST, LATEST, "error"):
             raise ValueError(f"on_lost must be earliest, latest or error: {self.on_lost!r}")
         if self.max_bytes <= 0 or self.prefetch_bytes <= 0 or self.wait_ms < 0:
             raise ValueError("max_bytes and prefetch_bytes must be positive, wait_ms not negative")
+        if self.parallel_pulls < 1:
+            raise ValueError(f"parallel_pulls must be at least 1: {self.parallel_pulls}")
         if self.auto_commit_ms is not None and self.auto_commit_ms <= 0:
             raise ValueError(f"auto_commit_ms must be positive or None: {self.auto_commit_ms}")
 
@@ -105,7 +112,9 @@ class Follower:
         self._hashes = sorted(tag_hashes(tags) or ())
         self._group = group
         self._fetched = dict(starts)
-        self._order = deque(queue for queue in starts if not self._finished(queue))
+        unfinished = [queue for queue in starts if not self._finished(queue)]
+        lanes = max(1, min(options.parallel_pulls, len(unfinished)))
+        self._lanes = [deque(unfinished[lane::lanes]) for lane in range(lanes)]
         self._delivered: dict[Queue, int] = {}
         self._done: dict[Queue, int] = {}
         self._committed: dict[Queue, int] = {}
@@ -117,7 +126,9 @@ class Follower:
         self._failure: TandemlogError | None = None
         self._closed = False
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._fetch(), name="tandemlog-fetch")]
+        self._tasks = [
+            loop.create_task(self._fetch(lane), name="tandemlog-fetch") for lane in self._lanes
+        ]
         if group is not None and options.auto_commit_ms is not None:
             self._tasks.append(loop.create_task(self._commit_on_and_on(), name="tandemlog-commit"))
         if all_queues is not None:
@@ -164,36 +175,52 @@ class Follower:
         """The next messages of some queue; None at the stops. Raises what ended the reading, and
         TimeoutError after `timeout_ms` without a message."""
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-            return await self._next_batch()
-
-    async def _next_batch(self) -> ReceivedBatch | None:
-        while True:
-            while self._buffer:
-                batch = self._buffer.popleft()
-                self._buffered -= len(batch.records)
-                self._room.set()
+            while await self._wait_for_batches():
+                batch = self._pop()
                 if len(batch):
                     return batch
-                # Skipped by the tags: nothing to hand out, and done.
-                queue = (batch.topic, batch.queue_id)
-                self.handed_out(queue, batch.next_offset)
-                self.handled(queue, batch.next_offset)
+                self.skipped(batch)
+        return None
+
+    async def next_batches(self, timeout_ms: float | None = None) -> list[ReceivedBatch]:
+        """All that is there, empty batches too (see `skipped`), for a caller in another thread;
+        nothing at the stops. Raises as next_batch."""
+        async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+            await self._wait_for_batches()
+        return [self._pop() for _ in range(len(self._buffer))]
+
+    def skipped(self, batch: ReceivedBatch) -> None:
+        """The tags left nothing of a batch: nothing to hand out, and done."""
+        queue = (batch.topic, batch.queue_id)
+        self.handed_out(queue, batch.next_offset)
+        self.handled(queue, batch.next_offset)
+
+    def _pop(self) -> ReceivedBatch:
+        batch = self._buffer.popleft()
+        self._buffered -= len(batch.records)
+        self._room.set()
+        return batch
+
+    async def _wait_for_batches(self) -> bool:
+        """Whether there is a batch; False at the stops."""
+        while not self._buffer:
             if self._failure is not None:
-                raise self._failure
+                raise self._failure.copy()
             if self._closed:
                 raise ClientClosedError("the follower is closed")
-            if not self._order:
-                return None
+            if not any(self._lanes):
+                return False
             self._ready.clear()
             await self._ready.wait()
+        return True
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, lane: deque[Queue]) -> None:
         try:
-            while self._order:
+            while lane:
                 while self._buffered >= self._options.prefetch_bytes:
                     self._room.clear()
                     await self._room.wait()
-                await self._fetch_once()
+                await self._fetch_once(lane)
         except TandemlogError as error:
             self._failure = error
         except Exception as error:
@@ -202,9 +229,9 @@ class Follower:
         finally:
             self._ready.set()
 
-    async def _fetch_once(self) -> None:
-        self._order.rotate(-1)
-        queues = tuple(self._order)
+    async def _fetch_once(self, lane: deque[Queue]) -> None:
+        lane.rotate(-1)
+        queues = tuple(lane)
         request = broker_pb2.PullRequest(
             positions=[
                 broker_pb2.QueuePosition(
@@ -233,6 +260,9 @@ class Follower:
         beyond = False
         for part in answer.queues:
             beyond = self._take(queues[part.position_index], part) or beyond
+        for queue in queues:
+            if self._finished(queue):
+                lane.remove(queue)
         self._ready.set()
         if beyond:
             await self._somewhere_else(asked[-1])
@@ -275,8 +305,6 @@ class Follower:
         self._fetched[queue] = batch.next_offset
         self._buffer.append(batch)
         self._buffered += len(batch.records)
-        if self._finished(queue):
-            self._order.remove(queue)
 
     def _finished(self, queue: Queue) -> bool:
         return self._stops is not None and self._fetched[queue] >= self._stops.get(queue, 0)
@@ -326,7 +354,7 @@ class Follower:
                 if queue not in self._fetched:
                     logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
                     self._fetched[queue] = 0
-                    self._order.append(queue)
+                    min(self._lanes, key=len).append(queue)
 
     async def _commit_on_and_on(self) -> None:
         assert self._options.auto_commit_ms is not None
@@ -338,7 +366,7 @@ class Follower:
     async def _save(self, offsets: Mapping[Queue, int]) -> None:
         changed = {
             queue: offset
-            for queue, offset in offsets.items()
+            for queue, offset in dict(offsets).items()  # another thread may add to it
             if self._committed.get(queue) != offset
         }
         assert self._group is not None

@@ -8,6 +8,7 @@
 Whole batches cross from the loop's thread; messages are made in the caller's.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
@@ -29,6 +30,8 @@ class Stream:
         self._thread = thread
         self._stream = stream
         self._follower: Follower = stream.follower
+        self._taken: deque[ReceivedBatch] = deque()
+        self._handing: tuple[Queue, int] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -52,11 +55,18 @@ class Stream:
     def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch; None at the end (`until_end`). Raises TimeoutError after
         `timeout_ms` without a message; the stream stays as it is."""
-        return self._thread.run(self._stream.next_batch(timeout_ms))
+        if self._handing is not None:
+            self._follower.handled(*self._handing)
+            self._handing = None
+        batch = self._next(timeout_ms)
+        if batch is not None:
+            self._handing = ((batch.topic, batch.queue_id), batch.next_offset)
+            self._follower.handed_out(*self._handing)
+        return batch
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         follower = self._follower
-        while (batch := self._thread.run(follower.next_batch())) is not None:
+        while (batch := self._next()) is not None:
             queue = (batch.topic, batch.queue_id)
             offsets = batch.headers.queue_offset.tolist()
             for message, offset in zip(batch, offsets, strict=True):
@@ -66,10 +76,23 @@ class Stream:
             follower.handed_out(queue, batch.next_offset)
             follower.handled(queue, batch.next_offset)
 
+    def _next(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
+        """From what was taken over from the loop's thread; that is refilled with all it has."""
+        while True:
+            while self._taken:
+                batch = self._taken.popleft()
+                if len(batch):
+                    return batch
+                self._follower.skipped(batch)
+            taken = self._thread.run(self._follower.next_batches(timeout_ms))
+            if not taken:
+                return None
+            self._taken.extend(taken)
+
     def batches(self) -> Iterator[ReceivedBatch]:
         """Batches of one queue each, without an object per message."""
         follower = self._follower
-        while (batch := self._thread.run(follower.next_batch())) is not None:
+        while (batch := self._next()) is not None:
             queue = (batch.topic, batch.queue_id)
             follower.handed_out(queue, batch.next_offset)
             yield batch

@@ -118,7 +118,8 @@ def merge_answers(
     master_id = max(claims)[1] if claims else ""
     speaker = _speaker(answers, master_id)
     if speaker is None:
-        return Topology(nodes=previous.nodes, asked=asked, cluster_id=previous.cluster_id)
+        unreached = tuple(replace(node, reachable=False) for node in previous.nodes)
+        return replace(previous, nodes=unreached, asked=asked, master_id="")
     return Topology(
         nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
         asked=asked,

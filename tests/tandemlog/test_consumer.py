@@ -289,7 +289,7 @@ async def test_a_slave_that_is_behind_is_left(cluster: FakeCluster) -> None:
     start = {("orders", queue): 20 for queue in range(4)}
     async with consumer(cluster, read_from="slave") as reader:
         assert await read_all(reader, "orders", start=start) == list(range(80, 100))
-    assert cluster.nodes["n1"].pulls == 1
+    assert 1 <= cluster.nodes["n1"].pulls <= 2
     assert cluster.nodes["n2"].pulls
 
 

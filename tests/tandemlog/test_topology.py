@@ -51,6 +51,8 @@ def test_no_answer_keeps_the_nodes_but_no_master() -> None:
     after = merge_answers({}, ("m:1",), before)
     assert [node.node_id for node in after.nodes] == ["m"]
     assert after.master is None
+    assert after.asked_text() == "m:1 (no answer)"
+    assert after.max_message_size == 7
 
 
 def test_lag_and_in_sync_are_the_masters_to_say() -> None:

@@ -127,9 +127,10 @@ def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
 
 
 def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPlan:
-    if wishes.store is not None and str(wishes.store.resolve()) != held.store:
+    store = Path(held.store) if held.store else directory / "n0" / "store"
+    if wishes.store is not None and wishes.store.resolve() != store.resolve():
         raise ConfigError(
-            f"{directory} was begun with the store {held.store or directory / 'n0' / 'store'}; "
+            f"{directory} was begun with the store {store}; "
             "go on with it (leave --store out), or choose another --dir"
         )
     for name in ("commit_log_file_size", "queue_file_size", "index_slots", "index_entries"):
@@ -244,21 +245,25 @@ class LocalCluster:
 
     def start(self) -> None:
         """Start every node's process; they find each other."""
+        for node in self.nodes:
+            self.start_node(node)
+
+    def start_node(self, node: NodeProcess) -> None:
+        """Start the process of one node, for the first time or again."""
         package_root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
-        for node in self.nodes:
-            node.log_start = node.log.stat().st_size if node.log.exists() else 0
-            with node.log.open("ab") as log:
-                node.process = subprocess.Popen(
-                    [
-                        *(sys.executable, "-P", "-m", "node", "node"),
-                        *("--config", str(node.config), "--with-parent", str(os.getpid())),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "PYTHONPATH": path},
-                )
+        node.log_start = node.log.stat().st_size if node.log.exists() else 0
+        with node.log.open("ab") as log:
+            node.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "node", "node"),
+                    *("--config", str(node.config), "--with-parent", str(os.getpid())),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+            )
 
     def stop(self, timeout_s: float = 30.0) -> list[str]:
         """Stop the master, then the slaves; the answer names those that did not stop cleanly."""
@@ -282,7 +287,8 @@ def _wait(node: NodeProcess, deadline: float) -> list[str]:
         node.process.kill()
         node.process.wait()
         return [f"{node.node_id} did not stop in time and was killed"]
-    return [f"{node.node_id} {ending(code)}"] if code else []
+    # a node that did not come so far as to listen for signals has not opened its store either
+    return [f"{node.node_id} {ending(code)}"] if code not in (0, -signal.SIGTERM) else []
 
 
 def quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 import tandemlog
 from interop.rocketmq import StoreClient, StoreSizes, dump, served, write_topics
-from running import NodeProcess, Running, wait_until
+from running import NodeProcess, Running, free_ports, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify
 from tandemlog import Message
@@ -38,8 +38,11 @@ def digest(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()
 
 
-def node_on(folder: Path, store: Path) -> Running:
-    return Running(folder, flush="sync", store=STORE_SETTINGS, master_store=store)
+def node_on(folder: Path, store: Path, broker_port: int) -> Running:
+    """A node that writes the broker's address into its records: RocketMQ's client looks a message
+    id up at the address that the id names."""
+    settings = {**STORE_SETTINGS, "store_host": f"127.0.0.1:{broker_port}"}
+    return Running(folder, flush="sync", store=settings, master_store=store)
 
 
 def produce(endpoint: str, count: int, prefix: str) -> Seen:
@@ -150,18 +153,19 @@ def check_store(store: Path) -> None:
 def test_both_take_turns_with_clean_stops(tmp_path: Path) -> None:
     store = tmp_path / "store"
     write_topics(store, TOPICS)
-    with node_on(tmp_path / "a", store) as running:
+    (port,) = free_ports(1)
+    with node_on(tmp_path / "a", store, port) as running:
         expected = produce(running.master.endpoint, 1_500, "first")
         check_node(running.master, expected)
         assert running.master.stop() == 0
     check_store(store)
     assert not (store / "abort").exists()
 
-    with served(store, SIZES, tmp_path / "broker", "Orders") as (_, client):
+    with served(store, SIZES, tmp_path / "broker", "Orders", listenPort=port) as (_, client):
         check_broker(client, expected)
         expected |= broker_sends(client, "theirs")
 
-    with node_on(tmp_path / "b", store) as running:
+    with node_on(tmp_path / "b", store, port) as running:
         check_node(running.master, expected)
         expected |= produce(running.master.endpoint, 300, "second")
         check_node(running.master, expected)
@@ -175,12 +179,15 @@ def test_both_take_turns_with_clean_stops(tmp_path: Path) -> None:
 def test_both_take_turns_after_kill(tmp_path: Path) -> None:
     store = tmp_path / "store"
     write_topics(store, TOPICS)
-    with node_on(tmp_path / "a", store) as running:
+    (port,) = free_ports(1)
+    with node_on(tmp_path / "a", store, port) as running:
         expected = produce(running.master.endpoint, 1_200, "first")
         running.master.kill()
     assert (store / "abort").exists()
 
-    with served(store, SIZES, tmp_path / "broker", "Orders", flushDiskType="SYNC_FLUSH") as (
+    with served(
+        store, SIZES, tmp_path / "broker", "Orders", flushDiskType="SYNC_FLUSH", listenPort=port
+    ) as (
         broker,
         client,
     ):
@@ -189,11 +196,11 @@ def test_both_take_turns_after_kill(tmp_path: Path) -> None:
         broker.kill()
     assert (store / "abort").exists()
 
-    with node_on(tmp_path / "b", store) as running:
+    with node_on(tmp_path / "b", store, port) as running:
         check_node(running.master, expected)
         expected |= produce(running.master.endpoint, 300, "second")
         check_node(running.master, expected)
         running.master.kill()
 
-    with served(store, SIZES, tmp_path / "broker2", "Orders") as (_, client):
+    with served(store, SIZES, tmp_path / "broker2", "Orders", listenPort=port) as (_, client):
         check_broker(client, expected)

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ from .queue_runs import QueueRuns, regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
 from .queue_tails import MEMORY_BYTES
-from .queue_units import QueueUnits
+from .queue_units import Change, QueueUnits
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +157,7 @@ class ConsumeQueueStore:
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """Drop all units of these queues; they stay unreadable until rebuild_end."""
-        with self._lock, _Changing(self._units):
+        with self._lock, Change(self._units):
             for dense in queues:
                 self.mark_damaged(dense, "it is being rebuilt")
                 self._units.forget(dense)
@@ -220,7 +219,7 @@ class ConsumeQueueStore:
 
     def truncate(self, log_offset: int) -> None:
         """Remove every unit whose record begins at or after `log_offset`; durable with flush."""
-        with self._lock, _Changing(self._units):
+        with self._lock, Change(self._units):
             units, ends = self._units, self.ends()
             beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
             for dense in np.flatnonzero(beyond).tolist():
@@ -232,7 +231,7 @@ class ConsumeQueueStore:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,
         never a queue's last one. Answers how many files were deleted."""
         deleted = 0
-        with self._lock, self._units.file_lock, _Changing(self._units):
+        with self._lock, self._units.file_lock, Change(self._units):
             self._log_minimum = log_offset
             for dense, queue in list(self._units.queues.items()):
                 while dense not in self._damaged and 0 <= queue.first < queue.last:
@@ -246,14 +245,14 @@ class ConsumeQueueStore:
     def delete(self, queues: Iterable[int]) -> None:
         """Remove these queues with their files, for a topic that is deleted."""
         gone = list(queues)
-        with self._lock, _Changing(self._units):
+        with self._lock, Change(self._units):
             for dense in gone:
                 self._units.forget(dense)
             self.rebuild_end(gone)
 
     def reset(self, log_offset: int) -> None:
         """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
-        with self._lock, _Changing(self._units):
+        with self._lock, Change(self._units):
             self._disk.close()
             self._units.queues.clear()
             self._minimum.clear()
@@ -271,7 +270,7 @@ class ConsumeQueueStore:
 
     def adopt(self, dense: int, end: int) -> None:
         """Take what the queue's files hold below `end` as its units."""
-        with self._lock, _Changing(self._units):
+        with self._lock, Change(self._units):
             self._units.ends[dense] = self._units.spilled[dense] = end
             self._units.cut(dense, end)
 
@@ -364,21 +363,3 @@ class ConsumeQueueStore:
     def _name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)
         return f"{topic}/{queue_id}"
-
-
-class _Changing:
-    """Around a change that is not mere growth: readers on the way see it and read again."""
-
-    def __init__(self, units: QueueUnits) -> None:
-        self._units = units
-
-    def __enter__(self) -> None:
-        self._units.generation += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._units.generation += 1

@@ -8,12 +8,14 @@ holds the store's lock around everything that changes something, save `spill`: t
 `file_lock`, which guards a queue's files and is held for one queue at a time, so a flush of
 thousands of queues hardly stands in the way of dispatch. `read` takes no lock: it copies what the
 numbers say and looks afterwards whether something that it relied on has changed. So units are in
-place before `ends` covers them, and in their file before `spilled` does.
+place before `ends` covers them, and in their file before `spilled` does. Any other change is made
+inside `Change`, which readers wait for.
 """
 
 import errno
 import threading
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +45,10 @@ class QueueUnits:
         self.ends = np.zeros(MAX_QUEUES, dtype=np.int64)
         self.spilled = np.zeros(MAX_QUEUES, dtype=np.int64)
         self.last_physical = np.zeros(MAX_QUEUES, dtype=np.int64)
+        # odd while a Change is under way
         self.generation = 0
+        self.changing = threading.Lock()
+        self.changer = 0
         self.queues: dict[int, ConsumeQueue] = {}
         self._directory = directory
         self._disk = disk
@@ -74,6 +79,9 @@ class QueueUnits:
         none where the first of them has no place any more."""
         while True:
             generation, rows = self.generation, self._rows
+            if generation & 1 and self.changer != threading.get_ident():
+                with self.changing:
+                    continue
             end = min(queue_offset + count, int(self.ends[dense]))
             spilled = int(self.spilled[dense])
             in_memory = max(queue_offset, spilled)
@@ -194,7 +202,7 @@ class QueueUnits:
                     self._write(dense, queue_offset, data)
                 self.spilled[dense] = end
 
-    # ---- shrinking; the caller counts `generation` up before and after
+    # ---- shrinking, inside a Change
 
     def cut(self, dense: int, end: int) -> None:
         """Remove unit `end` and all after it."""
@@ -229,6 +237,28 @@ class QueueUnits:
             queue.write(queue_offset, data)
         except OSError as fault:
             raise _write_fault(queue, queue_offset, fault) from fault
+
+
+class Change:
+    """Around a change that is not mere growth; not to be nested."""
+
+    def __init__(self, units: QueueUnits) -> None:
+        self._units = units
+
+    def __enter__(self) -> None:
+        self._units.changing.acquire()
+        self._units.changer = threading.get_ident()
+        self._units.generation += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._units.changer = 0
+        self._units.generation += 1
+        self._units.changing.release()
 
 
 def _before(units: NDArray[np.void], log_offset: int) -> NDArray[np.bool_]:

@@ -2,6 +2,7 @@
 
 import errno
 import random
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -375,6 +376,41 @@ def test_more_queues_than_rows_widen_the_tails(store: Store) -> None:
     store.add(*many)
     store.dispatch(200)
     assert all(store.held(queue) == store.expected(queue) for queue in many)
+
+
+def test_reads_beside_dispatch_and_truncation_see_whole_units() -> None:
+    store = Store(units_a_file=40)
+    wrong: list[object] = []
+    ended = threading.Event()
+
+    def read() -> None:
+        dice = random.Random(1)
+        while not ended.is_set():
+            queue = dice.randrange(4)
+            first = max(store.queues.max_offset(queue) - dice.randrange(40), 0)
+            found = store.queues.read(queue, first, 50)
+            expected = 1000 * (first + np.arange(len(found))) + queue
+            if found["physical_offset"].tolist() != expected.tolist():
+                wrong.append((queue, first, found))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for each in readers:
+        each.start()
+    dice = random.Random(2)
+    for round_number in range(150):
+        queue, count = dice.randrange(4), dice.randrange(1, 30)
+        offsets = int(store.queues.ends()[queue]) + np.arange(count)
+        units = np.zeros(count, dtype=UNIT_DTYPE)
+        units["physical_offset"] = 1000 * offsets + queue
+        units["size"] = 1
+        store.queues.put(np.full(count, queue), offsets, units, 0)
+        if round_number % 10 == 9:
+            store.queues.truncate(1000 * (int(store.queues.ends().min()) // 2))
+            store.queues.flush()
+    ended.set()
+    for each in readers:
+        each.join()
+    assert not wrong
 
 
 class QueuesAgainstLists(RuleBasedStateMachine):

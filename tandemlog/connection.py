@@ -38,8 +38,9 @@ from .errors import (
     error_from,
     error_from_rpc,
 )
+from .pull_answer import PULL, PullAnswer, parse_pull
 from .topology import Topology, merge_answers
-from .v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc, common_pb2
+from .v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 if TYPE_CHECKING:
     from .v1.admin_pb2_grpc import AdminAsyncStub
@@ -98,6 +99,9 @@ class Node:
         self.channel = aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
+        self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
+            PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
+        )
 
     async def ask(
         self,
@@ -106,15 +110,27 @@ class Node:
         timeout_ms: int,
     ) -> AnswerT:
         """One unary call; what the node refuses and every failure of the call is a typed error."""
+        answer = await self._call(method, request, timeout_ms)
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
+        """A pull, its records where they came in; raises as `ask`."""
+        answer = parse_pull(await self._call(self._pull, request, timeout_ms))
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def _call(
+        self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
+    ) -> ResultT:
         try:
-            answer = await method(request, timeout=timeout_ms / 1000)
+            return await method(request, timeout=timeout_ms / 1000)
         except aio.AioRpcError as error:
             raise error_from_rpc(error.code(), error.details(), self.endpoint) from None
         except aio.UsageError as error:
             raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
-        if answer.error.code:
-            raise error_from(answer.error, self.endpoint)
-        return answer
 
 
 class Connection:

@@ -21,6 +21,7 @@ from .format.constants import group_fault
 from .format.errors import FormatError
 from .format.tags import parse_tags, tag_hashes
 from .positions import COMMITTED, EARLIEST, Positions, Queue, QueueRange, Start, queues_of
+from .pull_answer import PullAnswer
 from .reading import Reader
 from .received import ReceivedBatch, ReceivedMessage
 from .topology import ReadFrom
@@ -161,12 +162,12 @@ class AsyncConsumer:
         )
         timeout = wait_ms + self._connection.options.request_timeout_ms
 
-        async def ask(node: Node) -> broker_pb2.PullResponse:
-            return await node.ask(node.broker.Pull, request, timeout)
+        async def ask(node: Node) -> PullAnswer:
+            return await node.pull(request, timeout)
 
         answer = await self._reader.ask(ask)
         self._reader.hint(answer.suggest_slave)
-        part = answer.queues[0]
+        part, records = answer.parts[0].head, answer.parts[0].records
         batch = ReceivedBatch(
             topic=topic,
             queue_id=queue_id,
@@ -174,7 +175,7 @@ class AsyncConsumer:
             next_offset=part.next_offset,
             min_offset=part.min_offset,
             max_offset=part.max_offset,
-            records=part.records,
+            records=records,
             sizes=np.frombuffer(part.sizes, "<u4"),
             suggest_slave=answer.suggest_slave,
         )

@@ -40,6 +40,7 @@ from .errors import (
 )
 from .format.tags import tag_hashes
 from .positions import EARLIEST, LATEST, Positions, Queue
+from .pull_answer import PullAnswer
 from .reading import Reader
 from .received import ReceivedBatch
 from .topology import ReadFrom
@@ -248,9 +249,9 @@ class Follower:
         timeout = self._options.wait_ms + self._reader.connection.options.request_timeout_ms
         asked: list[Node] = []
 
-        async def pull(node: Node) -> broker_pb2.PullResponse:
+        async def pull(node: Node) -> PullAnswer:
             asked.append(node)
-            return await node.ask(node.broker.Pull, request, timeout)
+            return await node.pull(request, timeout)
 
         try:
             answer = await self._reader.ask(pull)
@@ -258,8 +259,9 @@ class Follower:
             logger.warning("follower waits for a node: %s", error)
             return
         beyond = False
-        for part in answer.queues:
-            beyond = self._take(queues[part.position_index], part) or beyond
+        for part in answer.parts:
+            queue = queues[part.head.position_index]
+            beyond = self._take(queue, part.head, part.records) or beyond
         for queue in queues:
             if self._finished(queue):
                 lane.remove(queue)
@@ -269,7 +271,9 @@ class Follower:
         else:
             self._reader.hint(answer.suggest_slave)
 
-    def _take(self, queue: Queue, part: broker_pb2.QueueRecords) -> bool:
+    def _take(
+        self, queue: Queue, part: broker_pb2.QueueRecords, records: bytes | memoryview
+    ) -> bool:
         """One queue's part of an answer; whether the node does not have the offset yet."""
         offset = self._fetched[queue]
         if part.status == broker_pb2.OFFSET_OVERFLOW_BADLY or (
@@ -291,7 +295,7 @@ class Follower:
             next_offset=next_offset,
             min_offset=part.min_offset,
             max_offset=part.max_offset,
-            records=part.records,
+            records=records,
             sizes=np.frombuffer(part.sizes, "<u4"),
         )
         self._put(queue, batch)

@@ -50,7 +50,7 @@ class ReceivedMessage:
 
     __slots__ = ("_buffer", "_position", "_record", "size")
 
-    def __init__(self, buffer: bytes, position: int, size: int) -> None:
+    def __init__(self, buffer: bytes | memoryview, position: int, size: int) -> None:
         self._buffer = buffer
         self._position = position
         self._record: Record | None = None
@@ -59,7 +59,7 @@ class ReceivedMessage:
     @property
     def raw(self) -> bytes:
         """The record's bytes, as in the log."""
-        return self._buffer[self._position : self._position + self.size]
+        return bytes(self._buffer[self._position : self._position + self.size])
 
     @property
     def record(self) -> Record:
@@ -85,7 +85,7 @@ class ReceivedMessage:
             at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
         (length,) = _LENGTH.unpack_from(self._buffer, at)
         at += _LENGTH.size
-        body = self._buffer[at : at + length] if length > 0 else b""
+        body = bytes(self._buffer[at : at + length]) if length > 0 else b""
         if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
             body = self.record.body  # says what is wrong
         return decompress_body(sys_flag, body) if sys_flag & COMPRESSED else body
@@ -168,7 +168,8 @@ class ReceivedMessage:
 
 @dataclass(frozen=True)
 class ReceivedBatch:
-    """Records of one queue, oldest first: `records` end to end, `sizes` u4[n] bytes of each.
+    """Records of one queue, oldest first: `records` end to end (bytes, or a view into the answer
+    they came in), `sizes` u4[n] bytes of each.
 
     `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to go on with, `min_offset`
     and `max_offset` what the queue of the node that answered held (max: one past the last).
@@ -180,7 +181,7 @@ class ReceivedBatch:
     next_offset: int
     min_offset: int
     max_offset: int
-    records: bytes
+    records: bytes | memoryview
     sizes: NDArray[np.uint32]
     suggest_slave: bool = False
 

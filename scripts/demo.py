@@ -237,9 +237,9 @@ class Load:
             consumer.follow(TOPIC) as stream,
         ):
             while not self._done.is_set():
-                batch = stream.next_batch(timeout_ms=200)
-                if batch is not None:
-                    self.seen.update(message.body for message in batch)
+                with suppress(TimeoutError):
+                    for message in stream.next_batch(timeout_ms=200) or ():
+                        self.seen[message.body] += 1
 
 
 def disturb(cluster: LocalCluster) -> None:

@@ -12,7 +12,12 @@ from datetime import datetime
 from typing import Final
 
 from .connection import Connection
-from .errors import InvalidArgumentError, UnknownQueueError, UnknownTopicError
+from .errors import (
+    InvalidArgumentError,
+    NodeUnavailableError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from .reading import Reader
 from .v1 import admin_pb2, broker_pb2
 
@@ -71,7 +76,25 @@ class Positions:
         self._timeout_ms = connection.options.request_timeout_ms
 
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
-        """The topics by name; raises UnknownTopicError naming those that are not there."""
+        """The topics by name; raises UnknownTopicError naming those that are not there.
+
+        A slave hears of a new topic a moment after its master: what the master knows is waited
+        for.
+        """
+        try:
+            return await self._topics_here(names)
+        except UnknownTopicError:
+            await self._connection.topics(names)  # raises where the master does not know it either
+        async for attempt in self._connection.retrying():
+            with attempt:
+                try:
+                    return await self._topics_here(names)
+                except UnknownTopicError as late:
+                    raise NodeUnavailableError(f"{late}: not yet") from late
+        raise AssertionError("retries end with a result or an error")
+
+    async def _topics_here(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
+        """As the node that is read from knows them."""
         request = admin_pb2.ListTopicsRequest(names=names)
         answer = await self._reader.ask(
             lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)

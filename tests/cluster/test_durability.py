@@ -14,7 +14,7 @@ import tandemlog
 from running import NodeProcess, Running, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify
-from tandemlog import Message, ProducerOptions
+from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.errors import NotMasterError, TandemlogError, UnknownTopicError
 
 pytestmark = pytest.mark.cluster
@@ -244,3 +244,24 @@ def test_wrong_requests_get_typed_errors_and_the_node_goes_on(tmp_path: Path) ->
         assert str(running.master.process.pid if running.master.process else "") in second.tail()
         with tandemlog.Producer(running.master.endpoint, PATIENT) as producer:
             producer.send(Message("load", b"fine-0", queue_id=0)).result(20)
+
+
+def test_a_reader_of_a_slave_waits_for_a_topic_that_was_just_made(tmp_path: Path) -> None:
+    slow = {"replication": {"metadata_interval_ms": 1_500}}
+    with Running(tmp_path, slaves=1, extra=slow) as running:
+        running.wait_in_sync()
+        create_topic(running)
+        with tandemlog.Producer(running.endpoints) as producer:
+            producer.send(Message("load", b"new-0", queue_id=0)).result(20)
+        with (
+            tandemlog.Consumer(running.endpoints, read_from=ReadFrom.SLAVE) as consumer,
+            consumer.follow("load") as stream,
+        ):
+            batch = stream.next_batch(timeout_ms=20_000)
+            assert batch is not None
+            assert [message.body for message in batch] == [b"new-0"]
+        with (
+            tandemlog.Consumer(running.endpoints, read_from=ReadFrom.SLAVE) as consumer,
+            pytest.raises(UnknownTopicError),
+        ):
+            consumer.follow("never-made")

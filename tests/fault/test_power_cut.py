@@ -50,7 +50,8 @@ class LoopDisk:
             os.close(handle)
 
     def detach(self) -> None:
-        subprocess.run(["umount", str(self.mount)], check=False)
+        # lazily: this process may still have files of it mapped
+        subprocess.run(["umount", "-l", str(self.mount)], check=True)
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.format.epochs import EpochEntry
 
 from .abort_file import AbortFile
+from .allocator import refusal
 from .cleaning import Cleaner
 from .clock import Clock, SystemClock
 from .commit_log import CommitLog
@@ -70,6 +71,7 @@ logger = logging.getLogger(__name__)
 
 OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
+MAPS_INTERVAL_S = 1.0
 SLAVE = "it is a slave: put to the master"
 
 
@@ -153,6 +155,9 @@ class MessageStore:
             except BaseException:
                 close_parts(parts)
                 raise
+        except OSError as fault:
+            lock.release()
+            raise refusal(f"{config.directory} cannot be opened", fault) from fault
         except BaseException:
             lock.release()
             raise
@@ -243,7 +248,7 @@ class MessageStore:
         """Why no put is taken now; empty where puts are taken."""
         if self._closed:
             return "it is closed"
-        failure = self.log.failure or self._cleaner.disk_full
+        failure = self.failure or self._cleaner.disk_full
         return self._read_only or ("" if failure is None else str(failure))
 
     @property
@@ -319,6 +324,7 @@ class MessageStore:
             Task("consumer-offsets", OFFSETS_INTERVAL_S, self._save_offsets),
             Task("retention", config.retention.check_interval_ms / 1000, self._clean),
             Task("producers", FORGET_INTERVAL_S, self._forget_producers),
+            Task("log-maps", MAPS_INTERVAL_S, self._release_maps),
         ]
 
     def _save_offsets(self) -> None:
@@ -326,6 +332,12 @@ class MessageStore:
 
     def _forget_producers(self) -> None:
         self.producers.forget(self.clock.now_ms() - self.config.producer_retention_ms)
+
+    def _release_maps(self) -> None:
+        """Pages that were read once would count as this process's memory for ever; the next read
+        maps the file again."""
+        for file in self.log.files:
+            file.release()
 
     def _clean(self) -> None:
         with self._write_lock:
@@ -398,6 +410,8 @@ class MessageStore:
             raise StoreClosedError("the store is closed")
         if self.log.failure is not None:
             raise self.log.failure.with_traceback(None)
+        if self.reput.failure is not None:
+            raise StoreReadOnlyError(f"dispatch has stopped: {self.reput.failure}")
         if self._cleaner.disk_full is not None:
             raise DiskFullError(self._cleaner.disk_full.reason)
         if self._read_only:

@@ -81,12 +81,18 @@ class Persistence:
             flushed=flushed,
             confirmed=min(confirmed, flushed),
             store_timestamp=self._durable_time,
+            index_tags=self._index_tags(),
             queues=queues.ends,
         )
         if point != self._saved_point:
             self._parts.recovery_point.save(point)
             self._saved_point = point
         return point
+
+    def _index_tags(self) -> bool | None:
+        """Known once the index has entries; an empty one may still become either."""
+        index = self._parts.index
+        return self._parts.source.index_tags if index is not None and index.files else None
 
     def _checkpoint(self, point: RecoveryPoint, index_time: int) -> Checkpoint:
         held = self._parts.checkpoint.value

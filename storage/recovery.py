@@ -145,7 +145,9 @@ def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -
     )
     report.index = findings.notes
     if parts.source.index_tags and findings.files:
-        tagged = has_tag_entries(parts.index, parts.source, found.log_end)
+        tagged = found.point.index_tags if found.point is not None else None
+        if tagged is None:
+            tagged = has_tag_entries(parts.index, parts.source, found.log_end)
         if tagged is False:
             parts.source.index_tags = False
             report.index.append("it has no entries of tags, and goes on without")

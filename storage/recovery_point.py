@@ -1,7 +1,7 @@
 """How far everything derived from the log is durable: where the next recovery may start.
 
     line 1   crc32 of the rest, decimal
-    line 2   JSON: dispatched, flushed, confirmed, store_timestamp, queues {topic: {queue id: next}}
+    line 2   JSON: dispatched, flushed, confirmed, ..., queues {topic: {queue id: next}}
 
 RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
 it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
@@ -12,6 +12,7 @@ says, true at one moment:
     flushed          the log is fsynced up to here; never cut below it because of one bad record
     confirmed        the confirm offset, which the queues do not go beyond
     store_timestamp  of the newest record below `flushed`, ms
+    index_tags       whether the index has entries of tags; None where it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
                      queue that was damaged and not yet made again
 
@@ -39,6 +40,7 @@ class RecoveryPoint:
     flushed: int
     confirmed: int
     store_timestamp: int = 0
+    index_tags: bool | None = None
     queues: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def encode(self) -> bytes:
@@ -48,6 +50,7 @@ class RecoveryPoint:
             "flushed": self.flushed,
             "confirmed": self.confirmed,
             "store_timestamp": self.store_timestamp,
+            "index_tags": self.index_tags,
             "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
         }
         text = json.dumps(document, separators=(",", ":")).encode()
@@ -68,6 +71,7 @@ def decode(data: bytes) -> RecoveryPoint:
         flushed=document["flushed"],
         confirmed=document["confirmed"],
         store_timestamp=document["store_timestamp"],
+        index_tags=document["index_tags"],
         queues={
             topic: {int(queue_id): offset for queue_id, offset in queues.items()}
             for topic, queues in document["queues"].items()

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from .log_scan import Damage
 
+MAX_LINES = 10
+
 
 @dataclass(slots=True)
 class RecoveryReport:
@@ -56,13 +58,20 @@ class RecoveryReport:
         if self.cut_bytes:
             saved = f", kept in {self.cut_saved}" if self.cut_saved else ""
             yield f"cut {self.cut_bytes} bytes at offset {self.log_end}: {self.cut_reason}{saved}"
-        for queue in self.queues_cut:
-            yield f"queue cut: {queue}"
-        for queue, reason in self.queues_rebuilt.items():
-            yield f"queue rebuilt: {queue}: {reason}"
+        yield from _some("queue cut", self.queues_cut)
+        rebuilt = [f"{queue}: {reason}" for queue, reason in self.queues_rebuilt.items()]
+        yield from _some("queue rebuilt", rebuilt)
         for finding in self.index:
             yield f"index: {finding}"
         yield f"dispatched {self.dispatched} records to {self.queues} queues"
         if self.offsets_clamped:
             yield f"lowered {self.offsets_clamped} consumer offsets to the end of their queue"
         yield from self.notes
+
+
+def _some(what: str, findings: list[str]) -> Iterator[str]:
+    """The first few of many."""
+    for finding in findings[:MAX_LINES]:
+        yield f"{what}: {finding}"
+    if len(findings) > MAX_LINES:
+        yield f"{what}: {len(findings) - MAX_LINES} more"

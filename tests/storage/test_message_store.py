@@ -10,6 +10,7 @@ from fakes.stores import CONFIG, DIRECTORY, Bench, marked, records_of
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 from storage.errors import (
     BatchRefusedError,
+    CorruptStoreError,
     DiskFullError,
     FlushFailedError,
     StoreBusyError,
@@ -418,6 +419,29 @@ def test_a_disk_above_the_warning_level_takes_no_puts() -> None:
     assert "% full" in bench.store.read_only_reason
     bench.files.capacity = 1 << 50
     bench.store._clean()
+    bench.put()
+
+
+def test_damage_in_what_is_being_dispatched_stops_the_puts() -> None:
+    bench = Bench()
+    bench.put()
+    start = bench.put().segments[0].physical_offset
+    bench.files.content(DIRECTORY / "commitlog" / f"{0:020d}")[start] ^= 0xFF
+    with pytest.raises(CorruptStoreError, match="no record at log offset"):
+        bench.store.reput.run_to()
+    bench.store.reput._fail(CorruptStoreError("log", start, "no record"))
+    with pytest.raises(StoreReadOnlyError, match="dispatch has stopped"):
+        bench.put()
+    assert bench.store.failure is not None
+
+
+def test_maps_that_are_let_go_come_back() -> None:
+    bench = Bench()
+    bench.put(50)
+    bench.settle()
+    before = bench.bodies()
+    bench.store._release_maps()
+    assert bench.bodies() == before
     bench.put()
 
 

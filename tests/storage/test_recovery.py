@@ -1,5 +1,6 @@
 """Every kind of damage at open: what is said of it, what is cut, and that nothing else is lost."""
 
+import errno
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,12 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource, FlushMode
-from storage.errors import CorruptStoreError, StoreBusyError, StoreLayoutError
+from storage.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    StoreBusyError,
+    StoreLayoutError,
+)
 from storage.reads import GetStatus
 from storage.recovery_report import RecoveryReport
 from storage.tools.recover import plan, recover
@@ -520,9 +526,8 @@ def test_a_damaged_topic_table_without_backup_is_an_error() -> None:
 def test_an_open_that_fails_gives_the_lock_up() -> None:
     bench, _ = full(1)
     bench.store.close()
-    bench.files.fail("atomic_replace", name="recovery.json", times=1)
-    bench.files.fail("rename", name="recovery.json", times=1)
-    with pytest.raises(OSError, match="recovery"):
+    bench.files.fail("rename", errno.ENOSPC, name="recovery.json")
+    with pytest.raises(DiskFullError, match="/store cannot be opened"):
         bench.open()
     bench.files.heal()
     bench.open()

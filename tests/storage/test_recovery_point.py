@@ -4,7 +4,7 @@ from zlib import crc32
 from storage.files import RealFileSystem
 from storage.recovery_point import RecoveryPoint, RecoveryPointFile
 
-RECORD = RecoveryPoint(1000, 2000, 1500, 77, {"T": {0: 5, 11: 7}, "订单": {3: 1}})
+RECORD = RecoveryPoint(1000, 2000, 1500, 77, False, {"T": {0: 5, 11: 7}, "订单": {3: 1}})
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE
-from tandemlog.format.grouping import distinct_slices
 from tandemlog.format.property_crc import verify_property_crc
 from tandemlog.format.ragged import gather_rows
 from tandemlog.format.sys_flag import (
@@ -25,6 +24,7 @@ from tandemlog.format.sys_flag import (
 )
 
 from .describe import lenient_record, record_text
+from .dispatch import topics_of
 from .log_bytes import LogBytes
 from .log_files import LogFiles
 from .queue_collector import QueueCollector
@@ -68,9 +68,52 @@ class QueuePart:
     last_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class QueueBreak:
+    """In a queue, message `number` at log offset `at` follows message `before` at `before_at`."""
+
+    topic: str
+    queue_id: int
+    before: int
+    before_at: int
+    number: int
+    at: int
+
+    @property
+    def lacks_some(self) -> bool:
+        return self.number > self.before + 1
+
+    def lacks(self) -> str:
+        """What lies between the two, in words."""
+        last = self.number - 1
+        numbers = f"{last}" if last == self.before + 1 else f"{self.before + 1}..{last}"
+        return f"message {numbers} of {self.topic}/{self.queue_id}"
+
+    def finding(self, file: str) -> Finding:
+        """As a finding of its own, where nothing else explains it."""
+        where = f"message {self.number} of {self.topic}/{self.queue_id}"
+        if self.lacks_some:
+            kind, detail = "queue_gap", f"{where} follows {self.before}: {self.lacks()} is missing"
+        else:
+            kind, detail = "queue_overlap", f"{where} follows {self.before}"
+        return Finding(
+            kind=kind,
+            file=file,
+            offset=self.at,
+            end=self.at,
+            detail=detail,
+            topic=self.topic,
+            queue_id=self.queue_id,
+            queue_offset=self.number,
+            # A topic that was deleted and made again starts anew from 0.
+            fault=self.number != 0,
+        )
+
+
 @dataclass(slots=True)
 class SpanAudit:
-    """What was found in a span; `damages` counts all, `findings` are the first MAX_FINDINGS."""
+    """What was found in a span; `damages` counts all, `findings` and `breaks` are the first
+    MAX_FINDINGS of each."""
 
     file: str
     span: Span
@@ -83,6 +126,7 @@ class SpanAudit:
     max_timestamp: int = 0
     damages: int = 0
     findings: list[Finding] = field(default_factory=list)
+    breaks: list[QueueBreak] = field(default_factory=list)
     queues: list[QueuePart] = field(default_factory=list)
 
     def add(self, finding: Finding) -> None:
@@ -114,9 +158,7 @@ def _time(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def audit_span(
-    log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = True
-) -> SpanAudit:
+def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = True) -> SpanAudit:
     """Look at every record of the span. Raises OSError, FetchError."""
     audit = SpanAudit(files.path_of(span.start), span)
     queues = QueueCollector()
@@ -155,7 +197,7 @@ def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc
     audit.max_timestamp = max(audit.max_timestamp, high) if audit.records else high
     audit.records += piece.count
     audit.size += int(headers.sizes.sum())
-    topics, topic_index = _topics(piece)
+    topics, topic_index = topics_of(piece.data, headers)
     if check_crc:
         _check_property_crcs(audit, piece, topics, topic_index)
     transaction = headers.sys_flag & TRANSACTION_MASK
@@ -167,20 +209,6 @@ def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc
     else:
         sizes = headers.sizes
     queues.add(topics, columns[0], columns[1], columns[2], columns[3], sizes)
-
-
-def _topics(piece: Piece) -> tuple[list[str], NDArray[np.int64]]:
-    headers, data = piece.headers, piece.data
-    firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
-    texts = [
-        data[start : start + length].tobytes().decode("utf-8", "replace")
-        for start, length in zip(
-            headers.topic_start[firsts].tolist(),
-            headers.topic_length[firsts].tolist(),
-            strict=True,
-        )
-    ]
-    return texts, numbers
 
 
 def _check_property_crcs(
@@ -220,14 +248,15 @@ def _add_queues(audit: SpanAudit, queues: QueueCollector) -> None:
     steps = np.diff(numbers) != 1
     steps[found.bounds[1:-1] - 1] = False
     queue_of_row = found.bounds[1:]
-    for row in steps.nonzero()[0].tolist():
+    for row in steps.nonzero()[0].tolist()[:MAX_FINDINGS]:
         topic, queue_id = found.queues[int(np.searchsorted(queue_of_row, row, side="right"))]
-        audit.add(
-            queue_finding(
-                audit.file, topic, queue_id, int(numbers[row]), int(numbers[row + 1]),
-                int(offsets[row + 1]),
+        audit.breaks.append(
+            QueueBreak(
+                topic, queue_id, int(numbers[row]), int(offsets[row]),
+                int(numbers[row + 1]), int(offsets[row + 1]),
             )
         )  # fmt: skip
+    audit.damages += int(np.count_nonzero(steps))
     totals = np.add.reduceat(sizes, found.bounds[:-1])
     for number, (topic, queue_id) in enumerate(found.queues):
         begin, last = int(found.bounds[number]), int(found.bounds[number + 1]) - 1
@@ -237,25 +266,3 @@ def _add_queues(audit: SpanAudit, queues: QueueCollector) -> None:
                 int(numbers[begin]), int(numbers[last]), int(offsets[begin]), int(offsets[last]),
             )
         )  # fmt: skip
-
-
-def queue_finding(
-    file: str, topic: str, queue_id: int, before: int, number: int, offset: int
-) -> Finding:
-    """A record whose number is not the one after its queue's last."""
-    if number > before + 1:
-        kind, detail = "queue_gap", f"messages {before + 1}..{number - 1} are not in the log"
-    else:
-        kind, detail = "queue_overlap", f"the log already has message {before}"
-    return Finding(
-        kind=kind,
-        file=file,
-        offset=offset,
-        end=offset,
-        detail=f"message {number} of {topic}/{queue_id}: {detail}",
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=number,
-        # A topic that was deleted and made again starts anew: RocketMQ numbers from 0 then.
-        fault=number != 0,
-    )

@@ -44,9 +44,7 @@ class StaleSpan:
     blank: int
 
 
-def chain_faults(
-    spans: Iterable[ScannedSpan], start: int, end: int
-) -> Iterator[Gap | StaleSpan]:
+def chain_faults(spans: Iterable[ScannedSpan], start: int, end: int) -> Iterator[Gap | StaleSpan]:
     """What is between start and end of a log and in no span, in order."""
     expected = start
     blank_base = -1

@@ -88,5 +88,3 @@ def record_text(record: Record | None) -> str:
     if record is None:
         return "a record that cannot be decoded"
     return f"message {record.queue_offset} of {record.topic}/{record.queue_id}"
-
-

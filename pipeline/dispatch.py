@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.columns import HeaderColumns
 from tandemlog.format.dispatch import DispatchColumns, dispatch_columns, group_by_queue
+from tandemlog.format.grouping import distinct_slices
 from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from .scan import Piece
 
-INDEX_ITEM = np.dtype(
-    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")]
-)
+INDEX_ITEM = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
 """An index entry before it has a place: what it needs to get one."""
 
 
@@ -72,3 +72,16 @@ def index_items(found: DispatchColumns) -> NDArray[np.void]:
     items["physical_offset"] = found.physical_offset[found.entry_record]
     items["store_timestamp"] = found.store_timestamp[found.entry_record]
     return items
+
+
+def topics_of(
+    data: NDArray[np.uint8], headers: HeaderColumns
+) -> tuple[list[str], NDArray[np.int64]]:
+    """The distinct topics of a window's records, and which of them each record has."""
+    firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
+    starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
+    texts = [
+        data[start : start + length].tobytes().decode("utf-8", "replace")
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
+    return texts, numbers

@@ -35,3 +35,7 @@ class CorruptLogError(PipelineError):
 
 class FetchError(PipelineError):
     """A node could not be reached or refused the bytes asked for."""
+
+
+class TaskFailedError(PipelineError):
+    """A task on an executor failed for good; says with what."""

@@ -18,6 +18,7 @@ from tandemlog.format.record import Record
 from tandemlog.format.resync import HEAD_SIZE, stored_offset
 from tandemlog.format.walk import StopReason, walk
 
+from .describe import lenient_record
 from .find_record import next_record, record_at
 from .log_bytes import LocalLog, read
 from .log_files import LogFile, LogFiles
@@ -43,12 +44,13 @@ class Tail(Enum):
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """`offset` is where the next record would go, `file` the path that holds it; `reason` says
-    in words what stands there."""
+    in words what stands there, `record` is the damaged or torn one where it can be decoded."""
 
     offset: int
     file: str
     tail: Tail
     reason: str
+    record: Record | None = None
 
 
 def find_log_end(files: LogFiles, durable: int) -> LogEnd:
@@ -154,7 +156,10 @@ class _Search:
             if after is not None and is_later(before, after):
                 tail = Tail.CORRUPT
                 reason += f"; whole records follow from {following} on"
-        return LogEnd(at, file.path, tail, reason)
+        record = None
+        if tail in (Tail.CORRUPT, Tail.TORN):
+            record = lenient_record(self._log, at, file.end, following or 0)
+        return LogEnd(at, file.path, tail, reason, record)
 
     def _tail_kind(self, damage: Damage) -> Tail:
         file, at = self._file, damage.start
@@ -185,4 +190,3 @@ def is_later(before: Record | None, after: Record) -> bool:
         return False
     same_queue = (after.topic, after.queue_id) == (before.topic, before.queue_id)
     return not same_queue or after.queue_offset > before.queue_offset
-

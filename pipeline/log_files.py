@@ -124,6 +124,9 @@ def find_log(path: str | Path) -> LogFiles:
                 f"{after.path} does not follow {before.path}: log files of {size} bytes begin at "
                 "multiples of that"
             )
+    for file in files:
+        if file.length > size:
+            raise StoreLayoutError(f"{file.path} has {file.length} bytes, log files have {size}")
     return LogFiles(str(directory), str(store) if store is not None else None, size, tuple(files))
 
 

@@ -9,6 +9,7 @@ value; it is pickled with the reader.
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, cast
 
 from tandemlog.format.constants import BLANK_SIZE
@@ -19,6 +20,8 @@ from .log_bytes import LocalLog, LogBytes, read
 from .log_end import LogEnd, find_log_end
 from .log_files import LogFile, LogFiles, find_log
 from .queue_ends import QueueEnds, queue_ends
+
+NODE_PREFIX = "node:"
 
 
 class LogSource(Protocol):
@@ -85,6 +88,15 @@ def open_log(
     return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms))
 
 
+def open_store(store: str | Path) -> LogSource:
+    """The log that a job's argument names: a folder, or `node:HOST:PORT` for that of a node.
+    Raises as open_log."""
+    text = str(store)
+    if text.startswith(NODE_PREFIX):
+        return open_log(endpoint=text.removeprefix(NODE_PREFIX))
+    return open_log(path=text)
+
+
 def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
     """The files that a log start .. end of a node must have; paths are only names."""
     files = []
@@ -93,5 +105,3 @@ def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
         files.append(LogFile(f"{name}/{base:020d}", base, file_size))
         base += file_size
     return LogFiles(name, None, file_size, tuple(files))
-
-

@@ -28,6 +28,7 @@ from tandemlog.format.property_segments import PropertySegments
 from tandemlog.format.ragged import gather_rows
 from tandemlog.format.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
+from .dispatch import topics_of
 from .property_map import property_map
 from .schema import TIMESTAMP, Columns, arrow_schema
 from .text_columns import fixed_text, repeated_text, sliced
@@ -62,14 +63,7 @@ class _Records:
         return sliced(self.segments.flat, starts, lengths, pa.string(), lengths > 0)
 
     def topic(self) -> pa.Array:
-        headers = self.headers
-        firsts, numbers = distinct_slices(self.data, headers.topic_start, headers.topic_length)
-        starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
-        texts = [
-            self.data[start : start + length].tobytes().decode("utf-8", "replace")
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-        ]
-        return repeated_text(texts, numbers)
+        return repeated_text(*topics_of(self.data, self.headers))
 
     def host(self, starts: NDArray[np.int64], ipv6: int) -> pa.Array:
         is_ipv6 = (self.headers.sys_flag & ipv6) != 0
@@ -79,9 +73,7 @@ class _Records:
         firsts, numbers = distinct_slices(self.data, starts, lengths)
         texts = [
             host_text(self.data[start : start + length].tobytes())
-            for start, length in zip(
-                starts[firsts].tolist(), lengths[firsts].tolist(), strict=True
-            )
+            for start, length in zip(starts[firsts].tolist(), lengths[firsts].tolist(), strict=True)
         ]
         return repeated_text(texts, numbers)
 
@@ -113,7 +105,6 @@ class _Records:
 
     def timestamp(self, milliseconds: NDArray[np.int64]) -> pa.Array:
         return _numbers(milliseconds * 1000, TIMESTAMP)
-
 
 
 def _numbers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:

@@ -37,9 +37,7 @@ def bucket_of(queue: Queue, buckets: int) -> int:
     return crc32(f"{queue[0]}/{queue[1]}".encode()) % buckets
 
 
-def write_part(
-    path: Path, queues: CollectedQueues, items: NDArray[np.void], buckets: int
-) -> None:
+def write_part(path: Path, queues: CollectedQueues, items: NDArray[np.void], buckets: int) -> None:
     """`queues.columns` are numbers and units. Written aside and renamed: an attempt that dies
     leaves nothing under the name."""
     tables: list[list[list[Any]]] = [[] for _ in range(buckets)]
@@ -98,9 +96,7 @@ class Part:
     def queues(self, bucket: int) -> Iterator[QueueRows]:
         """The queues of a bucket that have units here."""
         position, length = self._tables[bucket]
-        for topic, queue_id, first, count in json.loads(
-            os.pread(self._handle, length, position)
-        ):
+        for topic, queue_id, first, count in json.loads(os.pread(self._handle, length, position)):
             yield QueueRows((topic, queue_id), first, count)
 
     def units(self, rows: QueueRows) -> NDArray[np.void]:

@@ -4,6 +4,8 @@ Of a repeated name the last value counts, at the place of the first. Repeats are
 plain path.
 """
 
+from itertools import pairwise
+
 import pyarrow as pa
 
 from tandemlog.format.properties import decode_properties
@@ -31,7 +33,7 @@ def _plainly(segments: PropertySegments) -> pa.Array:
     offsets = segments.row_offsets.tolist()
     begins, ends = segments.begins.tolist(), segments.ends.tolist()
     rows = []
-    for first, last in zip(offsets[:-1], offsets[1:], strict=True):
+    for first, last in pairwise(offsets):
         text = b"".join(flat[begins[i] : ends[i] + 1] for i in range(first, last))
         rows.append(list(decode_properties(text).items()))
     return pa.array(rows, STRING_MAP)

@@ -13,18 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tandemlog.format.file_names import parse_queue_file_name
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 CONSUME_QUEUE = "consumequeue"
+_READ_UNITS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
     """`log_end` is the greatest end of a record that a unit points to, 0 without units; `topic`,
-    `queue_id`, `queue_offset` are that unit's. `file_size` is the length of the queue files, None
+    `queue_id`, `queue_offset` are that unit's. `log_begin` is the least offset that a queue's
+    first unit points to, -1 without units. `file_size` is the length of the queue files, None
     where there are none."""
 
     log_end: int = 0
@@ -32,6 +33,7 @@ class QueueEnds:
     queue_id: int = 0
     queue_offset: int = 0
     file_size: int | None = None
+    log_begin: int = -1
 
     def __str__(self) -> str:
         return f"message {self.queue_offset} of {self.topic}/{self.queue_id} ends at {self.log_end}"
@@ -43,8 +45,12 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
     if store is None:
         return best
     file_size: int | None = None
+    begins = []
     for topic, queue_id, files in queue_files(Path(store) / CONSUME_QUEUE):
         file_size = max(file_size or 0, max(path.stat().st_size for _, path in files))
+        begin = _oldest_unit(files[0][1])
+        if begin is not None:
+            begins.append(begin)
         for base, path in reversed(files):
             found = _newest_unit(path)
             if found is None:
@@ -53,7 +59,14 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
             if end > best.log_end:
                 best = QueueEnds(end, topic, queue_id, base // UNIT_SIZE + number)
             break
-    return QueueEnds(best.log_end, best.topic, best.queue_id, best.queue_offset, file_size)
+    return QueueEnds(
+        best.log_end,
+        best.topic,
+        best.queue_id,
+        best.queue_offset,
+        file_size,
+        min(begins, default=-1),
+    )
 
 
 def queue_files(directory: Path) -> Iterator[tuple[str, int, list[tuple[int, Path]]]]:
@@ -76,12 +89,24 @@ def queue_files(directory: Path) -> Iterator[tuple[str, int, list[tuple[int, Pat
                 yield topic, int(queue), files
 
 
+def _oldest_unit(path: Path) -> int | None:
+    """Where the record of the file's first unit begins, pre-blank ones left out."""
+    with path.open("rb") as file:
+        while len(data := file.read(UNIT_SIZE * _READ_UNITS) or b"") >= UNIT_SIZE:
+            units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_SIZE)
+            real = (units["size"] != PRE_BLANK_SIZE).nonzero()[0]
+            if len(real):
+                first = units[int(real[0])]
+                return int(first["physical_offset"]) if int(first["size"]) > 0 else None
+    return None
+
+
 def _newest_unit(path: Path) -> tuple[int, int] | None:
     """Number in the file and record end of its last valid unit, pre-blank ones left out."""
     size = path.stat().st_size // UNIT_SIZE * UNIT_SIZE
     if not size:
         return None
-    units: NDArray[np.void] = np.memmap(path, UNIT_DTYPE, "r", shape=(size // UNIT_SIZE,))
+    units = np.memmap(path, UNIT_DTYPE, "r", shape=(size // UNIT_SIZE,))
     # Units stand from the front without a gap; the first that is none ends them.
     low, high = 0, len(units)
     while low < high:

@@ -203,9 +203,7 @@ def _make_index(task: IndexTask) -> WrittenIndex:
     aside = Path(f"{task.path}.{uuid.uuid4().hex}")
     header = write_index_file(aside, _chunks(task), before, task.slots, task.entries)
     aside.replace(task.path)
-    return WrittenIndex(
-        task.path, header.begin_timestamp, header.next_entry - 1, header.used_slots
-    )
+    return WrittenIndex(task.path, header.begin_timestamp, header.next_entry - 1, header.used_slots)
 
 
 def _chunks(task: IndexTask) -> Iterator[NDArray[np.void]]:

@@ -71,13 +71,13 @@ class SegmentReader(DataSourceReader):
         self._columns = _columns(options)
         self._log = open_log(options.path, options.endpoint, options.fetch_timeout_ms)
 
-    def partitions(self) -> list[SpanPartition]:  # type: ignore[override]
+    def partitions(self) -> list[SpanPartition]:
         """One for about targetBytes of the log; none for an empty one."""
         options, log = self._options, self._log
-        strict = options.on_corruption is OnCorruption.FAIL
-        if strict and options.view in (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX):
-            if isinstance(log, LocalLogSource):
-                log.check_complete()
+        of_records = options.view in (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX)
+        strict = of_records and options.on_corruption is OnCorruption.FAIL
+        if strict and isinstance(log, LocalLogSource):
+            log.check_complete()
         start, end = max(log.start(), options.from_offset), log.end().offset
         if options.to_offset:
             end = min(end, options.to_offset)

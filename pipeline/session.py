@@ -28,6 +28,9 @@ class Profile(Enum):
     CLUSTER = "cluster"
 
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
+
 _ALWAYS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -46,7 +49,7 @@ _ON_ONE_MACHINE = {
 _TEST = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    _JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
@@ -77,10 +80,14 @@ def spark_session(
         return SparkSession.builder.appName(app).remote(master).getOrCreate()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tandemlog"
     os.environ["JAVA_HOME"] = str(ensure_java(os.environ, cache))
+    # Read when the JVM starts: from then on Spark says what went wrong, and nothing else.
+    logging_option = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     builder = SparkSession.builder.appName(app).master(master)
     scratch = Path(tempfile.gettempdir()) / f"tandemlog-spark-{os.getuid()}"
     chosen = settings(profile) | {"spark.sql.warehouse.dir": str(scratch / "warehouse")}
-    for key, value in (chosen | (extra or {})).items():
+    chosen |= extra or {}
+    java_options = f"{logging_option} {chosen.get(_JAVA_OPTIONS, '')}".strip()
+    for key, value in (chosen | {_JAVA_OPTIONS: java_options}).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

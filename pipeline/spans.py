@@ -87,7 +87,9 @@ def grouped(spans: Iterable[Span], groups: int) -> list[list[Span]]:
     result: list[list[Span]] = []
     filled = 0
     for span in ordered:
-        if not result or (filled + span.length // 2 >= share * len(result) and len(result) < groups):
+        if not result or (
+            filled + span.length // 2 >= share * len(result) and len(result) < groups
+        ):
             result.append([])
         result[-1].append(span)
         filled += span.length

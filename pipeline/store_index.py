@@ -79,9 +79,7 @@ def _read_entries(path: Path, slots: int, entries: int) -> tuple[NDArray[np.void
     return data, int(offsets.min()), int(offsets.max())
 
 
-def _has_tags(
-    source: LogSource, entries: NDArray[np.void], first: int, last: int
-) -> bool | None:
+def _has_tags(source: LogSource, entries: NDArray[np.void], first: int, last: int) -> bool | None:
     """Compare with what some of the file's records would have put into it."""
     held = set(zip(entries["key_hash"].tolist(), entries["physical_offset"].tolist(), strict=True))
     there = missing = 0
@@ -103,13 +101,11 @@ def _records(source: LogSource, first: int, last: int) -> list[Piece]:
     """Pieces of the log between two of its records; those that can be read."""
     log = source.connect()
     try:
-        found = []
-        for span in split(source.files, first, last + 1, last + 1 - first):
-            for part in SpanScan(log, span, check_crc=False):
-                if isinstance(part, Piece):
-                    found.append(
-                        Piece(part.data.copy(), part.base, part.walk, part.headers)
-                    )
-        return found
+        return [
+            Piece(part.data.copy(), part.base, part.walk, part.headers)
+            for span in split(source.files, first, last + 1, last + 1 - first)
+            for part in SpanScan(log, span, check_crc=False)
+            if isinstance(part, Piece)
+        ]
     finally:
         log.close()

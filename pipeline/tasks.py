@@ -10,6 +10,7 @@ alike. `work` is a function of a module that executors can import, and may run m
 
 import base64
 import pickle
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from . import errors
+from .errors import TaskFailedError
 from .schema import arrow_schema, spark_schema
 
 NAME = "tandemlog_tasks"
@@ -53,7 +56,7 @@ class TaskReader(DataSourceReader):
     def __init__(self, work: str) -> None:
         self._work = work
 
-    def partitions(self) -> list[InputPartition]:  # type: ignore[override]
+    def partitions(self) -> list[InputPartition]:
         _, tasks = _unpacked(self._work)
         return [InputPartition(number) for number in range(len(tasks))]
 
@@ -74,15 +77,18 @@ def run_tasks(
     tasks: Sequence[TaskT],
     progress: Progress | None = None,
 ) -> list[AnswerT]:
-    """work(task) of every task, in their order. Raises what Spark raises when a task fails for
-    good; `progress` is called now and then."""
+    """work(task) of every task, in their order; `progress` is called now and then. Raises
+    TaskFailedError where a task failed for good, and what Spark raises for other reasons."""
     if not tasks:
         return []
     spark.dataSource.register(TaskSource)
     packed = base64.b64encode(pickle.dumps((work, list(tasks)))).decode()
     frame = spark.read.format(NAME).option("work", packed).load()
     with _reported(spark, len(tasks), progress):
-        rows = frame.collect()
+        try:
+            rows = frame.collect()
+        except Exception as problem:
+            raise _task_failure(problem) from problem
     answers = {row["task"]: bytes(row["answer"]) for row in rows}
     return [cast("AnswerT", pickle.loads(answers[number])) for number in range(len(tasks))]
 
@@ -102,6 +108,19 @@ def is_remote(spark: SparkSession) -> bool:
 def _unpacked(text: str) -> tuple[Callable[[Any], Any], list[Any]]:
     work: tuple[Callable[[Any], Any], list[Any]] = pickle.loads(base64.b64decode(text))
     return work
+
+
+def _task_failure(problem: Exception) -> Exception:
+    """What a task raised, out of the traceback that Spark makes a text of; another problem is
+    answered as it is."""
+    found = re.findall(r"^(?:pipeline\.errors\.)?(\w+Error): (.*)$", str(problem), re.MULTILINE)
+    if not found:
+        return problem
+    kind, text = found[-1]
+    return TaskFailedError(text if kind in _OWN else f"{kind}: {text}")
+
+
+_OWN = frozenset(name for name in vars(errors) if name.endswith("Error"))
 
 
 @contextmanager

@@ -79,9 +79,7 @@ class _Reading:
         return f"{record_text(record)}: {damage.reason}"
 
 
-def batches(
-    log: LogBytes, files: LogFiles, span: Span, task: ReadTask
-) -> Iterator[pa.RecordBatch]:
+def batches(log: LogBytes, files: LogFiles, span: Span, task: ReadTask) -> Iterator[pa.RecordBatch]:
     """The rows of one span. Raises CorruptLogError with onCorruption=fail, OSError, FetchError."""
     yield from _VIEWS[task.view](_Reading(log, files, span, task))
 
@@ -111,19 +109,21 @@ def _messages(reading: _Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _raw(reading: _Reading) -> Iterator[pa.RecordBatch]:
-    columns = reading.task.columns
     for piece in reading.pieces(BATCH_WINDOW_BYTES, BATCH_RECORDS):
-        found = piece.walk
-        arrays: dict[str, Callable[[], pa.Array]] = {
-            "physical_offset": lambda: pa.array(found.positions + piece.base),  # noqa: B023
-            "size": lambda: pa.array(found.sizes),  # noqa: B023
-            "record": lambda: sliced(
-                piece.data, found.positions, found.sizes.astype(np.int64), pa.binary(), None  # noqa: B023
-            ),
-        }
-        yield pa.RecordBatch.from_arrays(
-            [arrays[name]() for name in columns], schema=arrow_schema(columns)
-        )
+        yield _raw_batch(piece, reading.task.columns)
+
+
+def _raw_batch(piece: Piece, columns: Columns) -> pa.RecordBatch:
+    found = piece.walk
+    sizes = found.sizes.astype(np.int64)
+    arrays: dict[str, Callable[[], pa.Array]] = {
+        "physical_offset": lambda: pa.array(found.positions + piece.base),
+        "size": lambda: pa.array(found.sizes),
+        "record": lambda: sliced(piece.data, found.positions, sizes, pa.binary(), None),
+    }
+    return pa.RecordBatch.from_arrays(
+        [arrays[name]() for name in columns], schema=arrow_schema(columns)
+    )
 
 
 def _entries(reading: _Reading) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,7 @@ from ..chain import Gap, chain_faults
 from ..errors import CorruptLogError, OptionError, StoreLayoutError
 from ..index_writer import plan_index
 from ..log_end import LogEnd, Tail
-from ..log_source import LocalLogSource, LogSource, open_log
+from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
 from ..queue_ends import CONSUME_QUEUE
 from ..queue_writer import WrittenQueue
@@ -72,16 +72,15 @@ def rebuild(
     out: str | Path,
     options: RebuildOptions | None = None,
     *,
-    endpoint: str | None = None,
     progress: Progress = no_progress,
 ) -> JobResult:
-    """Write consume queues and index files of `store` (or of the node at `endpoint`) below `out`.
+    """Write consume queues and index files of `store` (log_source.open_store) below `out`.
 
     Raises PipelineError: StoreMissingError, OptionError and StoreLayoutError before anything runs;
     CorruptLogError where the log is damaged and on_corruption is FAIL.
     """
     chosen = options if options is not None else RebuildOptions()
-    source = open_log(str(store) if endpoint is None else None, endpoint)
+    source = open_store(store)
     return _Rebuild(spark, source, Path(out), chosen, progress).run()
 
 
@@ -167,9 +166,7 @@ class _Rebuild:
             )
             for number, group in enumerate(grouped(spans, count))
         ]
-        return run_tasks(
-            self._spark, make_part, tasks, within(self._progress, "reading the log")
-        )
+        return run_tasks(self._spark, make_part, tasks, within(self._progress, "reading the log"))
 
     def _check_chain(self, parts: Sequence[PartOutcome], start: int, end: int) -> None:
         """Damage inside spans and between them. Raises CorruptLogError where it may not be."""
@@ -224,15 +221,15 @@ class _Rebuild:
 
         tasks = []
         for plan in plan_index(ends[-1] if ends else 0, options.index_entries):
-            slices = tuple(
-                (part.path, max(plan.first, begin) - begin, min(plan.last, end) - max(plan.first, begin))
-                for part, begin, end in zip(parts, begins, ends, strict=True)
-                if begin < plan.last and end > plan.first
-            )  # fmt: skip
+            slices = []
+            for part, begin, end in zip(parts, begins, ends, strict=True):
+                first, last = max(plan.first, begin), min(plan.last, end)
+                if first < last:
+                    slices.append((part.path, first - begin, last - first))
             tasks.append(
                 IndexTask(
                     path=str(self._work / INDEX / f"{plan.number:09d}"),
-                    slices=slices,
+                    slices=tuple(slices),
                     before=place(plan.first - 1) if plan.first else None,
                     slots=options.index_slots,
                     entries=options.index_entries,

@@ -86,13 +86,15 @@ class PropertySegments:
 
     @cached_property
     def name_lengths(self) -> NDArray[np.int64]:
-        return self.separators - self.begins
+        lengths: NDArray[np.int64] = self.separators - self.begins
+        return lengths
 
     @cached_property
     def name_words(self) -> NDArray[np.uint64]:
         """The last eight bytes of each name; of a shorter one all of it, behind zeros."""
         words = windows(self.flat, _WORD)[self.separators - _WORD].view("<u8")
-        return words & _MASKS[np.minimum(self.name_lengths, _WORD)]
+        masked: NDArray[np.uint64] = words & _MASKS[np.minimum(self.name_lengths, _WORD)]
+        return masked
 
     def values(self, name: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Start in flat and length of the last value of `name` in each string, i8[n] both; length
@@ -135,8 +137,6 @@ class PropertySegments:
     def _repeats_in(self, rows: NDArray[np.int64]) -> bool:
         """The same, exactly, for a few rows."""
         chosen = np.isin(self._rows, rows).nonzero()[0]
-        firsts, numbers = distinct_slices(
-            self.flat, self.begins[chosen], self.name_lengths[chosen]
-        )
+        firsts, numbers = distinct_slices(self.flat, self.begins[chosen], self.name_lengths[chosen])
         pairs = self._rows[chosen] * len(firsts) + numbers
         return len(np.unique(pairs)) < len(pairs)

@@ -1,0 +1,83 @@
+"""Whole records behind the end of a log: what an older life of its files left there.
+
+end of the log
+| 0 0 0 0 [r at 4711] 0 0 0     says that it lies somewhere else: stale bytes, and a danger,
+                                since RocketMQ does not look at that and takes them for its log
+| torn .. [r][r][r]             lies where it says: left over from before a truncation
+"""
+
+from dataclasses import dataclass
+
+from tandemlog.format.record import Record
+from tandemlog.format.resync import HEAD_SIZE, MAGICS, magic_positions
+
+from .audit_span import MAX_FINDINGS, Finding
+from .describe import record_text
+from .find_record import SEARCH_STEP, record_at
+from .log_bytes import LogBytes, read
+from .log_source import LogSource
+from .spans import Span
+
+_FIRST_OF_MAGICS = MAGICS[0][:1]
+
+
+@dataclass(frozen=True, slots=True)
+class TailTask:
+    """Spans behind the log's end."""
+
+    source: LogSource
+    spans: tuple[Span, ...]
+
+
+def scan_tail(task: TailTask) -> list[Finding]:
+    """What whole records stand there, the first MAX_FINDINGS. Raises OSError."""
+    log = task.source.connect()
+    findings: list[Finding] = []
+    try:
+        for span in task.spans:
+            for offset, record in _records(log, span, MAX_FINDINGS - len(findings)):
+                findings.append(_finding(task.source.files.path_of(offset), offset, record))
+    finally:
+        log.close()
+    return findings
+
+
+def _records(log: LogBytes, span: Span, most: int) -> list[tuple[int, Record]]:
+    found: list[tuple[int, Record]] = []
+    offset, behind = span.start, span.start
+    while (offset := log.next_data(offset)) < span.end and len(found) < most:
+        wanted = min(SEARCH_STEP, span.end - offset)
+        piece = read(log, offset, wanted + HEAD_SIZE - 1)
+        if _FIRST_OF_MAGICS in piece:
+            for position in magic_positions(piece):
+                at = offset + position
+                if position >= wanted or len(found) >= most:
+                    break
+                if at < behind:
+                    continue  # inside the record before
+                record = record_at(log, at, span.file_end, in_place=False)
+                if record is not None:
+                    found.append((at, record))
+                    behind = at + record.size
+        offset += wanted
+    return found
+
+
+def _finding(file: str, offset: int, record: Record) -> Finding:
+    stale = record.physical_offset != offset
+    what = (
+        f"a whole record behind the log's end that says it lies at {record.physical_offset}"
+        if stale
+        else "a whole record behind the log's end, left over from before a truncation"
+    )
+    return Finding(
+        kind="stale" if stale else "left_over",
+        file=file,
+        offset=offset,
+        end=offset + record.size,
+        detail=f"{record_text(record)}: {what}",
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        fault=stale,
+    )

@@ -1,0 +1,85 @@
+"""Real node processes for the figures that go over the network."""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tandemlog
+from benchmarks.workload import QUEUES, topics
+from node.cluster_up import LocalCluster, Wishes, plan_cluster
+from tandemlog.errors import TandemlogError
+from tandemlog.topology import Topology
+
+
+def free_base(distance: int = 100, nodes: int = 3) -> int:
+    """A port whose neighbours, and theirs `distance` above, are free now."""
+    for port in range(18_000, 40_000, 400):
+        with contextlib.suppress(OSError):
+            for each in (
+                *range(port, port + nodes),
+                *range(port + distance, port + distance + nodes),
+            ):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
+            return port
+    raise RuntimeError("no free ports on loopback")
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, topic_count: int, **wishes: Any) -> Iterator[LocalCluster]:
+    """A local cluster with `topic_count` topics, ready and in sync; stopped at the end."""
+    plan = plan_cluster(folder, Wishes(**{"slaves": 0, "commit_log_file_size": 1 << 30, **wishes}))
+    made = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
+    made.write()
+    made.start()
+    try:
+        wait_ready(made)
+        with tandemlog.Admin(made.endpoints.split(",")) as admin:
+            for name in topics(topic_count):
+                admin.create_topic(name, queues=QUEUES)
+        yield made
+    finally:
+        made.stop()
+
+
+def wait_ready(made: LocalCluster, timeout_s: float = 60) -> Topology:
+    """Until every node answers and has dispatched what the master has."""
+    deadline = time.monotonic() + timeout_s
+    with tandemlog.Admin(made.endpoints.split(",")) as admin:
+        while True:
+            with contextlib.suppress(TandemlogError):
+                found = admin.cluster()
+                master = found.master
+                nodes = [node for node in found.nodes if node.reachable]
+                if (
+                    master is not None
+                    and len(nodes) == len(made.nodes)
+                    and all(node.reput_offset == master.wrote_offset for node in nodes)
+                ):
+                    return found
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the cluster in {made.directory} did not settle")
+            time.sleep(0.02)
+
+
+def memory_mb(process: int) -> float:
+    """Memory of its own (without mapped files) of a process, in MB."""
+    status = Path(f"/proc/{process}/status").read_text()
+    fields = dict(line.split(":", 1) for line in status.splitlines())
+    return int(fields["RssAnon"].split()[0]) / 1024
+
+
+def start_node(config: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "node", "node", "--config", str(config)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=dict(os.environ),
+    )

@@ -1,0 +1,44 @@
+"""Pull of 1 KiB bodies by one client, bytes delivered."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tandemlog
+from benchmarks.harness import Figure, best_of
+from benchmarks.nodes import cluster
+from benchmarks.workload import QUEUES, topics
+
+COUNT = 400_000
+BODY = 1_024
+
+
+def rate(endpoint: str) -> float:
+    """Body bytes per second, from the first queue's start to the last one's end."""
+    with (
+        tandemlog.Consumer(endpoint) as consumer,
+        consumer.follow(topics(1)[0], start=tandemlog.EARLIEST, until_end=True) as stream,
+    ):
+        count = 0
+        began = time.perf_counter()
+        for batch in stream.batches():
+            count += len(batch)
+        seconds = time.perf_counter() - began
+    if count != COUNT:
+        raise RuntimeError(f"{count} of {COUNT} messages came")
+    return count * BODY / seconds
+
+
+def run(folder: Path) -> list[Figure]:
+    with cluster(folder, 1) as made:
+        endpoint = made.nodes[0].endpoint
+        data = np.random.default_rng(1).integers(0, 256, COUNT * BODY, np.uint8)
+        bodies = (data, np.arange(COUNT + 1, dtype=np.int64) * BODY)
+        with tandemlog.Producer(endpoint) as producer:
+            producer.send_many(
+                topics(1)[0], bodies, queues=np.arange(COUNT, dtype=np.int32) % QUEUES
+            )
+        time.sleep(1)
+        found = best_of(3, lambda: rate(endpoint))
+    return [Figure("pull, 1 KiB bodies", found / 1e6, "MB/s", goal=500)]

@@ -1,0 +1,48 @@
+"""First acknowledged put after kill -9, process start included, with 4 and 16 GiB in the store."""
+
+import time
+from pathlib import Path
+
+import tandemlog
+from benchmarks.harness import Figure
+from benchmarks.nodes import cluster
+from benchmarks.produce import TOPICS, send_many_rate
+from benchmarks.workload import topics
+from node.cluster_up import LocalCluster
+from tandemlog import Message
+
+GIB = 1 << 30
+STEP = 1_000_000
+
+
+def fill(made: LocalCluster, size: int) -> None:
+    with tandemlog.Admin(made.nodes[0].endpoint) as admin:
+        while admin.cluster().nodes[0].wrote_offset < size:
+            send_many_rate([made.nodes[0].endpoint], STEP)
+
+
+def first_put(made: LocalCluster) -> float:
+    """Seconds from the start of the process to the answer."""
+    node = made.nodes[0]
+    if node.process is not None:
+        node.process.kill()
+        node.process.wait()
+    began = time.perf_counter()
+    made.start_node(node)
+    with tandemlog.Producer(node.endpoint) as producer:
+        producer.send(Message(topics(1)[0], b"the first one")).result(60)
+    return time.perf_counter() - began
+
+
+def run(folder: Path) -> list[Figure]:
+    with cluster(folder, TOPICS, flush="async") as made:
+        fill(made, 4 * GIB)
+        small = first_put(made)
+        fill(made, 16 * GIB)
+        large = first_put(made)
+    return [
+        Figure("first put after kill -9, 4 GiB", small, "s", goal=2, at_most=True),
+        Figure(
+            "first put after kill -9, 16 GiB", large, "s", goal=1.5, reference=small, at_most=True
+        ),
+    ]

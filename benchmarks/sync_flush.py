@@ -1,0 +1,59 @@
+"""Sync flush with 64 producers against async flush: what group commit saves."""
+
+import threading
+import time
+from pathlib import Path
+
+import tandemlog
+from benchmarks.harness import Figure, best_of
+from benchmarks.nodes import cluster
+from benchmarks.workload import BODY_BYTES, QUEUES, topics
+from tandemlog import Message, ProducerOptions
+
+PRODUCERS = 64
+EACH = 1_500
+
+
+def rate(endpoints: list[str]) -> float:
+    """64 producers, each with a window of its own; messages per second in all."""
+    body = b"x" * BODY_BYTES
+    name = topics(1)[0]
+    start = threading.Barrier(PRODUCERS + 1)
+
+    def work(number: int) -> None:
+        with tandemlog.Producer(endpoints, ProducerOptions(linger_ms=2)) as producer:
+            producer.send(Message(name, body)).result(30)
+            start.wait(60)
+            for serial in range(EACH):
+                producer.send(
+                    Message(
+                        name, body, keys=f"k{number}-{serial}", tags="t", queue_id=number % QUEUES
+                    )
+                )
+            producer.flush()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(PRODUCERS)]
+    for thread in threads:
+        thread.start()
+    start.wait(60)
+    began = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return PRODUCERS * EACH / (time.perf_counter() - began)
+
+
+def run(folder: Path) -> list[Figure]:
+    rates = {}
+    for flush in ("async", "sync"):
+        with cluster(folder / flush, 1, flush=flush) as made:
+            endpoints = made.endpoints.split(",")
+            rates[flush] = best_of(3, lambda endpoints=endpoints: rate(endpoints))
+    return [
+        Figure(
+            "sync flush, 64 producers",
+            rates["sync"],
+            "messages/s",
+            goal=0.6,
+            reference=rates["async"],
+        )
+    ]

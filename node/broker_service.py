@@ -1,7 +1,9 @@
 """The Broker service: puts, pulls, queries and consumer offsets over gRPC.
 
 A method takes a request apart, calls the store in a reader thread (the loop never waits for a
-disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
+disk) and puts the answer together. What asks where queues end, or for a key, is answered when
+everything that was confirmed at that moment is dispatched, if that is soon: who has put a message
+finds it. Whatever goes wrong becomes the `error` of the answer: a call
 ends with a gRPC status other than OK only where the transport failed.
 """
 # The methods have the names of broker.proto.
@@ -28,6 +30,10 @@ from .segment_stream import SegmentStream
 MAX_QUERY = 64  # RocketMQ's limit for a query by key
 MAX_QUERY_ALL = 100_000
 MAX_ROWS = 65_536
+# How long, and over how many bytes of log, a question waits for dispatch.
+DISPATCH_WAIT_S = 1.0
+DISPATCH_WAIT_BYTES = 64 << 20
+DISPATCH_LOOK_S = 0.005
 
 Answer = TypeVar("Answer")
 
@@ -97,6 +103,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def QueueRanges(
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
+        await self._dispatched()
         return await self._in_thread(
             lambda: self._ranges(list(request.topics)),
             lambda error: broker_pb2.QueueRangesResponse(error=error),
@@ -120,6 +127,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def SearchOffset(
         self, request: broker_pb2.SearchOffsetRequest, context: Any
     ) -> broker_pb2.SearchOffsetResponse:
+        await self._dispatched()
         return await self._in_thread(
             lambda: self._search(request),
             lambda error: broker_pb2.SearchOffsetResponse(error=error),
@@ -142,6 +150,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def QueryByKey(
         self, request: broker_pb2.QueryByKeyRequest, context: Any
     ) -> broker_pb2.RecordsResponse:
+        await self._dispatched()
         return await self._in_thread(
             lambda: self._query(request), lambda error: broker_pb2.RecordsResponse(error=error)
         )
@@ -253,6 +262,17 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
                 yield chunk
         except Exception as problem:
             yield broker_pb2.SegmentChunk(error=error_of(problem)).SerializeToString()
+
+    async def _dispatched(self) -> None:
+        """Wait until what is confirmed now is in queues and index."""
+        store, loop = self._store, asyncio.get_running_loop()
+        target, deadline = store.confirmed.value, loop.time() + DISPATCH_WAIT_S
+        if target - store.reputed.value > DISPATCH_WAIT_BYTES:
+            return  # a node that catches up: what it has is the answer
+        while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
+            store.reputed.value < target and store.failure is None and loop.time() < deadline
+        ):
+            await asyncio.sleep(DISPATCH_LOOK_S)
 
     async def _in_thread(
         self, work: Callable[[], Answer], failed: Callable[[common_pb2.Error], Answer]

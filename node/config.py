@@ -196,6 +196,14 @@ class ReplicationSection(Section):
     flush_batch_bytes: int = Field(
         default=16 << 20, gt=0, description="bytes a slave takes before it flushes and acknowledges"
     )
+    log_first_bytes: int = Field(
+        default=64 << 20,
+        ge=0,
+        description="bytes behind the master above which a slave takes log before it dispatches",
+    )
+    log_first_ms: int = Field(
+        default=10_000, ge=0, description="longest time that its dispatch is held back so"
+    )
     proof_bytes: int = Field(
         default=64 << 10,
         gt=0,

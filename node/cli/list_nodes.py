@@ -10,7 +10,7 @@ from tandemlog.errors import NodeUnavailableError
 from .command import new_app
 from .exit_codes import epilog
 from .failures import one_line_errors
-from .nodes_table import COLUMNS, node_rows, summary
+from .nodes_table import COLUMNS, TITLES, node_rows, summary
 from .online import run_admin
 from .options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 from .output import Format, error_console, write_rows
@@ -32,7 +32,7 @@ def list_command(
         topology: Topology = run_admin(endpoint, timeout, lambda admin: admin.cluster())
         if not any(node.reachable for node in topology.nodes):
             raise NodeUnavailableError(f"no node can be reached: {topology.asked_text()}")
-        write_rows(node_rows(topology), form, COLUMNS)
+        write_rows(node_rows(topology), form, COLUMNS, TITLES)
         if form is Format.TABLE:
             error_console().print(Text(summary(topology), style="dim"))
             if topology.master is None:

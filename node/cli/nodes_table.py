@@ -21,6 +21,16 @@ COLUMNS = (
     "detail",
 )
 
+TITLES = {
+    "min_offset": "min",
+    "wrote_offset": "wrote",
+    "flushed_offset": "flushed",
+    "confirm_offset": "confirm",
+    "reput_offset": "reput",
+    "lag_bytes": "lag B",
+    "lag_seconds": "lag s",
+}
+
 
 def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
     """One node as a row; what an unreachable node last said is kept, its state is not."""
@@ -40,7 +50,7 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "reput_offset": node.reput_offset,
         "lag_bytes": node.lag_bytes,
         "lag_seconds": node.lag_seconds,
-        "detail": node.detail,
+        "detail": " ".join(node.detail.split()),
         "store_host": node.store_host,
         "commit_log_file_size": node.commit_log_file_size,
         "uptime_seconds": node.uptime_seconds,

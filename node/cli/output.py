@@ -32,11 +32,16 @@ def error_console() -> Console:
     return Console(stderr=True, highlight=False)
 
 
-def write_rows(rows: Iterable[Row], form: Format, columns: Sequence[str] | None = None) -> int:
+def write_rows(
+    rows: Iterable[Row],
+    form: Format,
+    columns: Sequence[str] | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> int:
     """Write every row, answer how many. `columns` picks and orders those of the table."""
     if form is Format.JSONL:
         return write_lines(rows)
-    return write_table(rows, columns)
+    return write_table(rows, columns, titles)
 
 
 def write_lines(rows: Iterable[Row]) -> int:
@@ -51,7 +56,11 @@ def write_lines(rows: Iterable[Row]) -> int:
     return count
 
 
-def write_table(rows: Iterable[Row], columns: Sequence[str] | None = None) -> int:
+def write_table(
+    rows: Iterable[Row],
+    columns: Sequence[str] | None = None,
+    titles: Mapping[str, str] | None = None,
+) -> int:
     """Pages of a table, each with its head."""
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -61,20 +70,24 @@ def write_table(rows: Iterable[Row], columns: Sequence[str] | None = None) -> in
     count = 0
     while page := list(islice(iterator, PAGE)):
         names = columns or list(page[0])
-        console.print(table_of(page, names))
+        console.print(table_of(page, names, titles))
         count += len(page)
     if not count and columns:
-        console.print(table_of([], columns))
+        console.print(table_of([], columns, titles))
     return count
 
 
-def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Table:
-    """A rich table; numbers to the right, what is missing left empty."""
+def table_of(
+    rows: Iterable[Row], columns: Sequence[str], titles: Mapping[str, str] | None = None
+) -> Table:
+    """A rich table; numbers to the right, what is missing left empty. `titles` are heads that are
+    not the columns' names."""
     rows = list(rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         numeric = bool(rows) and all(isinstance(row.get(name), int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+        title = (titles or {}).get(name, name)
+        table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell_text(row.get(name))) for name in columns))
     return table

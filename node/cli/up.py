@@ -30,7 +30,7 @@ from ..config import DEFAULT_PORT
 from .command import new_app
 from .exit_codes import epilog
 from .failures import CommandError, one_line_errors
-from .nodes_table import COLUMNS, node_rows, summary
+from .nodes_table import COLUMNS, TITLES, node_rows
 from .options import DEFAULTS
 from .output import table_of
 
@@ -194,7 +194,7 @@ class _Foreground:
                 self._check_start()
                 rows = self._rows(topology)
                 if self._console.is_terminal:
-                    live.update(self._picture(rows, topology), refresh=True)
+                    live.update(self._picture(rows), refresh=True)
                 else:
                     self._tell_changes(rows)
                 self._tell_ready(topology)
@@ -221,9 +221,15 @@ class _Foreground:
         said = {row["node"]: row for row in node_rows(topology) if row["state"] != "unreachable"}
         return [said.get(node.node_id) or _process_row(node) for node in self._cluster.nodes]
 
-    def _picture(self, rows: list[dict[str, Any]], topology: Topology) -> Group:
+    def _picture(self, rows: list[dict[str, Any]]) -> Group:
         hint = f"data in {self._cluster.directory}   Ctrl-C stops it"
-        return Group(Text(summary(topology)), table_of(rows, COLUMNS), Text(hint, style="dim"))
+        plan = self._cluster.plan
+        settings = (
+            f"cluster {plan.cluster_id}  flush {plan.flush}  replication {plan.replication}  "
+            f"min_in_sync {plan.min_in_sync}"
+        )
+        table = table_of(rows, COLUMNS, TITLES)
+        return Group(Text(settings), table, Text(hint, style="dim"))
 
     def _tell_changes(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from storage.tools.verify import VerifyReport, verify
+from storage.tools.compare import CompareReport, compare
+from storage.tools.verify import Fault, VerifyReport, verify
 
 from .command import new_app
 from .exit_codes import FAULT, epilog
@@ -46,36 +47,58 @@ def verify_command(
 ) -> None:
     """Check every record, every queue entry and every index entry against the log.
 
-    Exit code 1 where something is wrong, with the first fault on stderr: file, offset, record.
+    With --against it is then compared with another store: logs byte by byte, queues entry by entry,
+    index entries as a set. Exit code 1 where something is wrong or differs, with the first fault on
+    stderr: file, offset, record.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
+    other = None
+    if against is not None:
+        other = store_config(against, index_slots, index_entries, queue_file_size)
     with one_line_errors():
         began = time.monotonic()
         with byte_progress("verify") as progress:
             report = verify(config, progress=progress)
-        seconds = time.monotonic() - began
+        row, lines = _verify_row(report), _verify_lines(store, report)
+        faults = list(report.faults)
+        if other is not None and against is not None:
+            with byte_progress("compare") as progress:
+                compared = compare(config, other, progress=progress)
+            row["against"] = _compare_row(compared)
+            lines += _compare_lines(store, against, compared)
+            faults += compared.faults
+        row["seconds"] = round(time.monotonic() - began, 3)
         if form is Format.JSONL:
-            write_lines([_row(report, seconds)])
+            write_lines([row])
         else:
-            say_lines(_lines(store, report, seconds))
-        if report.faults:
-            more = len(report.faults) - 1
-            rest = f" (and {more} more)" if more else ""
-            raise CommandError(f"{report.faults[0]}{rest}", FAULT)
+            say_lines([*lines, f"took {row['seconds']} s"])
+        if faults:
+            more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+            raise CommandError(f"{faults[0]}{more}", FAULT)
 
 
-def _lines(store: Path, report: VerifyReport, seconds: float) -> list[str]:
+def _verify_lines(store: Path, report: VerifyReport) -> list[str]:
     held = "everything holds" if report.holds else f"{len(report.faults)} faults"
     return [
         *report.notes,
         *(f"fault: {fault}" for fault in report.faults),
         f"{store}: log {report.log_start}..{report.log_end}, {report.records} records, "
         f"{report.units} queue entries, {report.index_entries} entries in {report.index_files} "
-        f"index files: {held} ({seconds:.3f} s)",
+        f"index files: {held}",
     ]
 
 
-def _row(report: VerifyReport, seconds: float) -> dict[str, Any]:
+def _compare_lines(store: Path, against: Path, report: CompareReport) -> list[str]:
+    held = "they are the same" if report.holds else f"{len(report.faults)} differences"
+    return [
+        *report.notes,
+        *(f"differs: {fault}" for fault in report.faults),
+        f"{store} and {against}: log {report.start}..{report.end}, {report.units} queue entries, "
+        f"{report.index_entries} index entries: {held}",
+    ]
+
+
+def _verify_row(report: VerifyReport) -> dict[str, Any]:
     return {
         "holds": report.holds,
         "log_start": report.log_start,
@@ -85,9 +108,23 @@ def _row(report: VerifyReport, seconds: float) -> dict[str, Any]:
         "index_entries": report.index_entries,
         "index_files": report.index_files,
         "notes": report.notes,
-        "faults": [
-            {"file": fault.file, "position": fault.position, "reason": fault.reason}
-            for fault in report.faults
-        ],
-        "seconds": round(seconds, 3),
+        "faults": _fault_rows(report.faults),
     }
+
+
+def _compare_row(report: CompareReport) -> dict[str, Any]:
+    return {
+        "holds": report.holds,
+        "start": report.start,
+        "end": report.end,
+        "queue_entries": report.units,
+        "index_entries": report.index_entries,
+        "notes": report.notes,
+        "faults": _fault_rows(report.faults),
+    }
+
+
+def _fault_rows(faults: list[Fault]) -> list[dict[str, Any]]:
+    return [
+        {"file": fault.file, "position": fault.position, "reason": fault.reason} for fault in faults
+    ]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,26 @@ def test_a_flipped_bit_is_named(run: Run, copy: golden.GoldenCopy) -> None:
     assert str(third["physical_offset"]) in err
     assert len(err.splitlines()) == 1
     assert "fault:" in out
+
+
+def test_two_stores_are_compared(run: Run, copy: golden.GoldenCopy, tmp_path: Path) -> None:
+    run("recover")
+    twin = tmp_path / "twin"
+    shutil.copytree(copy.store, twin)
+    code, out, _ = run("verify", "--against", str(twin))
+    assert code == 0
+    assert "they are the same" in out
+    offset = copy.expected("messages")[3]["physical_offset"]
+    log = min((twin / "commitlog").iterdir())
+    data = bytearray(log.read_bytes())
+    data[offset + 95] ^= 1
+    log.write_bytes(data)
+    code, out, err = run("verify", "--against", str(twin), "--format", "jsonl")
+    assert code == 1
+    (report,) = objects(out)
+    assert (report["holds"], report["against"]["holds"]) == (True, False)
+    assert str(offset + 95) in err
+    assert len(err.splitlines()) == 1
 
 
 def test_a_store_in_use(run: Run, copy: golden.GoldenCopy) -> None:

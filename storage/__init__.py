@@ -20,9 +20,10 @@ from .errors import (
     StoreReadOnlyError,
 )
 from .files import FileSystem, RealFileSystem
-from .message_store import AppendResult, MessageStore
+from .message_store import MessageStore
 from .metadata import MetadataError, TopicConfig
 from .positions import Position
+from .put_path import AppendResult
 from .queue_search import Boundary
 from .reads import FoundRecords, GetResult, GetStatus, NoRecordError, QueueRange
 from .recovery_report import RecoveryReport

@@ -17,14 +17,13 @@ One lock serialises everything that changes the log; positions are read without 
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.batch import AppendSegment, RecordBatch
+from tandemlog.format.batch import RecordBatch
 from tandemlog.format.epochs import EpochEntry
 
 from .abort_file import AbortFile
@@ -48,15 +47,14 @@ from .examination import examine
 from .files import Buffer, FileSystem, RealFileSystem
 from .flush import FlushService
 from .geometry import Geometry
-from .idempotence import extents_of, mark_of, rest_of, stored_segments
 from .index_service import IndexService
 from .lock_file import LockFile
 from .log_surgery import cut_store, end_on_a_record, follow_log_end, set_aside
 from .metadata import GroupTable, TopicTable
 from .persistence import Persistence
 from .positions import Position
-from .producer_table import Duplicate, ProducerTable, Resume
-from .put_targets import PutTargets
+from .producer_table import ProducerTable
+from .put_path import AppendResult, PutPath
 from .queue_table import QueueTable
 from .reads import GetResult, StoreReader
 from .recovery import Progress, recover
@@ -73,18 +71,6 @@ OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
 SLAVE = "it is a slave: put to the master"
-
-
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
-    `duplicate`: it was stored before, `segments` are those of the first time (empty where the
-    store does not know them any more)."""
-
-    segments: Sequence[AppendSegment]
-    end_offset: int
-    store_timestamp: int
-    duplicate: bool = False
 
 
 class MessageStore:
@@ -105,14 +91,11 @@ class MessageStore:
         self._persistence = Persistence(parts, recovered_time)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
-        self._targets = PutTargets(parts.topics, parts.queue_table)
+        self._puts = PutPath(parts)
         self._write_lock = threading.RLock()
         self._started = False
         self._read_only = ""
         self._closed = False
-        # The next record must be later than the last one before the start: else records of a
-        # stranger could be taken for the missing rest of a request that the stop has torn.
-        self._earliest_time = parts.log.store_timestamp + 1
         self._keeper = StoreKeeper(self._tasks(), parts.clock)
         if parts.config.confirm is ConfirmSource.LOCAL:
             self._follow_log()
@@ -360,50 +343,19 @@ class MessageStore:
         began = self.clock.monotonic()
         try:
             with self._write_lock:
-                result = self._append(batch, self.clock.now_ms() if now_ms is None else now_ms)
+                self._require_writable()
+                now = self.clock.now_ms() if now_ms is None else now_ms
+                result = self._puts.append(batch, now)
         except BatchRefusedError:
             self.stats.put_refused += 1
             raise
         except StoreBusyError:
             self.stats.put_busy += 1
             raise
-        self._count(batch, result, self.clock.monotonic() - began)
+        self.stats.count_append(
+            batch.count, batch.byte_size, self.clock.monotonic() - began, again=result.duplicate
+        )
         return result
-
-    def _append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
-        self._require_writable()
-        checked = self.log.check(batch)
-        dense = self._targets.resolve(batch)
-        mark = mark_of(batch)
-        if mark is None:
-            time = self._store_time(now_ms)
-            segments = self.log.append(batch, dense, self.queue_table, time, checked)
-            return AppendResult(segments, self.log.wrote.value, time)
-        outcome = self.producers.check(mark, batch.count)
-        if isinstance(outcome, Duplicate):
-            return self._stored_before(batch, outcome)
-        left = batch
-        if isinstance(outcome, Resume):
-            left, mark = rest_of(batch, outcome.have, mark)
-            checked = self.log.check(left)
-        time = self._store_time(now_ms)
-        segments = self.log.append(left, dense, self.queue_table, time, checked)
-        self.producers.record(mark, extents_of(segments, left.sizes), time)
-        if left is not batch:
-            whole = self.producers.check(replace(mark, index=0), batch.count)
-            if isinstance(whole, Duplicate):
-                return self._stored_before(batch, whole, duplicate=False)
-        return AppendResult(segments, self.log.wrote.value, time)
-
-    def _stored_before(
-        self, batch: RecordBatch, outcome: Duplicate, *, duplicate: bool = True
-    ) -> AppendResult:
-        segments = stored_segments(self.log, batch, outcome.extents)
-        return AppendResult(segments, outcome.end_offset, outcome.store_timestamp, duplicate)
-
-    def _store_time(self, now_ms: int) -> int:
-        """Never earlier than the record before, whatever the clock does."""
-        return max(now_ms, self.log.store_timestamp, self._earliest_time)
 
     def _require_writable(self) -> None:
         if self._closed:
@@ -416,16 +368,6 @@ class MessageStore:
             raise DiskFullError(self._cleaner.disk_full.reason)
         if self._read_only:
             raise StoreReadOnlyError(self._read_only)
-
-    def _count(self, batch: RecordBatch, result: AppendResult, seconds: float) -> None:
-        stats = self.stats
-        stats.append_latency.record(seconds, batch.count)
-        if result.duplicate:
-            stats.put_duplicates += batch.count
-            return
-        stats.puts += batch.count
-        stats.put_batches += 1
-        stats.put_bytes += batch.byte_size
 
     # ---- reads: see StoreReader
 
@@ -493,9 +435,7 @@ class MessageStore:
         """
         with self._write_lock:
             end_on_a_record(self._parts, self._persistence)
-            time = follow_log_end(self._parts)
-            self._earliest_time = max(self._earliest_time, time + 1)
-            self.log.store_timestamp = max(self.log.store_timestamp, time)
+            self._puts.begin_after(follow_log_end(self._parts))
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
             self._read_only = ""
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)

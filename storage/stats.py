@@ -79,8 +79,19 @@ class StoreStats:
         self.queries = 0
         self.checkpoints = 0
         self.files_deleted = 0
+        # from a put's arrival to its answer; recorded by whoever answers
         self.put_latency = LatencyHistogram()
         self.append_latency = LatencyHistogram()
+
+    def count_append(self, records: int, size: int, seconds: float, *, again: bool) -> None:
+        """One batch that was stored, or (`again`) known from before; `size` in bytes."""
+        self.append_latency.record(seconds, records)
+        if again:
+            self.put_duplicates += records
+            return
+        self.puts += records
+        self.put_batches += 1
+        self.put_bytes += size
 
     def values(self, now_s: float) -> dict[str, float]:
         """`now_s` is the monotonic clock that `opened_at_s` came from."""

@@ -8,8 +8,9 @@ from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
 from storage.config import StoreConfig
-from storage.message_store import AppendResult, MessageStore
+from storage.message_store import MessageStore
 from storage.metadata import TopicConfig
+from storage.put_path import AppendResult
 from storage.reads import GetResult
 from tandemlog.format.producer_mark import ProducerMark
 from tandemlog.format.record import Record, decode_record

@@ -38,10 +38,11 @@ def test_an_empty_histogram_has_no_latency() -> None:
 
 def test_values_are_plain_numbers() -> None:
     stats = StoreStats(100.0)
-    stats.puts = 3
-    stats.put_latency.record(0.002, 3)
+    stats.count_append(3, 900, 0.002, again=False)
+    stats.count_append(2, 600, 0.001, again=True)
     values = stats.values(107.5)
-    assert values["puts_total"] == 3
     assert values["uptime_seconds"] == 7.5
-    assert values["put_seconds_count"] == 3
-    assert values["put_seconds_p99"] == pytest.approx(0.002, rel=0.09)
+    assert (values["puts_total"], values["put_bytes_total"]) == (3, 900)
+    assert (values["put_batches_total"], values["put_duplicates_total"]) == (1, 2)
+    assert values["append_seconds_count"] == 5
+    assert values["append_seconds_p99"] == pytest.approx(0.002, rel=0.09)

@@ -26,11 +26,11 @@ class StoreReadOnlyError(StoreError):
 
 
 class FlushFailedError(StoreReadOnlyError):
-    """An fsync failed: what was written since the last good one may be lost; fatal for the store."""
+    """An fsync failed: what came since the last good one may be lost. Fatal for the store."""
 
 
 class DiskFullError(StoreReadOnlyError):
-    """No space for the next file, or use above the warning level. Ends when space is there again."""
+    """No space for the next file, or use above the warning level. Ends with space for it."""
 
 
 class StoreBusyError(StoreError):

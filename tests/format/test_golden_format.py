@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import golden
 import numpy as np
 import pytest
 
+import golden
 from tandemlog.format import store_json
 from tandemlog.format.checkpoint import decode_checkpoint
 from tandemlog.format.constants import DELAY

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.consumer_offsets import ConsumerOffset, ConsumerOffsets
 from tandemlog.format.errors import FormatError
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.epoch_file import EpochFile
 from storage.errors import CorruptStoreError
 from tandemlog.format.epochs import EpochEntry, EpochTable

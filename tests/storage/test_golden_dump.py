@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import golden
 import pytest
 
+import golden
 from storage.config import StoreConfig
 from storage.tools.dump import dump
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.log_scan import LogScanner
 from storage.mapped_file_queue import MappedFileQueue
 from tandemlog.format.record import encode_blank, encode_record

@@ -2,8 +2,8 @@ import errno
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.errors import CorruptStoreError
 from storage.metadata import GroupTable, MetadataError, TopicConfig, TopicTable
 from tandemlog.format.errors import FormatError

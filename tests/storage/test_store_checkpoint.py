@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from fakes.memory_files import MemoryFiles
 
+from fakes.memory_files import MemoryFiles
 from storage.store_checkpoint import StoreCheckpoint
 from tandemlog.format.checkpoint import Checkpoint
 

@@ -4,9 +4,9 @@ import shutil
 import struct
 from pathlib import Path
 
-import golden
 import pytest
 
+import golden
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
 from storage.tools.verify import VerifyReport, verify

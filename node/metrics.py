@@ -5,8 +5,7 @@
 The store, the put path and the replication keep plain numbers; a scrape turns them into samples.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -21,24 +20,11 @@ from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
 from .ack_stats import AckStats
+from .health import NodeNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PREFIX = "tandemlog_"
 _LABELS = ("cluster", "node")
-
-
-@dataclass(frozen=True, slots=True)
-class NodeNumbers:
-    """What a scrape asks the node for."""
-
-    own: common_pb2.NodeStatus
-    members: Sequence[common_pb2.NodeStatus]
-    can_ack: bool
-    min_in_sync: int
-    values: Mapping[str, float]
-    acks: AckStats
-    ack_mode: str
-    disk_free_bytes: int
 
 
 class NodeCollector(Collector):

@@ -10,6 +10,7 @@ the store is closed last, when nothing can reach it any more.
 """
 
 import asyncio
+import importlib
 import logging
 import os
 import shutil
@@ -34,10 +35,9 @@ from .config import NodeConfig, split_endpoint
 from .confirm_waiters import ConfirmWaiters
 from .endpoints import Endpoints, choose_endpoints
 from .grpc_server import GrpcServer
-from .http_server import Health, HttpServer
+from .health import Health, NodeNumbers
 from .known_queues import KnownQueues
 from .long_polling import LongPolling
-from .metrics import Metrics, NodeNumbers
 from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
 from .roles import MasterRole, NodeRole, SlaveRole
 from .segment_stream import SegmentStream
@@ -176,9 +176,14 @@ class Node:
     async def _start_http(self) -> None:
         if not self.endpoints.http:
             return
-        metrics = Metrics(self.config.cluster_id, self.config.node_id, self.numbers)
-        http = HttpServer(self, metrics.text)
-        await http.start(*split_endpoint(self.endpoints.http))
+        # see there why it is imported only now; puts are taken meanwhile
+        module = await asyncio.to_thread(importlib.import_module, ".http_server", __package__)
+        http = await module.serve_http(
+            self,
+            self.config.cluster_id,
+            self.config.node_id,
+            split_endpoint(self.endpoints.http),
+        )
         self._undo.push_async_callback(http.stop)
 
     async def _drain(self) -> None:

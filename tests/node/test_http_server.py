@@ -5,7 +5,10 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 
-from node.http_server import BadQueryError, Health, HttpServer, faults, parse_bytes
+from node.ack_stats import AckStats
+from node.health import BadQueryError, Health, NodeNumbers, faults, parse_bytes
+from node.http_server import serve_http
+from running import free_ports
 from tandemlog.v1 import common_pb2
 
 MASTER = common_pb2.NodeStatus(node_id="n0", role=common_pb2.MASTER, in_sync=True, state="running")
@@ -65,9 +68,12 @@ def test_what_is_no_size(text: str) -> None:
         parse_bytes(text)
 
 
-class Source:
+class SlaveNode:
     def health(self) -> Health:
         return health(SLAVE)
+
+    def numbers(self) -> NodeNumbers:
+        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7)
 
 
 async def aiohttp_get(port: int, path: str, method: str = "GET") -> tuple[int, str]:
@@ -79,8 +85,8 @@ async def aiohttp_get(port: int, path: str, method: str = "GET") -> tuple[int, s
 
 
 async def test_over_http() -> None:
-    server = HttpServer(Source(), lambda: b"a 1\n")
-    port = await server.start("127.0.0.1", 0)
+    (port,) = free_ports(1)
+    server = await serve_http(SlaveNode(), "c", "n1", ("127.0.0.1", port))
     try:
         status, body = await aiohttp_get(port, "/slave?lag=10MB")
         assert status == 200
@@ -90,7 +96,9 @@ async def test_over_http() -> None:
         assert "bytes behind" in body
         assert (await aiohttp_get(port, "/slave?lag=x"))[0] == 400
         assert (await aiohttp_get(port, "/nothing"))[0] == 404
-        assert await aiohttp_get(port, "/metrics") == (200, "a 1\n")
+        status, body = await aiohttp_get(port, "/metrics")
+        assert status == 200
+        assert 'tandemlog_disk_free_bytes{cluster="c",node="n1"} 7.0' in body
         assert (await aiohttp_get(port, "/health", "HEAD"))[0] == 200
         assert (await aiohttp_get(port, "/master", "OPTIONS"))[0] == 503
     finally:

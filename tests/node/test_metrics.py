@@ -1,7 +1,8 @@
 """The text of /metrics."""
 
 from node.ack_stats import AckStats
-from node.metrics import Metrics, NodeNumbers
+from node.health import NodeNumbers
+from node.metrics import Metrics
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

@@ -10,6 +10,9 @@
     never: discard a byte that the slave knows to be confirmed and the master should have.
     That would undo an acknowledgement, so it is refused, loudly, for an operator to settle.
 
+A master that writes without fsync may itself lack acknowledged bytes after its machine stopped.
+Then no member of its last in-sync set that holds more than it is cut (`unheard`).
+
 Equal history is shown by epoch tables: an (epoch, start offset) pair names one term of one master,
 so the logs agree up to the end of the newest pair that both have. Two kinds of table prove
 nothing. One is missing: a store copied from RocketMQ. One lies: a master that lost its disk
@@ -25,6 +28,7 @@ from tandemlog.format.epochs import EpochTable
 
 from .errors import HandshakeRefusedError, ProtocolError
 from .frames import Answer, Checksum, Hello, HelloAction, Refusal
+from .state import Member
 
 FINE_BLOCK_BYTES = 4096
 
@@ -49,6 +53,7 @@ class MasterView:
     confirm: int
     file_size: int
     proof_bytes: int
+    unheard: frozenset[Member] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +211,13 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
         return _resync(view, hello, "the slave's log ends before the master's begins")
     if point < hello.confirm_offset:
         return _lost(hello, view, point)
+    if point < hello.max_offset and Member(hello.node_id, hello.incarnation) in view.unheard:
+        return _alarm(
+            f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
+            f"master lost what lies behind {point} when its machine stopped: it may have been "
+            "acknowledged. Make that slave the master, or set its store aside by hand",
+            view,
+        )
     if point == hello.max_offset:
         return _continue(view, point, hello, "")
     reason = f"the logs agree up to {point}, the slave holds up to {hello.max_offset}"

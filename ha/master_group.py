@@ -88,6 +88,7 @@ class MasterGroup:
     def persisted(self, record: InSyncRecord) -> int:
         """`record` is durable; the answer is the confirm offset under it."""
         self.set.resolved(record)
+        self.view.unheard = self.set.record.unheard
         return self._confirm()
 
     def admission(self, now: float) -> str | None:

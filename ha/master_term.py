@@ -5,7 +5,9 @@
      served again)        epoch 0)               byte of the term)
 
 The in-sync set begins as the last recorded one: whoever is in it may hold acknowledged bytes, so
-it must follow before anything is confirmed, or leave by rule once the others suffice.
+it must follow before anything is confirmed, or leave by rule once the others suffice. Where this
+master may have lost bytes that it counted as held, they cannot even leave before they have
+followed: one of them may hold the only copy.
 """
 
 from collections.abc import Callable
@@ -14,7 +16,7 @@ from dataclasses import dataclass, replace
 from storage.config import FlushMode
 from tandemlog.format.epochs import EpochEntry, EpochTable
 
-from .config import HaConfig
+from .config import HaConfig, Replication
 from .handshake import MasterView
 from .state import HaState, InSyncRecord, Member
 from .store_port import StorePort
@@ -37,14 +39,23 @@ def next_epoch(table: EpochTable, state: HaState) -> int:
 
 
 def begin_term(
-    store: StorePort, state: HaState, save: Callable[[HaState], None], config: HaConfig
+    store: StorePort,
+    state: HaState,
+    save: Callable[[HaState], None],
+    config: HaConfig,
+    boot_id: str,
 ) -> Term:
-    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does."""
+    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does.
+
+    `boot_id` names the machine's boot; empty where it is not known.
+    """
     epoch = next_epoch(store.epochs.table, state)
     me = Member(state.node_id, state.incarnation)
     others = frozenset(each for each in state.record.members if each.node_id != me.node_id)
-    record = InSyncRecord(epoch, state.record.version + 1, others | {me})
-    state = replace(state, accepted_epoch=epoch, record=record)
+    lost = may_have_lost(store, state, config, boot_id)
+    unheard = others if lost else state.record.unheard & others
+    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard)
+    state = replace(state, accepted_epoch=epoch, record=record, boot_id=boot_id)
     save(state)
     cover_old_bytes(store)
     store.become_master(epoch)
@@ -61,6 +72,7 @@ def begin_term(
         confirm=store.confirmed.value,
         file_size=log.file_size,
         proof_bytes=config.proof_bytes,
+        unheard=unheard,
     )
     return Term(state, view, record, me)
 
@@ -72,6 +84,20 @@ def cover_old_bytes(store: StorePort) -> None:
     begin = entries[0].start_offset if entries else high
     if low < begin and (not entries or entries[0].epoch > 0):
         store.epochs.replace(EpochTable((EpochEntry(0, low), *entries)))
+
+
+def may_have_lost(store: StorePort, state: HaState, config: HaConfig, boot_id: str) -> bool:
+    """Whether bytes that the master counted as held may be gone since the last term.
+
+    Only where it counts what is not fsynced, and only with the machine: the page cache outlives a
+    process. Whole records that recovery had to cut are lost in any case.
+    """
+    if config.replication is not Replication.SYNC:
+        return False
+    if store.recovery.cut_saved:
+        return True
+    same_boot = bool(boot_id) and boot_id == state.boot_id
+    return store.config.flush is FlushMode.ASYNC and not store.recovery.clean_stop and not same_boot
 
 
 def own_position(store: StorePort) -> int:

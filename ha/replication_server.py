@@ -43,7 +43,7 @@ from .membership import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource, tables_of
 from .replication_service import Context, ReplicationService
 from .slave_store import log_crc
-from .state_file import StateFile
+from .state_file import StateFile, machine_boot_id
 from .store_port import StorePort
 
 if TYPE_CHECKING:
@@ -126,7 +126,13 @@ class ReplicationMaster:
         self._started_at = self._clock.monotonic()
         state = await loop.run_in_executor(self._worker, self._state_file.load, self.config)
         term = self._term = await loop.run_in_executor(
-            self._worker, begin_term, self.store, state, self._state_file.save, self.config
+            self._worker,
+            begin_term,
+            self.store,
+            state,
+            self._state_file.save,
+            self.config,
+            machine_boot_id(),
         )
         self._group = MasterGroup(
             self.config,

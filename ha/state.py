@@ -5,6 +5,8 @@ incarnation      names this disk's history: a new one after lost data, so that a
 accepted_epoch   the highest epoch this node has followed or led: nothing lower is accepted
 followed         the master of that epoch and its disk: the same master with another disk has
                  lost what was acknowledged, however high its epoch is
+boot_id          the machine's boot in which the node ran last: what was written and not fsynced
+                 survives the end of a process, not that of a machine
 record           the in-sync set of the last term as master: every acknowledged byte is
                  durable on each of its members. A coordinator's record has the same shape.
 """
@@ -25,11 +27,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class InSyncRecord:
-    """The in-sync set of `epoch`; `version` grows with every change of the set."""
+    """The in-sync set of `epoch`; `version` grows with every change of the set.
+
+    `unheard`: members that may hold acknowledged bytes which this master lost in a crash of its
+    machine. They stay in the set until they have followed once.
+    """
 
     epoch: int = 0
     version: int = 0
     members: frozenset[Member] = frozenset()
+    unheard: frozenset[Member] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class HaState:
     node_id: str
     incarnation: str
     accepted_epoch: int = 0
+    boot_id: str = ""
     followed: Member | None = None
     record: InSyncRecord = field(default_factory=InSyncRecord)
 
@@ -51,11 +59,13 @@ def encode_state(state: HaState) -> bytes:
         "node_id": state.node_id,
         "incarnation": state.incarnation,
         "accepted_epoch": state.accepted_epoch,
+        "boot_id": state.boot_id,
         "followed": None if state.followed is None else _member_out(state.followed),
         "in_sync": {
             "epoch": state.record.epoch,
             "version": state.record.version,
             "members": [_member_out(member) for member in sorted(state.record.members)],
+            "unheard": [_member_out(member) for member in sorted(state.record.unheard)],
         },
     }
     return json.dumps(document, indent=2).encode() + b"\n"
@@ -72,11 +82,13 @@ def decode_state(data: bytes) -> HaState:
             node_id=str(document["node_id"]),
             incarnation=str(document["incarnation"]),
             accepted_epoch=int(document["accepted_epoch"]),
+            boot_id=str(document["boot_id"]),
             followed=None if followed is None else _member_in(followed),
             record=InSyncRecord(
                 epoch=int(record["epoch"]),
                 version=int(record["version"]),
                 members=frozenset(_member_in(each) for each in record["members"]),
+                unheard=frozenset(_member_in(each) for each in record["unheard"]),
             ),
         )
     except (ValueError, KeyError, TypeError) as fault:

@@ -61,6 +61,14 @@ class StateFile:
         return replace(state, incarnation=new_incarnation())
 
 
+def machine_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
+    """A name of this boot of the machine; empty where the system does not tell."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def new_incarnation() -> str:
     """A name that no other disk has had."""
     return uuid.uuid4().hex

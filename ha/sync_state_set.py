@@ -10,7 +10,9 @@ The expand rule looks at the start of the epoch too: the master of the epoch bef
 out acknowledgements for anything below it. A change is proposed, recorded (a file here, one
 compare-and-set in a coordinator), then resolved; until it is resolved both sets are in force, so
 whichever of them is found after a crash is safe. One change is under way at a time. A member that
-comes back with another incarnation is another member: it takes its old place by the expand rule.
+comes back with another incarnation is another member: it takes its old place by the expand rule. A
+member of `unheard` may hold acknowledged bytes that this master has lost: it cannot leave before
+it has followed.
 """
 
 from dataclasses import dataclass
@@ -91,10 +93,16 @@ class SyncStateSet:
         """
         if self.proposed is not None:
             return None
-        wanted = self._expanded(progress, durable, need, now) or self._shrunk(progress, now)
-        if wanted is None:
+        unheard = self.record.unheard
+        changed = self._expanded(progress, durable, need, now) or self._shrunk(progress, now)
+        heard = {each.member for node_id, each in progress.items() if node_id in durable}
+        if changed is None and not unheard & heard:
             return None
-        self.proposed = InSyncRecord(self.record.epoch, self.record.version + 1, wanted)
+        wanted = changed or self.members, unheard - heard
+        members, unheard = wanted
+        self.proposed = InSyncRecord(
+            self.record.epoch, self.record.version + 1, members, unheard & members
+        )
         return self.proposed
 
     def resolved(self, record: InSyncRecord) -> None:
@@ -137,7 +145,7 @@ class SyncStateSet:
             member
             for member in self.members
             if member != self.me and self._out(member, progress.get(member.node_id), now)
-        }
+        } - self.record.unheard
         # Never below the required number: the longest absent go first, the rest stay and block.
         spare = len(self.members) - self.rules.required
         chosen = sorted(leaving, key=lambda member: self._absence(member, progress, now))

@@ -67,6 +67,14 @@ class FakeDisk:
         self.durable = min(self.durable, self.end)
 
 
+@dataclass
+class FakeRecovery:
+    """What opening found."""
+
+    clean_stop: bool = False
+    cut_saved: str = ""
+
+
 class FakeTable:
     """One JSON table."""
 
@@ -156,6 +164,7 @@ class FakeStore:
         self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeTable(), FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
         self.master = False
+        self.recovery = FakeRecovery()
 
     def append(self, payload: bytes) -> tuple[int, int]:
         """A master's put: a record at the log's end; its start and end."""

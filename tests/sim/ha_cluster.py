@@ -109,6 +109,10 @@ class Cluster:
 
         return save
 
+    def power_cut(self, node: SimNode) -> None:
+        node.boots += 1
+        node.disk.power_cut(self.rng)
+
     def remember_lost(self, node: SimNode) -> None:
         """The disk of this incarnation goes: what it held is kept for the checks."""
         if node.disk.state:
@@ -139,7 +143,9 @@ class Cluster:
             )
             return
         config = self.config(node.name)
-        term = master_term.begin_term(node.store, state, self.saver(node), config)
+        term = master_term.begin_term(
+            node.store, state, self.saver(node), config, f"boot {node.boots}"
+        )
         own = master_term.own_position(node.store)
         node.master = MasterSide(
             MasterGroup(config, term.me, term.view, term.record, own, self.now)
@@ -164,7 +170,7 @@ class Cluster:
             self.note(f"{node.name} dies in {crash}")
             self.stop(node)
             if self.rng.random() < 0.5:
-                node.disk.power_cut(self.rng)
+                self.power_cut(node)
 
     # --- the slave's side
 
@@ -372,6 +378,9 @@ class Cluster:
             self.note(f"{node.name} records {sorted(m.node_id for m in record.members)}")
             node.disk.state = encode_state(replace(self.state(node), record=record))
             master.written = record
+            for put in self.acked.values():
+                if put.start >= node.disk.start:
+                    self.check_members(node, put)
         elif master.written is not None and self.now >= master.persist_at:
             record, master.written = master.written, None
             master.group.persisted(record)

@@ -14,6 +14,7 @@ from ha.frames import decode_master_frame
 from ha.slave_session import Disconnect
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
+from storage.config import FlushMode
 from tandemlog.format.epochs import EpochTable
 
 
@@ -52,7 +53,8 @@ class World(Cluster):
         if kind < 0.12:
             self.put()
         elif kind < 0.18:
-            self.flush_master()
+            if self.flush is FlushMode.SYNC or self.rng.random() < 0.1:
+                self.flush_master()
         elif kind < 0.42:
             self.pump(self.nodes[self.master_name])
         elif kind < 0.66:
@@ -128,7 +130,7 @@ class World(Cluster):
         elif kind < 0.60:
             self.note(f"{node.name} loses power")
             self.stop(node)
-            node.disk.power_cut(self.rng)
+            self.power_cut(node)
         elif kind < 0.68:
             node.crash_in = self.rng.randint(0, 6)
         elif kind < 0.74:
@@ -176,6 +178,11 @@ class World(Cluster):
         master = self.nodes[self.master_name]
         if not all(holds(master.disk, put) for put in self.acked.values()):
             return
+        for each in self.nodes.values():
+            known = each.store.confirmed.value if each.store is not None else 0
+            low, high = max(each.disk.start, master.disk.start), max(each.disk.confirmed, known)
+            if piece(each.disk, low, high) != piece(master.disk, low, high):
+                return  # the master has lost its disk already
         self.note(f"{node.name} loses its disk")
         self.stop(node)
         self.lose_disk(node)
@@ -210,7 +217,7 @@ class World(Cluster):
     def promote(self) -> None:
         """The node with the newest epoch, then the longest log, becomes the master.
 
-        A master that was found to have another disk does not stand: it may have written since.
+        A master that was found to lack something does not stand: it may have written since.
         """
 
         def rank(node: SimNode) -> tuple[int, int]:
@@ -223,8 +230,9 @@ class World(Cluster):
         refused = [node for node in self.nodes.values() if node.slave and node.slave.refused]
         master = self.nodes[self.master_name]
         alarms = list(master.master.group.alarms.values()) if master.master else []
-        replaced = any("another disk" in alarm for alarm in alarms)
-        candidates = [node for node in self.nodes.values() if not (replaced and node is master)]
+        lacks = any("another disk" in each or "acknowledged" in each for each in alarms)
+        lacks = lacks and any(node.disk.data for node in refused)
+        candidates = [node for node in self.nodes.values() if not (lacks and node is master)]
         for node in self.nodes.values():
             self.stop(node)
             node.disk.cut_torn_tail()

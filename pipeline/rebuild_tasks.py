@@ -147,9 +147,19 @@ class WrittenIndex:
     used_slots: int
 
 
-def make_derived(task: QueueTask | IndexTask) -> list[WrittenQueue] | WrittenIndex:
+DerivedTask = QueueTask | IndexTask
+
+
+def make_derived(tasks: tuple[DerivedTask, ...]) -> tuple[list[WrittenQueue], list[WrittenIndex]]:
     """Step 2. Raises OSError, and PipelineError for a topic that cannot be a folder."""
-    return _make_queues(task) if isinstance(task, QueueTask) else _make_index(task)
+    queues: list[WrittenQueue] = []
+    files: list[WrittenIndex] = []
+    for task in tasks:
+        if isinstance(task, QueueTask):
+            queues += _make_queues(task)
+        else:
+            files.append(_make_index(task))
+    return queues, files
 
 
 def _make_queues(task: QueueTask) -> list[WrittenQueue]:

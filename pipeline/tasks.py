@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -71,8 +72,19 @@ class TaskReader(DataSourceReader):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class InProcess:
+    """In the place of a session: tasks run one after the other in this process, without Spark or
+    Java. For small stores, and for tests of everything but Spark."""
+
+    slots: int = 1
+
+
+Executor = SparkSession | InProcess
+
+
 def run_tasks(
-    spark: SparkSession,
+    spark: Executor,
     work: Callable[[TaskT], AnswerT],
     tasks: Sequence[TaskT],
     progress: Progress | None = None,
@@ -81,6 +93,8 @@ def run_tasks(
     TaskFailedError where a task failed for good, and what Spark raises for other reasons."""
     if not tasks:
         return []
+    if isinstance(spark, InProcess):
+        return _one_by_one(work, tasks, progress)
     spark.dataSource.register(TaskSource)
     packed = base64.b64encode(pickle.dumps((work, list(tasks)))).decode()
     frame = spark.read.format(NAME).option("work", packed).load()
@@ -93,8 +107,21 @@ def run_tasks(
     return [cast("AnswerT", pickle.loads(answers[number])) for number in range(len(tasks))]
 
 
-def parallelism(spark: SparkSession) -> int:
+def _one_by_one(
+    work: Callable[[TaskT], AnswerT], tasks: Sequence[TaskT], progress: Progress | None
+) -> list[AnswerT]:
+    answers = []
+    for number, task in enumerate(tasks):
+        answers.append(work(task))
+        if progress is not None:
+            progress(number + 1, len(tasks))
+    return answers
+
+
+def parallelism(spark: Executor) -> int:
     """How many tasks run side by side."""
+    if isinstance(spark, InProcess):
+        return spark.slots
     if is_remote(spark):
         return int(spark.conf.get("spark.default.parallelism", "8") or 8)
     return spark.sparkContext.defaultParallelism

@@ -29,6 +29,7 @@ from .failures import fail, one_line_errors
 from .options import IndexEntries, IndexSlots
 from .output import cell_text, error_console, write_table
 
+NO_MASTER = "none"
 NEEDS = "pip install 'tandemlog[spark]'"
 _TARGET_MB = 128
 
@@ -57,7 +58,8 @@ Master = Annotated[
     typer.Option(
         "--master",
         envvar="TANDEMLOG_SPARK_MASTER",
-        help="Spark's master: local[N], spark://HOST:PORT, or sc://HOST:PORT (Connect).",
+        help="Spark's master: local[N], spark://HOST:PORT, or sc://HOST:PORT (Connect); "
+        "none: in this process, without Spark.",
     ),
 ]
 TargetMb = Annotated[
@@ -107,6 +109,7 @@ def rebuild_command(
 ) -> None:
     """Make consume queues and index from the commit log alone, below --out."""
     with _job("rebuild", master, form) as job:
+        job.check(store)
         options = job.module.RebuildOptions(
             queues=queues or not index,
             index=index or not queues,
@@ -141,6 +144,7 @@ def audit_command(
     """
     del index_slots, index_entries, queue_file_size
     with _job("audit", master, form) as job:
+        job.check(store)
         job.run(job.module.audit, store, verify_crc=verify_crc, target_bytes=target_mb << 20)
 
 
@@ -161,6 +165,7 @@ def compare_command(
     """
     del index_slots, index_entries, queue_file_size
     with _job("compare", master, form) as job:
+        job.check(store, other)
         job.run(job.module.compare, store, other, target_bytes=target_mb << 20)
 
 
@@ -186,6 +191,7 @@ def export_command(
     """Write the log as Parquet: by topic and day for queries, and byte for byte for `restore`."""
     del queue_file_size
     with _job("export", master, form) as job:
+        job.check(store)
         options = job.module.ExportOptions(
             messages=messages or not raw,
             raw=raw or not messages,
@@ -220,6 +226,7 @@ def restore_command(
 ) -> None:
     """Make a store again from an export: log files byte for byte, then queues and index."""
     with _job("restore", master, form) as job:
+        _loaded("pipeline.archive").read_manifest(archive)
         options = _loaded("pipeline.jobs.rebuild").RebuildOptions(
             queues=not log_only,
             index=not log_only,
@@ -246,6 +253,7 @@ def stats_command(
     """Count messages, bytes and sizes per topic and hour, as stats.parquet and stats.png."""
     del index_slots, index_entries, queue_file_size
     with _job("stats", master, form) as job:
+        job.check(store)
         job.run(
             job.module.stats, store, out, target_bytes=target_mb << 20, on_corruption=on_corruption
         )
@@ -257,7 +265,6 @@ class Job:
     def __init__(self, name: str, master: str, form: Form) -> None:
         self.module = _loaded(f"pipeline.jobs.{name}")
         self.result: Any = None
-        self._session = _loaded("pipeline.session")
         self._name = name
         self._master = master
         self._form = form
@@ -265,12 +272,23 @@ class Job:
     def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         """Call the job with a session and a progress bar; show what it answers."""
         with _progress(f"starting Spark for {self._name}") as progress:
-            spark = self._session.spark_session(f"tandemlog {self._name}", self._master)
-            try:
-                self.result = work(spark, *arguments, progress=progress, **named)
-            finally:
-                spark.stop()
+            if self._master == NO_MASTER:
+                alone = _loaded("pipeline.tasks").InProcess()
+                self.result = work(alone, *arguments, progress=progress, **named)
+            else:
+                spark = _loaded("pipeline.session").spark_session(
+                    f"tandemlog {self._name}", self._master
+                )
+                try:
+                    self.result = work(spark, *arguments, progress=progress, **named)
+                finally:
+                    spark.stop()
         _show(self.result, self._form)
+
+    def check(self, *stores: str) -> None:
+        """Raises PipelineError for a store that is none, before a JVM is started for it."""
+        for store in stores:
+            _loaded("pipeline.log_source").open_store(store)
 
 
 @contextmanager

@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from ..audit_span import Finding, QueueBreak, SpanAudit, audit_span
 from ..chain import Gap, chain_faults
 from ..log_end import LogEnd, Tail
@@ -23,7 +21,7 @@ from ..log_files import LogFiles
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tail_scan import TailTask, scan_tail
-from ..tasks import parallelism, run_tasks
+from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
 _MOST_NAMED = 5
@@ -51,7 +49,7 @@ def look(task: AuditTask | TailTask) -> list[SpanAudit] | list[Finding]:
 
 
 def audit(
-    spark: SparkSession,
+    spark: Executor,
     store: str | Path,
     *,
     verify_crc: bool = True,

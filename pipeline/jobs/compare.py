@@ -12,8 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tandemlog.format.record import Record
 
 from ..audit_span import Finding
@@ -25,7 +23,7 @@ from ..log_source import LocalLogSource, LogSource, open_store
 from ..record_diff import DiffOutcome, DiffTask, find_differences
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tail_scan import TailTask, scan_tail
-from ..tasks import parallelism, run_tasks
+from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
 _MERGED_BYTES = 64 << 20
@@ -54,7 +52,7 @@ def work(task: BlockTask | TailTask | DiffTask) -> BlockSums | list[Finding] | D
 
 
 def compare(
-    spark: SparkSession,
+    spark: Executor,
     first: str | Path,
     second: str | Path,
     *,
@@ -84,7 +82,7 @@ def compare(
 class _Compare:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Executor,
         first: _Copy,
         second: _Copy,
         block_bytes: int,

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 
 from ..archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
@@ -21,7 +19,7 @@ from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..store_index import check_index_sizes, indexes_tags
-from ..tasks import parallelism, run_tasks
+from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -43,7 +41,7 @@ class ExportOptions:
 
 
 def export(
-    spark: SparkSession,
+    spark: Executor,
     store: str | Path,
     out: str | Path,
     options: ExportOptions | None = None,

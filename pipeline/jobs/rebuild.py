@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tandemlog.format.file_names import index_file_name
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from tandemlog.format.queue_unit import (
@@ -36,6 +34,7 @@ from ..options import OnCorruption
 from ..queue_ends import CONSUME_QUEUE
 from ..queue_writer import WrittenQueue
 from ..rebuild_tasks import (
+    DerivedTask,
     IndexTask,
     PartOutcome,
     PartTask,
@@ -46,8 +45,10 @@ from ..rebuild_tasks import (
 )
 from ..spans import TARGET_BYTES, grouped, pieces_wanted, split
 from ..store_index import INDEX, check_index_sizes, indexes_tags
-from ..tasks import parallelism, run_tasks
+from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
+
+_RECORDS_A_TASK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class RebuildOptions:
 
 
 def rebuild(
-    spark: SparkSession,
+    spark: Executor,
     store: str | Path,
     out: str | Path,
     options: RebuildOptions | None = None,
@@ -87,7 +88,7 @@ def rebuild(
 class _Rebuild:
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Executor,
         source: LogSource,
         out: Path,
         options: RebuildOptions,
@@ -99,6 +100,7 @@ class _Rebuild:
         self._options = options
         self._progress = progress
         self._result = JobResult("rebuild")
+        self._buckets = 2 * parallelism(spark)
         self._work = out / f".rebuild-{uuid.uuid4().hex}"
 
     def run(self) -> JobResult:
@@ -158,7 +160,7 @@ class _Rebuild:
                 source=self._source,
                 spans=tuple(group),
                 path=str(self._work / f"part-{number:06d}"),
-                buckets=2 * cores,
+                buckets=self._buckets,
                 queues=options.queues,
                 index=options.index,
                 index_tags=tags,
@@ -191,7 +193,7 @@ class _Rebuild:
         self, parts: Sequence[PartOutcome], queue_file_size: int
     ) -> tuple[list[WrittenQueue], list[WrittenIndex]]:
         options = self._options
-        tasks: list[QueueTask | IndexTask] = []
+        tasks: list[DerivedTask] = []
         if options.index:
             tasks += self._index_tasks(parts)
             (self._work / INDEX).mkdir()
@@ -201,15 +203,22 @@ class _Rebuild:
             directory.mkdir()
             tasks += [
                 QueueTask(paths, bucket, str(directory), queue_file_size)
-                for bucket in range(2 * parallelism(self._spark))
+                for bucket in range(self._buckets)
             ]
+        # A task for each file would cost more to start than a small file costs to write.
+        records = sum(span.records for part in parts for span in part.spans)
+        groups = max(min(2 * parallelism(self._spark), records // _RECORDS_A_TASK), 1)
         answers = run_tasks(
-            self._spark, make_derived, tasks, within(self._progress, "writing queues and index")
+            self._spark,
+            make_derived,
+            [tuple(tasks[number::groups]) for number in range(min(groups, len(tasks)))],
+            within(self._progress, "writing queues and index"),
         )
-        queues = [each for answer in answers if isinstance(answer, list) for each in answer]
-        return queues, [answer for answer in answers if isinstance(answer, WrittenIndex)]
+        queues = [queue for made, _ in answers for queue in made]
+        files = [file for _, made in answers for file in made]
+        return queues, sorted(files, key=lambda file: file.path)
 
-    def _index_tasks(self, parts: Sequence[PartOutcome]) -> list[IndexTask]:
+    def _index_tasks(self, parts: Sequence[PartOutcome]) -> list[DerivedTask]:
         """Which entries of which parts make which file."""
         options = self._options
         ends = list(accumulate(part.items for part in parts))
@@ -219,7 +228,7 @@ class _Rebuild:
             number = next(i for i, end in enumerate(ends) if entry < end)
             return parts[number].path, entry - begins[number]
 
-        tasks = []
+        tasks: list[DerivedTask] = []
         for plan in plan_index(ends[-1] if ends else 0, options.index_entries):
             slices = []
             for part, begin, end in zip(parts, begins, ends, strict=True):

@@ -13,8 +13,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tandemlog.format.file_names import queue_file_name
 
 from ..archive import FILES, RAW, Manifest, read_manifest
@@ -22,13 +20,13 @@ from ..errors import OptionError, StoreLayoutError, StoreMissingError
 from ..log_files import COMMIT_LOG
 from ..options import OnCorruption
 from ..restore_tasks import RestoreOutcome, RestoreTask, restore_part
-from ..tasks import run_tasks
+from ..tasks import Executor, run_tasks
 from .rebuild import RebuildOptions, rebuild
 from .result import JobResult, Progress, no_progress, within
 
 
 def restore(
-    spark: SparkSession,
+    spark: Executor,
     archive: str | Path,
     out: str | Path,
     options: RebuildOptions | None = None,
@@ -108,7 +106,7 @@ def _copy_small_files(source: Path, target: Path, manifest: Manifest) -> None:
 
 
 def _rebuild(
-    spark: SparkSession,
+    spark: Executor,
     target: Path,
     manifest: Manifest,
     options: RebuildOptions | None,

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from pyspark.sql import SparkSession
 
 from ..audit_span import Finding, damage_finding
 from ..dispatch import topics_of
@@ -28,7 +27,7 @@ from ..options import OnCorruption
 from ..queue_collector import QueueCollector
 from ..scan import Damage, SpanScan
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
-from ..tasks import parallelism, run_tasks
+from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
 HOUR_MS = 3_600_000
@@ -100,7 +99,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
 
 
 def stats(
-    spark: SparkSession,
+    spark: Executor,
     store: str | Path,
     out: str | Path,
     *,

@@ -167,7 +167,7 @@ class Node:
         segments = SegmentStream(store.log, store.confirmed, executor, self.config.pull.chunk_bytes)
         self.server = GrpcServer(
             BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, executor),
-            AdminService(store, self.role, self.config, executor, self.statistics),
+            AdminService(store, self, self.config, executor, self.statistics),
             replication,
         )
         await self.server.start(self.endpoints.listen)
@@ -208,9 +208,25 @@ class Node:
 
     # ---- what the node says of itself
 
+    def require_master(self, what: str) -> None:
+        """Raises RequestRefusedError on a slave."""
+        self.role.require_master(what)
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        """All nodes that are known; of this one also what its role does not know."""
+        rows = self.role.members()
+        for row in rows:
+            if row.node_id != self.config.node_id:
+                continue
+            if self._stopping:
+                row.state = "stopping"
+            elif self.store.failure is not None:
+                row.state, row.detail = "read-only", str(self.store.failure)
+        return rows
+
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""
-        for member in self.role.members():
+        for member in self.members():
             if member.node_id == self.config.node_id:
                 return member
         raise AssertionError("a node is a member of its own cluster")
@@ -240,11 +256,10 @@ class Node:
 
     def numbers(self) -> NodeNumbers:
         """For /metrics."""
-        members: Sequence[common_pb2.NodeStatus] = self.role.members()
         config = self.config
         return NodeNumbers(
             own=self.status(),
-            members=members,
+            members=self.members(),
             can_ack=not self.health().put_fault,
             min_in_sync=config.replication.min_in_sync,
             values=self.statistics(),

@@ -77,7 +77,7 @@ class MasterRole:
         return self._replication.members()
 
     def put_fault(self) -> str:
-        return self._replication.admission() or ""
+        return self._store.read_only_reason or self._replication.admission() or ""
 
     def read_fault(self) -> str:
         return ""

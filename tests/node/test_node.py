@@ -18,7 +18,7 @@ from node.config import NodeConfig, PutSection, ReplicationSection, StoreSection
 from node.endpoints import ListenError
 from node.node import Node
 from storage.config import FlushMode
-from storage.errors import StoreLockedError
+from storage.errors import FlushFailedError, StoreLockedError
 from tandemlog.admin import AsyncAdmin
 from tandemlog.connection import ConnectionOptions
 from tandemlog.consumer import AsyncConsumer
@@ -296,6 +296,43 @@ async def test_a_stopping_node_answers_what_came_in(tmp_path: Path) -> None:
         with pytest.raises(aio.AioRpcError) as raised:
             await channel.admin.ListTopics(admin_pb2.ListTopicsRequest())
         assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_node_on_ipv6(tmp_path: Path) -> None:
+    async with running(config(tmp_path / "n0", listen="[::1]:0")) as node:
+        endpoint = node.endpoints.listen
+        assert endpoint.startswith("[::1]:")
+        async with AsyncAdmin(endpoint) as admin:
+            await admin.create_topic("t", 1)
+            async with AsyncProducer(endpoint) as producer:
+                result = await (await producer.send(Message("t", b"six")))
+            message = await admin.query_by_id(result.msg_id)
+        assert message is not None
+        assert message.store_host == f"[0:0:0:0:0:0:0:1]:{endpoint.rsplit(':', 1)[1]}"
+        assert len(result.msg_id) == 56
+
+
+async def test_a_failed_fsync_is_told_everywhere(tmp_path: Path) -> None:
+    settings = config(tmp_path / "n0", store={"flush": FlushMode.SYNC})
+    async with running(settings) as node, stubs(node) as channel:
+        async with AsyncAdmin(node.endpoints.listen) as admin:
+            await admin.create_topic("t", 1)
+        assert (await append(channel, put_request())).status == broker_pb2.PUT_OK
+        node.store.log.fail(FlushFailedError("fdatasync of the log failed: EIO"))
+        answer = await append(channel, put_request())
+        assert answer.status in (
+            broker_pb2.FLUSH_DISK_TIMEOUT,
+            broker_pb2.SERVICE_NOT_AVAILABLE,
+        )
+        assert "EIO" in answer.error.message
+        health = node.health()
+        assert "EIO" in health.store_fault
+        assert "EIO" in health.put_fault
+        assert node.status().state == "read-only"
+        pull = await channel.broker.Pull(
+            broker_pb2.PullRequest(positions=[broker_pb2.QueuePosition(topic="t")])
+        )
+        assert pull.queues[0].status == broker_pb2.FOUND
 
 
 # ---- a pair

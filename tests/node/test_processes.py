@@ -175,6 +175,7 @@ def node_at(folder: Path, **settings: object) -> NodeProcess:
 
 def failed_start(node: NodeProcess) -> tuple[int, str]:
     """Exit code and the only line on stderr, log lines apart."""
+    node.log.unlink(missing_ok=True)
     node.start(wait=False)
     assert node.process is not None
     code = node.process.wait(30)
@@ -243,11 +244,13 @@ def test_an_idle_node_is_small_and_sleeps(tmp_path: Path) -> None:
     node = node_at(tmp_path).start()
     try:
         assert node.process is not None
+        wait_until("HTTP", lambda: node.http_status("/health") == 200)
         status = Path(f"/proc/{node.process.pid}/status").read_text()
         resident_kb = int(next(x for x in status.splitlines() if x.startswith("VmRSS")).split()[1])
         assert resident_kb < 150_000
         before = cpu_ticks(node.process.pid)
         time.sleep(2)
+        # a tenth of one processor: what turns in a loop takes all of it
         assert cpu_ticks(node.process.pid) - before < 0.1 * 2 * os.sysconf("SC_CLK_TCK")
     finally:
         node.kill()

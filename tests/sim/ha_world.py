@@ -194,9 +194,8 @@ class World(Cluster):
         if not self.replaceable(node):
             return
         # One failure at a time: the others remember this master, or there is nothing to remember.
-        followed = all(each.disk.state and self.state(each).accepted_epoch for each in others)
-        nothing = not any(each.disk.data for each in others)
-        if not followed and not nothing:
+        followed = {self.state(each).accepted_epoch > 0 for each in others}
+        if len(followed) > 1:
             return
         self.note(f"{node.name} (master) loses its disk")
         self.count("master disk lost")

@@ -1,0 +1,103 @@
+"""The table of nodes, as the master and a slave show it."""
+
+from dataclasses import replace
+
+from fakes.fake_store import FakeDisk, FakeStore
+from ha.config import HaConfig, Replication
+from ha.frames import Ack, Hello
+from ha.handshake import MasterView
+from ha.master_group import MasterGroup
+from ha.membership import merged, own_status, row_of, slave_rows
+from ha.state import InSyncRecord, Member
+from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.v1 import common_pb2
+
+ME = Member("m", "mi")
+HELLO = Hello(
+    "c", "a", "1", endpoint="a:1", http_endpoint="a:2", epochs=(EpochEntry(1, 0),),
+    max_offset=900, file_size=4096, store_host="h:1",
+)  # fmt: skip
+
+
+def group() -> MasterGroup:
+    view = MasterView(
+        cluster_id="c",
+        node_id="m",
+        incarnation="mi",
+        endpoint="m:1",
+        epoch=1,
+        epochs=EpochTable((EpochEntry(1, 0),)),
+        min_offset=0,
+        end_offset=1000,
+        confirm=0,
+        file_size=4096,
+        proof_bytes=64,
+    )
+    config = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)
+    record = InSyncRecord(1, 1, frozenset({ME, Member("b", "1")}))
+    return MasterGroup(config, ME, view, record, 1000, 100.0)
+
+
+def test_a_member_that_was_never_seen_is_unreachable() -> None:
+    (row,) = slave_rows(group(), 102.0)
+    assert (row.node_id, row.state, row.in_sync) == ("b", "unreachable", True)
+    assert (row.detail, row.lag_bytes, row.lag_seconds) == ("no stream from this slave", 1000, 2.0)
+
+
+def test_a_slave_shows_what_it_acknowledged() -> None:
+    made = group()
+    session = made.open(100.0)
+    made.receive(session, HELLO, 100.0)
+    row = slave_rows(made, 100.5)[0]
+    assert (row.state, row.lag_bytes, row.lag_seconds) == ("catching-up", 100, 0.5)
+    session.pump(100.5)
+    made.receive(session, Ack(1, "1", 950, 1000, 800), 101.0)
+    row = slave_rows(made, 101.0)[0]
+    assert (row.flushed_offset, row.wrote_offset, row.reput_offset) == (950, 1000, 800)
+    assert (row.endpoint, row.http_endpoint, row.incarnation) == ("a:1", "a:2", "1")
+    made.receive(session, Ack(1, "1", 1000, 1000, 1000), 102.0)
+    record = made.tick(102.0)
+    assert record is None, "it waits its time"
+    made.receive(session, Ack(1, "1", 1000, 1000, 1000), 103.0)
+    record = made.tick(103.0)
+    assert record is not None
+    made.persisted(record)
+    row = slave_rows(made, 103.0)[0]
+    assert (row.state, row.in_sync, row.lag_bytes, row.lag_seconds) == ("in-sync", True, 0, 0.0)
+
+
+def test_faults_and_silence_show() -> None:
+    made = group()
+    session = made.open(100.0)
+    made.receive(session, HELLO, 100.0)
+    made.receive(session, Ack(1, "1", 900, state="fdatasync: EIO"), 100.0)
+    row = slave_rows(made, 100.0)[0]
+    assert (row.state, row.detail) == ("read-only", "fdatasync: EIO")
+    assert slave_rows(made, 104.0)[0].state == "unreachable"
+    made.closed(session, "gone")
+    assert slave_rows(made, 101.0)[0].state == "unreachable"
+
+
+def test_an_alarm_shows_at_the_slave_that_raised_it() -> None:
+    made = group()
+    late = made.open(100.0)
+    made.receive(late, replace(HELLO, node_id="b", accepted_epoch=7), 100.0)
+    assert "has seen epoch 7" in slave_rows(made, 100.0)[0].detail
+
+
+def test_a_slave_shows_the_masters_rows_and_its_own_fresh_one() -> None:
+    store = FakeStore(FakeDisk())
+    own = own_status(store, HaConfig("c", "a"), epoch=1, incarnation="1", uptime_s=5.0)
+    told = [
+        common_pb2.NodeStatus(node_id="m", role=common_pb2.MASTER, state="running"),
+        common_pb2.NodeStatus(node_id="a", in_sync=True, lag_bytes=7),
+        common_pb2.NodeStatus(node_id="b", state="in-sync"),
+    ]
+    rows = merged(told, own, "")
+    assert [row.node_id for row in rows] == ["m", "b", "a"]
+    assert (rows[-1].in_sync, rows[-1].lag_bytes, rows[-1].uptime_seconds) == (True, 7, 5.0)
+    rows = merged(told, own, "UNAVAILABLE")
+    assert (rows[0].state, rows[0].detail) == ("unreachable", "UNAVAILABLE")
+    assert not rows[-1].in_sync
+    assert told[0].state == "running"
+    assert row_of(rows, "x") is None

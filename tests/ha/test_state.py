@@ -1,0 +1,80 @@
+"""What a node remembers, as text and as a file."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes.memory_files import MemoryFiles
+from ha.config import HaConfig
+from ha.errors import StateFileError
+from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
+from ha.state_file import StateFile, machine_boot_id, new_incarnation
+
+A, B = Member("a", "1"), Member("b", "2")
+STATE = HaState(
+    "c", "n", "i", 5, "boot", A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B}))
+)
+ROOT = Path("/store")
+
+
+@pytest.fixture
+def files() -> MemoryFiles:
+    made = MemoryFiles()
+    made.make_directory(ROOT)
+    return made
+
+
+def test_a_state_comes_back() -> None:
+    assert decode_state(encode_state(STATE)) == STATE
+    fresh = HaState("c", "n", "i")
+    assert decode_state(encode_state(fresh)) == fresh
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"cluster_id": 1}', b"\xff"])
+def test_a_damaged_state_is_an_error(data: bytes) -> None:
+    with pytest.raises(StateFileError, match="not readable"):
+        decode_state(data)
+
+
+def test_a_new_store_gets_an_identity_that_lasts(files: MemoryFiles) -> None:
+    config = HaConfig("c", "n")
+    first = StateFile(ROOT, files).load(config)
+    assert (first.cluster_id, first.node_id, first.accepted_epoch) == ("c", "n", 0)
+    files.crash()
+    assert StateFile(ROOT, files).load(config) == first
+
+
+def test_what_was_saved_survives_a_power_cut(files: MemoryFiles) -> None:
+    file = StateFile(ROOT, files)
+    file.save(STATE)
+    file.save(replace(STATE, accepted_epoch=6))
+    files.crash()
+    assert file.load(HaConfig("c", "n")).accepted_epoch == 6
+
+
+@pytest.mark.parametrize(("cluster", "node"), [("other", "n"), ("c", "other")])
+def test_the_store_of_another_is_refused(files: MemoryFiles, cluster: str, node: str) -> None:
+    file = StateFile(ROOT, files)
+    file.save(STATE)
+    with pytest.raises(StateFileError, match="this store belongs to") as refused:
+        file.load(HaConfig(cluster, node))
+    assert str(file.path) in str(refused.value)
+
+
+def test_a_damaged_file_is_named(files: MemoryFiles) -> None:
+    file = StateFile(ROOT, files)
+    file.save(STATE)
+    files.atomic_replace(file.path, b"{")
+    with pytest.raises(StateFileError, match=r"replication\.json: the replication state"):
+        file.load(HaConfig("c", "n"))
+
+
+def test_incarnations_differ() -> None:
+    assert new_incarnation() != new_incarnation()
+
+
+def test_the_boot_id_is_that_of_the_machine_or_empty(tmp_path: Path) -> None:
+    assert machine_boot_id(tmp_path / "missing") == ""
+    (tmp_path / "boot").write_text("abc\n")
+    assert machine_boot_id(tmp_path / "boot") == "abc"

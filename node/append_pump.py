@@ -28,7 +28,7 @@ from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from .ack_stats import AckStats
-from .append_wire import answer_of, batch_of
+from .append_wire import PutRequest, answer_of, batch_of, parse_put
 from .confirm_waiters import ConfirmWaiters, Outcome
 from .error_status import RequestRefusedError, error_of, put_status_of
 
@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 DELIVER_BYTES = 8 << 20
 MAX_UNANSWERED = 4_096
+MAX_TIMEOUT_MS = 3_600_000
 
 
 class AppendResult(Protocol):
@@ -100,13 +101,13 @@ class PendingAppend:
 
     def __init__(
         self,
-        request: broker_pb2.AppendRequest,
+        request: PutRequest,
         stream: "AppendStream",
         stats: AckStats,
         received_at: float,
         timeout_s: float,
     ) -> None:
-        self.request: broker_pb2.AppendRequest | None = request
+        self.request: PutRequest | None = request
         self.request_id = request.request_id
         self.durability = request.durability
         self.stream = stream
@@ -251,17 +252,25 @@ class AppendPump:
         """Wait until another request may come in."""
         await self._room.wait()
 
-    def submit(self, stream: AppendStream, request: broker_pb2.AppendRequest) -> None:
-        """Take a request; the answer comes by `stream.responses()`, whatever happens."""
-        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else self._limits.timeout_ms
+    def submit(self, stream: AppendStream, data: bytes) -> None:
+        """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
+        happens."""
+        problem: RequestRefusedError | None = None
+        try:
+            request = parse_put(data)
+        except RequestRefusedError as unreadable:
+            request, problem = PutRequest(), unreadable
+        timeout_ms = min(request.timeout_ms or self._limits.timeout_ms, MAX_TIMEOUT_MS)
         pending = PendingAppend(request, stream, self.stats, self._loop.time(), timeout_ms / 1000)
         stream.add(pending)
         try:
+            if problem is not None:
+                raise problem
             if self._stopping:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
             self._gate.admit(pending.durability)
-        except RequestRefusedError as problem:
-            pending.refuse(problem)
+        except RequestRefusedError as refusal:
+            pending.refuse(refusal)
             return
         self._pending_count += 1
         self._pending_bytes += pending.byte_size

@@ -1,13 +1,20 @@
 """Append requests and answers between the wire and the store: the columns of broker.proto.
 
-The counts are held against each other here; what the columns say of the bytes is checked by the
-store, which trusts neither.
+    AppendRequest   1 request_id  2 topics*  3 queue_topics  4 queue_ids  5 records  6 sizes
+                    7 queue_indexes  8 durability  9 timeout_ms
+
+A request is read from its encoded bytes without a protobuf object, which would copy the records
+into itself and once more at each look; here they stay where gRPC has put them. The counts are held
+against each other here; what the columns say of the bytes is checked by the store, which trusts
+neither.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -15,6 +22,19 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from .error_status import RequestRefusedError
 
 MAX_TABLE = 65_535
+
+_FIELDS = broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name
+_REQUEST_ID = _FIELDS["request_id"].number
+_TOPICS = _FIELDS["topics"].number
+_QUEUE_TOPICS = _FIELDS["queue_topics"].number
+_QUEUE_IDS = _FIELDS["queue_ids"].number
+_RECORDS = _FIELDS["records"].number
+_SIZES = _FIELDS["sizes"].number
+_QUEUE_INDEXES = _FIELDS["queue_indexes"].number
+_DURABILITY = _FIELDS["durability"].number
+_TIMEOUT_MS = _FIELDS["timeout_ms"].number
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class Appended(Protocol):
@@ -26,7 +46,121 @@ class Appended(Protocol):
     def duplicate(self) -> bool: ...
 
 
-def batch_of(request: broker_pb2.AppendRequest) -> RecordBatch:
+@dataclass(slots=True)
+class PutRequest:
+    """An AppendRequest as it came: columns still encoded, records still in the message."""
+
+    request_id: int = 0
+    topics: list[bytes] = field(default_factory=list)
+    queue_topics: bytes = b""
+    queue_ids: bytes = b""
+    records: memoryview | bytes = b""
+    sizes: bytes = b""
+    queue_indexes: bytes = b""
+    durability: int = 0
+    timeout_ms: int = 0
+
+
+def parse_put(data: bytes) -> PutRequest:
+    """The request encoded in `data`. Raises RequestRefusedError for bytes that are no message."""
+    request = PutRequest()
+    try:
+        _parse_into(request, data)
+    except (IndexError, OverflowError):
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT, "the request is no AppendRequest", field="request"
+        ) from None
+    return request
+
+
+def _parse_into(request: PutRequest, data: bytes) -> None:
+    position, end = 0, len(data)
+    while position < end:
+        tag, position = _varint(data, position)
+        number, kind = tag >> 3, tag & 7
+        if kind == _BYTES:
+            length, position = _varint(data, position)
+            stop = position + length
+            if stop > end:
+                raise IndexError
+            _take_bytes(request, number, data, position, stop)
+            position = stop
+        elif kind == _VARINT:
+            value, start = _varint(data, position)
+            _take_number(request, number, value, data[position:start])
+            position = start
+        elif kind in (_FIXED64, _FIXED32):
+            position += 8 if kind == _FIXED64 else 4  # of no field of ours
+        else:
+            raise IndexError
+    if position > end:
+        raise IndexError
+
+
+def _take_bytes(request: PutRequest, number: int, data: bytes, start: int, stop: int) -> None:
+    if number == _TOPICS:
+        request.topics.append(data[start:stop])
+    elif number == _RECORDS:
+        request.records = memoryview(data)[start:stop]
+    elif number == _SIZES:
+        request.sizes = data[start:stop]
+    elif number == _QUEUE_INDEXES:
+        request.queue_indexes = data[start:stop]
+    elif number == _QUEUE_TOPICS:
+        request.queue_topics += data[start:stop]
+    elif number == _QUEUE_IDS:
+        request.queue_ids += data[start:stop]
+
+
+def _take_number(request: PutRequest, number: int, value: int, encoded: bytes) -> None:
+    if number == _REQUEST_ID:
+        request.request_id = value
+    elif number == _DURABILITY:
+        request.durability = value
+    elif number == _TIMEOUT_MS:
+        request.timeout_ms = value & 0xFFFFFFFF  # a negative one is far too large
+    elif number == _QUEUE_TOPICS:  # not packed, as an encoder may do
+        request.queue_topics += encoded
+    elif number == _QUEUE_IDS:
+        request.queue_ids += encoded
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """The number at `position`, and where it ends. Raises IndexError at the end of `data`."""
+    byte = data[position]
+    if byte < 128:
+        return byte, position + 1
+    value, shift = byte & 127, 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value & 0xFFFFFFFFFFFFFFFF, position + 1
+        shift += 7
+        if shift > 63:
+            raise OverflowError
+
+
+def packed_numbers(data: bytes, name: str) -> NDArray[np.uint32]:
+    """u4[n]: the varints in `data`. Raises RequestRefusedError for one that is cut or too large."""
+    values = np.frombuffer(data, np.uint8)
+    more = values >= 128
+    if not more.any():
+        return values.astype(np.uint32)
+    ends = np.flatnonzero(~more)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    lengths = ends - starts + 1
+    if more[-1] or lengths.max() > 5:
+        raise _unfit(name, "must hold 32-bit numbers", len(data))
+    shifts = (np.arange(len(values)) - np.repeat(starts, lengths)) * 7
+    numbers = np.add.reduceat((values & 127).astype(np.uint64) << shifts.astype(np.uint64), starts)
+    if numbers.max() > 0xFFFFFFFF:
+        raise _unfit(name, "must hold 32-bit numbers", int(numbers.max()))
+    return numbers.astype(np.uint32)
+
+
+def batch_of(request: PutRequest) -> RecordBatch:
     """The batch of a request. Raises RequestRefusedError where its columns do not fit together."""
     sizes = request.sizes
     indexes = request.queue_indexes
@@ -35,26 +169,33 @@ def batch_of(request: broker_pb2.AppendRequest) -> RecordBatch:
     count = len(sizes) // 4
     if len(indexes) != 2 * count:
         raise _unfit("queue_indexes", f"must be 2 bytes for each of {count} records", len(indexes))
-    table = len(request.queue_ids)
-    if len(request.queue_topics) != table or not 0 < table <= MAX_TABLE:
+    queue_topics = packed_numbers(request.queue_topics, "queue_topics")
+    queue_ids = packed_numbers(request.queue_ids, "queue_ids")
+    table = len(queue_ids)
+    if len(queue_topics) != table or not 0 < table <= MAX_TABLE:
         raise _unfit(
             "queue_topics",
             f"and queue_ids must both have the 1..{MAX_TABLE} entries of the table",
-            len(request.queue_topics),
+            len(queue_topics),
             table,
         )
-    topics = tuple(request.topics)
-    queue_topics = np.array(request.queue_topics, dtype=np.uint32)
-    if int(queue_topics.max()) >= len(topics):
-        raise _unfit("queue_topics", "names a topic that is not in topics", len(topics))
+    if int(queue_topics.max()) >= len(request.topics):
+        raise _unfit("queue_topics", "names a topic that is not in topics", len(request.topics))
     return RecordBatch(
         records=request.records,
         sizes=np.frombuffer(sizes, dtype="<u4"),
         queue_indexes=np.frombuffer(indexes, dtype="<u2"),
-        topics=topics,
+        topics=_texts(request.topics),
         queue_topics=queue_topics,
-        queue_ids=np.array(request.queue_ids, dtype=np.uint32),
+        queue_ids=queue_ids,
     )
+
+
+def _texts(topics: list[bytes]) -> tuple[str, ...]:
+    try:
+        return tuple([topic.decode() for topic in topics])
+    except UnicodeDecodeError:
+        raise _unfit("topics", "must be UTF-8", len(topics)) from None
 
 
 def answer_of(

@@ -69,6 +69,14 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def Append(
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        encoded = (request.SerializeToString() async for request in request_iterator)
+        async for response in self.append_bytes(encoded, context):
+            yield response
+
+    async def append_bytes(
+        self, request_iterator: AsyncIterator[bytes], context: Any
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        """Append as it is served: the requests are read where gRPC has put them."""
         stream = self._pump.open_stream()
         reader = asyncio.create_task(self._read_puts(request_iterator, stream))
         try:
@@ -79,9 +87,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
-    async def _read_puts(
-        self, requests: AsyncIterator[broker_pb2.AppendRequest], stream: AppendStream
-    ) -> None:
+    async def _read_puts(self, requests: AsyncIterator[bytes], stream: AppendStream) -> None:
         try:
             async for request in requests:
                 self._pump.submit(stream, request)

@@ -84,7 +84,7 @@ class Rig:
             self.pump.submit(stream, request(number, size=size))
 
 
-def request(number: int, *, size: int = 10, **fields: object) -> broker_pb2.AppendRequest:
+def request(number: int, *, size: int = 10, **fields: object) -> bytes:
     values: dict[str, object] = {
         "request_id": number,
         "topics": ["t"],
@@ -95,7 +95,7 @@ def request(number: int, *, size: int = 10, **fields: object) -> broker_pb2.Appe
         "queue_indexes": np.array([0], "<u2").tobytes(),
         **fields,
     }
-    return broker_pb2.AppendRequest(**values)  # type: ignore[arg-type]
+    return broker_pb2.AppendRequest(**values).SerializeToString()  # type: ignore[arg-type]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -191,6 +191,14 @@ async def test_columns_that_do_not_fit_are_refused(
     assert answer.error.code == common_pb2.INVALID_ARGUMENT
     assert answer.error.field == field
     assert rig.store.batches == []
+
+
+async def test_bytes_that_are_no_request_are_refused(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    rig.pump.submit(stream, b"\xff" * 20)
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.INVALID_ARGUMENT
+    assert answer.error.field == "request"
 
 
 async def test_a_slave_refuses_with_the_masters_endpoint(rig: Rig) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tandemlog.format.file_names import parse_queue_file_name, queue_file_name
 from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 
-from .errors import CorruptStoreError, StoreLayoutError
+from .errors import CorruptStoreError, MissingFileError, StoreLayoutError
 from .file_pool import FilePool
 from .files import Buffer
 
@@ -54,18 +54,24 @@ class ConsumeQueue:
 
         Names that are no offsets are left alone. A last file that is too short, as a crash
         between its creation and its first write leaves it, gets its length. Raises
-        StoreLayoutError for other lengths and for gaps.
+        StoreLayoutError for other lengths, MissingFileError where one is gone.
         """
         names = self._disk.files.listdir(Path(self._prefix))
         bases = [base for name in names if (base := parse_queue_file_name(name)) is not None]
         if not bases:
             return False
         for before, base in pairwise(bases):
-            if base - before != self.file_size:
-                raise StoreLayoutError(
-                    f"{self._prefix}: file {base} does not follow {before} by {self.file_size} "
-                    "bytes: give the store's queue file size, or rebuild the queues"
+            if base - before == self.file_size:
+                continue
+            if base % self.file_size == before % self.file_size == 0:
+                raise MissingFileError(
+                    Path(self._prefix),
+                    f"{self._prefix}: a file is missing between {before} and {base}",
                 )
+            raise StoreLayoutError(
+                f"{self._prefix}: file {base} does not follow {before} by {self.file_size} "
+                "bytes: give the store's queue file size, or rebuild the queues"
+            )
         self.first, self.last = bases[0], bases[-1]
         length = self._disk.length(self.file(self.last))
         if length > self.file_size or length % UNIT_SIZE or self.first % self.file_size:

@@ -1,5 +1,7 @@
 """What can go wrong in a store. Every error names the thing, the position and the way out."""
 
+from pathlib import Path
+
 
 class StoreError(Exception):
     """Any failure of a store."""
@@ -11,6 +13,15 @@ class StoreLockedError(StoreError):
 
 class StoreLayoutError(StoreError):
     """Files that do not fit together: lengths, names, gaps between log files."""
+
+
+class MissingFileError(StoreLayoutError):
+    """A file is gone from the middle of the row in `directory`; a consume queue can be made again
+    from the log."""
+
+    def __init__(self, directory: Path, message: str) -> None:
+        super().__init__(message)
+        self.directory = directory
 
 
 class StoreClosedError(StoreError):

@@ -133,7 +133,7 @@ def _durable_of_foreign(found: Examination, geometry: Geometry) -> int:
     if not found.clean:
         return found.checkpoint.logics_physical_offset
     return max(
-        (queue.log_end for queue in open_queues(geometry, geometry.files)),
+        (queue.log_end for queue in open_queues(geometry, geometry.files, [])),
         default=0,
     )
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tandemlog.format.file_names import parse_queue_file_name, queue_file_name
 
 from .allocator import FileAllocator, refusal
-from .errors import StoreLayoutError
+from .errors import MissingFileError, StoreLayoutError
 from .files import Buffer, FileSystem
 from .mapped_file import MappedFile
 
@@ -248,9 +248,10 @@ def file_size_of(found: list[tuple[int, Path, int]]) -> int:
             )
     for (base, path, _), (later, later_path, _) in pairwise(found):
         if later != base + size:
-            raise StoreLayoutError(
+            raise MissingFileError(
+                path.parent,
                 f"{path.parent}: gap between {path.name} and {later_path.name}, "
-                f"{base + size:020d} is missing: bring it back, or move one side away"
+                f"{base + size:020d} is missing: bring it back, or move one side away",
             )
     base, path, _ = found[0]
     if size == 0 or base % size:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
+from .errors import MissingFileError
 from .files import FileSystem
 from .geometry import Geometry
 from .mapped_file_queue import MappedFileQueue
@@ -58,10 +59,21 @@ class QueueFiles:
         return int(units["physical_offset"][0]) + int(units["size"][0])
 
 
-def open_queues(geometry: Geometry, files: FileSystem) -> Iterator[QueueFiles]:
-    """Every queue that has files, by topic and queue id."""
+def open_queues(
+    geometry: Geometry, files: FileSystem, gaps: list[MissingFileError] | None = None
+) -> Iterator[QueueFiles]:
+    """Every queue that has files, by topic and queue id.
+
+    Those of which a file is gone are left out and told to `gaps`; without it that is an error.
+    """
     for topic, queue_id, directory in geometry.queue_directories():
-        found = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
+        try:
+            found = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
+        except MissingFileError as gap:
+            if gaps is None:
+                raise
+            gaps.append(gap)
+            continue
         if found is not None:
             yield found
 

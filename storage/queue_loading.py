@@ -27,7 +27,7 @@ from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore, QueueCheckpoint
-from .errors import StoreLayoutError
+from .errors import MissingFileError, StoreLayoutError
 from .queue_table import QueueTable
 
 SCANNED_FILES = 3
@@ -98,7 +98,9 @@ class _Loader:
         try:
             there = queue.open()
         except StoreLayoutError as fault:
-            if self._context.checkpoint is None:
+            # A foreign store's lengths may mean that it was given a wrong size; a file that is
+            # missing means just that.
+            if self._context.checkpoint is None and not isinstance(fault, MissingFileError):
                 raise
             self._damaged(dense, str(fault))
             return
@@ -110,6 +112,9 @@ class _Loader:
             # Made after the checkpoint: dispatch makes it again.
             self.findings.cut.append(f"{topic}/{queue_id} at 0")
             queue.destroy()
+            return
+        if queue.first > 0 and self._context.log_start == 0:
+            self._damaged(dense, f"its files before {queue.first} are missing")
             return
         found = self._end(queue, known)
         if isinstance(found, str):

@@ -6,6 +6,7 @@ without changing a file; what dispatch would then find in the index is not among
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
@@ -17,6 +18,9 @@ from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
 from ..store_paths import StorePaths
+
+if TYPE_CHECKING:
+    from ..errors import MissingFileError
 
 Progress = Callable[[int, int], None]
 
@@ -81,7 +85,8 @@ def _plan_queues(
         for topic, ends in (point.queues if point is not None else {}).items()
         for queue_id, end in ends.items()
     }
-    for queue in open_queues(geometry, files):
+    gaps: list[MissingFileError] = []
+    for queue in open_queues(geometry, files, gaps):
         report.queues += 1
         name = f"{queue.topic}/{queue.queue_id}"
         known = expected.pop((queue.topic, queue.queue_id), 0)
@@ -91,6 +96,10 @@ def _plan_queues(
             report.queues_rebuilt[name] = f"it holds {queue.end} units, it had {known}"
         elif _reaches_beyond(queue, found.log_end):
             report.queues_cut.append(f"{name}: units that point beyond {found.log_end}")
+    for gap in gaps:
+        topic, queue_id = gap.directory.parent.name, int(gap.directory.name)
+        expected.pop((topic, queue_id), None)
+        report.queues_rebuilt[f"{topic}/{queue_id}"] = str(gap)
     for (topic, queue_id), end in expected.items():
         if end:
             report.queues_rebuilt[f"{topic}/{queue_id}"] = "its directory is missing"

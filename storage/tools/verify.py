@@ -13,6 +13,7 @@ point): beyond that nothing need be in the queues yet. Nothing is written.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
+
+if TYPE_CHECKING:
+    from ..errors import MissingFileError
 
 MAX_FAULTS = 100
 Progress = Callable[[int, int], None]
@@ -91,8 +95,10 @@ class _Verification:
         self._log = MappedFileQueue(
             files, paths.commit_log, self._config.commit_log_file_size, read_only=True
         )
+        self._gaps: list[MissingFileError] = []
         self._queues = {
-            (queue.topic, queue.queue_id): queue for queue in open_queues(self._geometry, files)
+            (queue.topic, queue.queue_id): queue
+            for queue in open_queues(self._geometry, files, self._gaps)
         }
         self._point = RecoveryPointFile(paths.recovery_point, files).load()
         self._delay_levels = DelayLevels(config.delay_levels)
@@ -112,6 +118,7 @@ class _Verification:
             if progress is not None:
                 progress(scanner.end - report.log_start, max(durable - report.log_start, 1))
         report.records, report.log_end = scanner.records, scanner.end
+        report.faults += [Fault("consumequeue", 0, str(gap)) for gap in self._gaps]
         report.faults[:0] = [
             Fault(damage.file, damage.start, f"offset {damage.start}: {damage.reason}")
             for damage in scanner.damages

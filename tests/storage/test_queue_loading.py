@@ -47,10 +47,11 @@ class Disk:
         log_end: int = 10_000,
         clean: bool = True,
         foreign: bool = False,
+        log_start: int = 0,
     ) -> QueueFindings:
         ends = {} if end is None else {"T": {0: end}}
         checkpoint = None if foreign else QueueCheckpoint(log_offset, ends)
-        context = LoadContext(0, log_end, min(log_offset, log_end), checkpoint, clean)
+        context = LoadContext(log_start, log_end, min(log_offset, log_end), checkpoint, clean)
         directories = queue_directories(self.files, ROOT)
         return load_queues(self.store, self.table, directories, context)
 
@@ -134,9 +135,23 @@ def test_missing_files_are_damage(disk: Disk, directory: bool) -> None:
     assert disk.store.damaged
 
 
-def test_a_gap_between_files_is_damage_of_ours_and_an_error_of_others(disk: Disk) -> None:
+def test_a_file_missing_in_the_middle_is_damage(disk: Disk) -> None:
     disk.write(units(*range(0, 120, 10)))
     disk.files.unlink(ROOT / "T" / "0" / queue_file_name(FILE))
+    assert "missing" in disk.load(12, 120).damaged["T/0"]
+    assert "missing" in disk.load(None, foreign=True).damaged["T/0"]
+
+
+def test_files_missing_at_the_start_are_damage_while_the_log_has_its_own(disk: Disk) -> None:
+    disk.write(units(*range(50, 120, 10)), first=5)
+    assert "before" in disk.load(None, foreign=True).damaged["T/0"]
+
+
+def test_a_file_at_an_odd_place_is_damage_of_ours_and_an_error_of_others(disk: Disk) -> None:
+    disk.write(units(*range(0, 40, 10)))
+    directory = ROOT / "T" / "0"
+    disk.files.rename(directory / queue_file_name(0), directory / queue_file_name(FILE + UNIT_SIZE))
+    disk.write(units(*range(0, 40, 10)))
     assert "does not follow" in disk.load(12, 120).damaged["T/0"]
     with pytest.raises(StoreLayoutError, match="does not follow"):
         disk.load(None, foreign=True)
@@ -162,7 +177,7 @@ def test_an_empty_last_file_is_no_trouble(disk: Disk, clean: bool) -> None:
 
 def test_pre_blank_units_of_a_foreign_queue_count(disk: Disk) -> None:
     disk.write(PRE_BLANK * 3 + units(100, 110), first=5)
-    disk.load(None, foreign=True, clean=False)
+    disk.load(None, foreign=True, clean=False, log_start=100)
     dense = disk.table.get("T", 0)
     assert (disk.store.min_offset(dense), disk.end) == (8, 10)
 

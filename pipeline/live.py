@@ -7,6 +7,8 @@
 
 Options and schema are checked here, in the driver, before any task starts.
 """
+# Methods have the names that Spark calls.
+# ruff: noqa: N802
 
 from pyspark.sql.datasource import (
     DataSource,

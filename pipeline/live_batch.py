@@ -3,9 +3,12 @@
 With the option pushdown=true a filter of the query narrows what is asked of the cluster; the reader
 that says so is a class of its own, because Spark refuses it where its setting for that is off.
 """
+# Methods have the names that Spark calls.
+# ruff: noqa: N802
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -63,11 +66,9 @@ class LiveBatchReader(DataSourceReader):
         return spans
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        options = self._options
-        tags = self._narrowing.tags or options.tags
-        pulling = pulling_of(options, self._columns)
-        if tags != options.tags:
-            pulling = pulling.with_tags(tags)
+        pulling = pulling_of(self._options, self._columns)
+        if self._narrowing.tags is not None:
+            pulling = replace(pulling, tags=self._narrowing.tags)
         return read_partition(pulling, partition)
 
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tandemlog.connection import Connection
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import is_system_topic
 from tandemlog.positions import Positions, QueueRange, queues_of
@@ -72,9 +71,7 @@ class Cluster:
                 return {}
             raise
         found |= {
-            (each.topic, each.queue_id): Held(
-                each.min_offset, each.max_offset, each.max_timestamp
-            )
+            (each.topic, each.queue_id): Held(each.min_offset, each.max_offset, each.max_timestamp)
             for each in ranges
             if self._is_selected(each)
         }
@@ -130,7 +127,9 @@ class Cluster:
         connection = connection_of(self._options)
         request = broker_pb2.PullRequest(
             positions=[
-                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id])
+                broker_pb2.QueuePosition(
+                    topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id]
+                )
                 for topic, queue_id in queues
             ],
             max_messages=_SAMPLE,
@@ -145,8 +144,21 @@ class Cluster:
         }
 
     def _positions(self) -> Positions:
-        connection: Connection = connection_of(self._options)
+        connection = connection_of(self._options)
         return Positions(connection, Reader(connection, ReadFrom.ANY))
+
+
+def check_reachable(options: ClusterOptions) -> None:
+    """That some node answers; raises ClusterError."""
+    run(_reach(options), "looking for the cluster")
+
+
+async def _reach(options: ClusterOptions) -> None:
+    await Reader(connection_of(options), ReadFrom.ANY).ask(_itself)
+
+
+async def _itself(node: object) -> None:
+    """For ask: it is enough that there is one."""
 
 
 def check_writable(options: ClusterOptions, topic: str) -> int:

@@ -46,7 +46,7 @@ def run(work: Coroutine[Any, Any, ResultT], doing: str) -> ResultT:
     try:
         return LoopThread.of_process().run(work)
     except TandemlogError as error:
-        raise ClusterError(f"{doing}: {error}") from error
+        raise ClusterError(f"{doing}: {error}") from None
 
 
 def start(work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:

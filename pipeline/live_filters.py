@@ -100,9 +100,11 @@ def _both(before: frozenset[Any] | None, now: frozenset[Any]) -> frozenset[Any]:
     return now if before is None else before & now
 
 
-def _are_tags(values: Iterable[str]) -> bool:
+def _are_tags(values: Sequence[str]) -> bool:
     """Whether an expression can say them: no separator in them, no blank around them."""
-    return all(each and each.strip() == each and "|" not in each and each != "*" for each in values)
+    return bool(values) and all(
+        each and each.strip() == each and "|" not in each and each != "*" for each in values
+    )
 
 
 def _offsets(narrowing: Narrowing, condition: Filter) -> Narrowing | None:

@@ -202,7 +202,11 @@ def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
 
 
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The option columns alone: what the schema depends on."""
+    """The option columns: all that a schema depends on. Raises OptionError, also for names that
+    mean nothing to anyone: this is the first that is heard of the options."""
+    for key in _lower(options):
+        if key not in _SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
+            raise OptionError(f"option {key} does not exist{_nearest(key, None)}")
     text = _lower(options).get("columns")
     return None if text is None else _read(_OPTIONS["columns"], text)
 
@@ -233,11 +237,13 @@ def _read(option: _Option, text: str) -> Any:
     try:
         return option.parse(str(text))
     except (ValueError, FormatError) as error:
-        raise OptionError(f"option {option.name}={text!r}: {error}") from error
+        raise OptionError(f"option {option.name}={text!r}: {error}") from None
 
 
-def _nearest(key: str, use: Use) -> str:
-    names = {name: option.name for name, option in _OPTIONS.items() if use in option.uses}
+def _nearest(key: str, use: Use | None) -> str:
+    names = {
+        name: option.name for name, option in _OPTIONS.items() if use is None or use in option.uses
+    }
     close = difflib.get_close_matches(key, names, n=1)
     if close:
         return f": is {names[close[0]]} meant?"
@@ -347,6 +353,22 @@ def _whole(least: int, most: int = (1 << 63) - 1) -> Parser:
     return parse
 
 
+def _size(least: int, most: int) -> Parser:
+    """Bytes, with k, m or g for powers of 1,024."""
+    whole = _whole(0)
+
+    def parse(text: str) -> int:
+        found = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
+        if found is None:
+            raise ValueError("must be a number of bytes, for example 4m")
+        number = whole(found.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[found.group(2)]
+        if not least <= number <= most:
+            raise ValueError(f"must be between {least} and {most} bytes")
+        return number
+
+    return parse
+
+
 _UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -434,7 +456,7 @@ _OPTIONS: Final = {
         _Option("endingOffsetsByTimestamp", _at_times, _BATCH),
         _Option("failOnDataLoss", _boolean, _READ),
         _Option("maxOffsetsPerTrigger", _whole(1), _STREAM),
-        _Option("maxBytesPerTrigger", _whole(1), _STREAM),
+        _Option("maxBytesPerTrigger", _size(1, 1 << 62), _STREAM),
         _Option("minOffsetsPerTrigger", _whole(1), _STREAM),
         _Option("maxTriggerDelay", _duration, _STREAM),
         _Option("minPartitions", _whole(1, 100_000), _READ),
@@ -445,13 +467,13 @@ _OPTIONS: Final = {
         _Option("pushdown", _boolean, _BATCH),
         _Option("readFrom", _one_of(ReadFrom), _READ),
         _Option("groupId", _group, _READ),
-        _Option("pullBytes", _whole(1, _MOST_BYTES), _READ),
+        _Option("pullBytes", _size(1, _MOST_BYTES), _READ),
         _Option("pullTimeoutMs", _whole(1), _READ),
         _Option("verifyCrc", _boolean, _READ),
         _Option("deliveryGuarantee", _one_of(Guarantee), _WRITE),
         _Option("idempotencyId", _writer_name, _WRITE),
         _Option("batchMessages", _whole(1, 65_535), _WRITE),
-        _Option("batchBytes", _whole(1, _MOST_BYTES), _WRITE),
+        _Option("batchBytes", _size(1, _MOST_BYTES), _WRITE),
         _Option("sendTimeoutMs", _whole(1), _WRITE),
         _Option("waitForCluster", _boolean, _WRITE),
         _Option("uniqueIds", _boolean, _WRITE),

@@ -11,6 +11,8 @@ and not committed. It does not keep it for a source in Python. So a start that m
 offsets; a group that has offsets is gone on with, wherever startingOffsets points. Without groupId
 such a restart is an error here, since nobody knows any more where the first batch began.
 """
+# Methods have the names that Spark calls.
+# ruff: noqa: N802
 
 import logging
 import time
@@ -94,7 +96,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
         if group is not None:
-            self._cluster.commit(group, {queue: found[queue] for queue in found if queue not in kept})
+            self._cluster.commit(
+                group, {queue: found[queue] for queue in found if queue not in kept}
+            )
         return found | kept
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -173,8 +177,9 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_replay(self, starts: Offsets) -> None:
         """That the first batch is not planned again from another start than the first time."""
         position = self._options.start or Position(everywhere=LATEST)
-        moves = position.everywhere == LATEST and self._options.group is None
-        if moves and not self._asked_for_latest and starts == self._initial:
+        moves = position.everywhere == LATEST or LATEST in (position.offsets or {}).values()
+        kept = self._options.group is not None
+        if moves and not kept and not self._asked_for_latest and starts == self._initial:
             raise OffsetsError(
                 "the query was stopped while its first batch was on the way, and where that began "
                 "is not known any more: startingOffsets=latest is somewhere else now. Name a "

@@ -1,0 +1,28 @@
+"""Found by Spark itself: what makes format("tandemlog") known without a registration.
+
+Spark imports every module named pyspark_* when it meets an unknown format, and one that fails to
+import would take all the others with it. So where a library is missing there is still a source
+here, which says so once it is used.
+"""
+
+from pyspark.sql.datasource import DataSource
+
+try:
+    from pipeline.live import LiveDataSource as DefaultSource
+except ImportError as missing:
+    _REASON = str(missing)
+
+    class DefaultSource(DataSource):  # type: ignore[no-redef]
+        """Stands in for the source where something that it needs is not installed."""
+
+        @classmethod
+        def name(cls) -> str:
+            return "tandemlog"
+
+        def schema(self) -> str:
+            raise ImportError(
+                f"format tandemlog: {_REASON}; install it with pip install 'tandemlog[spark]'"
+            )
+
+
+__all__ = ["DefaultSource"]

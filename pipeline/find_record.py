@@ -15,15 +15,25 @@ _HEADER = 128
 """Enough of a record for its inner lengths up to the body's."""
 
 
-def record_at(log: LogBytes, offset: int, file_end: int, *, in_place: bool = True) -> Record | None:
-    """The record at the log offset, if a whole and right one stands there (CRC too). With
-    `in_place` false it may say that it lies elsewhere."""
+def record_at(
+    log: LogBytes,
+    offset: int,
+    file_end: int,
+    *,
+    in_place: bool = True,
+    check_crc: bool = True,
+) -> Record | None:
+    """The record at the log offset, if a whole and right one stands there. With `in_place` false
+    it may say that it lies elsewhere."""
     size = record_size_at(log, offset, file_end)
     if size is None:
         return None
     try:
         return decode_record(
-            read(log, offset, size), 0, physical_offset=offset if in_place else None
+            read(log, offset, size),
+            0,
+            physical_offset=offset if in_place else None,
+            check_crc=check_crc,
         )
     except CorruptRecordError:
         return None
@@ -40,10 +50,12 @@ def record_size_at(log: LogBytes, offset: int, file_end: int) -> int | None:
     return None
 
 
-def next_record(log: LogBytes, start: int, end: int, file_end: int) -> Record | None:
+def next_record(
+    log: LogBytes, start: int, end: int, file_end: int, *, check_crc: bool = True
+) -> Record | None:
     """The first whole record that begins in start .. end of a file which ends at `file_end`."""
     for offset in _candidates(log, start, end, in_place=True):
-        record = record_at(log, offset, file_end)
+        record = record_at(log, offset, file_end, check_crc=check_crc)
         if record is not None:
             return record
     return None

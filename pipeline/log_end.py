@@ -53,8 +53,9 @@ class LogEnd:
     record: Record | None = None
 
 
-def find_log_end(files: LogFiles, durable: int) -> LogEnd:
-    """The end of the log on disk; `durable` is what its queues say (queue_ends), 0 if nothing.
+def find_log_end(files: LogFiles, durable: int, last_record: int = -1) -> LogEnd:
+    """The end of the log on disk; `durable` is what its queues say (queue_ends), 0 if nothing, and
+    `last_record` where the record that ends there begins.
 
     Below `durable` sizes and magic are walked, above it every record is checked. Raises OSError.
     """
@@ -62,7 +63,7 @@ def find_log_end(files: LogFiles, durable: int) -> LogEnd:
         file = _last_written(files, log)
         if file is None:
             return LogEnd(files.start, files.directory, Tail.ZEROS, "the log is empty")
-        return _Search(files, log, file, durable).run()
+        return _Search(files, log, file, durable, last_record).run()
 
 
 def _last_written(files: LogFiles, log: LocalLog) -> LogFile | None:
@@ -78,11 +79,14 @@ def _last_written(files: LogFiles, log: LocalLog) -> LogFile | None:
 
 
 class _Search:
-    def __init__(self, files: LogFiles, log: LocalLog, file: LogFile, durable: int) -> None:
+    def __init__(
+        self, files: LogFiles, log: LocalLog, file: LogFile, durable: int, last_record: int
+    ) -> None:
         self._files = files
         self._log = log
         self._file = file
         self._durable = durable
+        self._last_record = last_record
 
     def run(self) -> LogEnd:
         file, durable = self._file, self._durable
@@ -129,7 +133,7 @@ class _Search:
         """The end, with every record from `start` on checked."""
         file = self._file
         scan = SpanScan(self._log, Span(file.base, file.end, start, file.end))
-        before: Record | None = None
+        before = self._known_before(start)
         for part in scan:
             if isinstance(part, Damage):
                 following = part.end if part.end < file.end else None
@@ -146,6 +150,12 @@ class _Search:
             reason = f"it has {file.length} bytes, the others {self._files.file_size}"
             return LogEnd(file.end, file.path, Tail.CUT, reason)
         return LogEnd(file.end, file.path, Tail.FULL, Tail.FULL.value)
+
+    def _known_before(self, start: int) -> Record | None:
+        if start != self._durable or self._last_record < 0:
+            return None
+        found = self._files.find(self._last_record)
+        return record_at(self._log, self._last_record, found.end) if found is not None else None
 
     def _end_at(self, damage: Damage, before: Record | None, following: int | None) -> LogEnd:
         file, at = self._file, damage.start

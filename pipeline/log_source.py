@@ -57,7 +57,7 @@ class LocalLogSource:
 
     def end(self) -> LogEnd:
         """Raises OSError."""
-        return find_log_end(self.files, self.queues.log_end)
+        return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
 
     def check_complete(self) -> None:
         """Raises CorruptLogError where a file of the log is missing or cut off."""

@@ -24,9 +24,9 @@ _READ_UNITS = 512
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
     """`log_end` is the greatest end of a record that a unit points to, 0 without units; `topic`,
-    `queue_id`, `queue_offset` are that unit's. `log_begin` is the least offset that a queue's
-    first unit points to, -1 without units. `file_size` is the length of the queue files, None
-    where there are none."""
+    `queue_id`, `queue_offset` and `size` (of the record) are that unit's. `log_begin` is the least
+    offset that a queue's first unit points to, -1 without units. `file_size` is the length of the
+    queue files, None where there are none."""
 
     log_end: int = 0
     topic: str = ""
@@ -34,6 +34,12 @@ class QueueEnds:
     queue_offset: int = 0
     file_size: int | None = None
     log_begin: int = -1
+    size: int = 0
+
+    @property
+    def last_record(self) -> int:
+        """Where the record that ends at log_end begins."""
+        return self.log_end - self.size
 
     def __str__(self) -> str:
         return f"message {self.queue_offset} of {self.topic}/{self.queue_id} ends at {self.log_end}"
@@ -55,9 +61,9 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
             found = _newest_unit(path)
             if found is None:
                 continue
-            number, end = found
+            number, end, size = found
             if end > best.log_end:
-                best = QueueEnds(end, topic, queue_id, base // UNIT_SIZE + number)
+                best = QueueEnds(end, topic, queue_id, base // UNIT_SIZE + number, size=size)
             break
     return QueueEnds(
         best.log_end,
@@ -66,6 +72,7 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
         best.queue_offset,
         file_size,
         min(begins, default=-1),
+        best.size,
     )
 
 
@@ -101,8 +108,9 @@ def _oldest_unit(path: Path) -> int | None:
     return None
 
 
-def _newest_unit(path: Path) -> tuple[int, int] | None:
-    """Number in the file and record end of its last valid unit, pre-blank ones left out."""
+def _newest_unit(path: Path) -> tuple[int, int, int] | None:
+    """Number in the file, record end and record size of its last valid unit; none for a pre-blank
+    one."""
     size = path.stat().st_size // UNIT_SIZE * UNIT_SIZE
     if not size:
         return None
@@ -121,4 +129,5 @@ def _newest_unit(path: Path) -> tuple[int, int] | None:
     newest = units[low - 1]
     if int(newest["size"]) == PRE_BLANK_SIZE:
         return None
-    return low - 1, int(newest["physical_offset"]) + int(newest["size"])
+    record_size = int(newest["size"])
+    return low - 1, int(newest["physical_offset"]) + record_size, record_size

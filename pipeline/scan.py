@@ -10,7 +10,7 @@ flipped bit in a size costs no memory.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -116,12 +116,29 @@ class SpanScan:
                     self.ending = Ending.DAMAGE
                     return
         self.ending = Ending.NEXT
+        if span.continued:
+            yield from self._look_behind()
+
+    def _look_behind(self) -> Iterator[Damage]:
+        """The next span passes over what is no record at its begin, so it is named here."""
+        span = self._span
+        place = Span(span.base, span.file_end, self.end, self.end + 1)
+        probe = SpanScan(self._log, place, check_crc=self._check_crc, window_bytes=_BEHIND)
+        for part in probe:
+            if isinstance(part, Damage):
+                damage = replace(part, end=self._next_start(span.file_end))
+                yield damage
+                self.end = damage.end
+        if probe.ending is Ending.BLANK:
+            self.end, self.ending = span.file_end, Ending.BLANK
 
     def _begin(self) -> bool:
         """Go to the first record of the span."""
         span = self._span
         if not span.at_record:
-            record = next_record(self._log, span.start, span.end, span.file_end)
+            record = next_record(
+                self._log, span.start, span.end, span.file_end, check_crc=self._check_crc
+            )
             if record is None:
                 self.end = span.end
                 return False
@@ -155,12 +172,18 @@ class SpanScan:
 
     def _damage(self, stop: StopReason, error: CorruptRecordError | None) -> Damage:
         """From `end`, where no record stands, to the next one."""
-        span, start = self._span, self.end
-        record = next_record(self._log, start + 1, span.end, span.file_end)
-        end = record.physical_offset if record is not None else span.end
         field = error.field if error is not None else "magic"
         reason = f"{error.field}: {error.reason}" if error is not None else stop.value
-        return Damage(start, end, stop, field, reason)
+        span = self._span
+        until = span.file_end if span.continued else span.end
+        return Damage(self.end, self._next_start(until), stop, field, reason)
+
+    def _next_start(self, until: int) -> int:
+        """Where the next record behind `end` begins; `until` where none does before."""
+        record = next_record(
+            self._log, self.end + 1, until, self._span.file_end, check_crc=self._check_crc
+        )
+        return record.physical_offset if record is not None else until
 
 
 class _Window:
@@ -193,7 +216,7 @@ class _Window:
         """Make room for the record at `offset`, which the buffer cuts off; False if it is none."""
         if self.base != offset:
             return True  # it will be read again, from its start
-        record = record_at(self._log, offset, self._span.file_end)
+        record = record_at(self._log, offset, self._span.file_end, check_crc=False)
         if record is None or record.size <= self.filled:
             return False
         self._behind = max(self._behind, record.size)

@@ -23,7 +23,9 @@ LAST_SPAN_BYTES = 16 << 20
 class Span:
     """Log offsets start .. end of the file that begins at `base`, `file_end` long at most.
 
-    `at_record` says that a record, or the file's BLANK, must stand at `start`.
+    `at_record` says that a record, or the file's BLANK, must stand at `start`; `continued` that
+    the log goes on behind `end`, in a span that looks for its first record: so this one has to
+    see whether there is one.
     """
 
     base: int
@@ -31,6 +33,7 @@ class Span:
     start: int
     end: int
     at_record: bool = True
+    continued: bool = False
 
     @property
     def length(self) -> int:
@@ -75,7 +78,7 @@ def _split_file(base: int, file_end: int, start: int, end: int, piece: int) -> I
         until = start + step
         if until >= end or until > guard:
             until = end
-        yield Span(base, file_end, start, until, start == base)
+        yield Span(base, file_end, start, until, start == base, until < end)
         start = until
 
 

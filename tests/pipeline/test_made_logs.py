@@ -1,0 +1,228 @@
+"""Rebuild on logs of every form: V2, IPv6, CRCs, garbage behind BLANK, a log that begins later."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fakes.log_builder import LogBuilder, overwrite, varied
+from pipeline.errors import CorruptLogError, OptionError, PipelineError, StoreLayoutError
+from pipeline.jobs.audit import audit
+from pipeline.jobs.export import ExportOptions, export
+from pipeline.jobs.rebuild import RebuildOptions, rebuild
+from pipeline.jobs.restore import restore
+from pipeline.options import OnCorruption
+from pipeline.store_index import index_paths
+from pipeline.tasks import InProcess
+from tandemlog.format.index_layout import (
+    ENTRY_DTYPE,
+    decode_index_header,
+    entry_position,
+    key_hash,
+    tag_key,
+)
+from tandemlog.format.properties import split_keys
+from tandemlog.format.queue_unit import PRE_BLANK, encode_unit, tags_code
+from tandemlog.format.record import Record
+
+HERE = InProcess(2)
+QUEUE_FILE = 100
+SLOTS, ENTRIES = 11, 30
+OPTIONS = RebuildOptions(
+    index_slots=SLOTS, index_entries=ENTRIES, queue_file_size=QUEUE_FILE, target_bytes=1500
+)
+
+
+def expected_queues(records: list[Record]) -> dict[str, bytes]:
+    """Path and content of every queue file, unit by unit."""
+    files: dict[str, bytearray] = {}
+    started: set[tuple[str, int]] = set()
+    for record in records:
+        if record.sys_flag & 0xC in (4, 12):
+            continue
+        delay = record.properties.get("DELAY")
+        code = tags_code(record.topic, record.tags, delay, record.store_timestamp)
+        unit = encode_unit(record.physical_offset, record.size, code)
+        place = record.queue_offset * 20
+        base = place - place % QUEUE_FILE
+        name = f"{record.topic}/{record.queue_id}/{base:020d}"
+        file = files.setdefault(name, bytearray(QUEUE_FILE))
+        if (record.topic, record.queue_id) not in started:
+            started.add((record.topic, record.queue_id))
+            file[: place - base] = PRE_BLANK * ((place - base) // 20)
+        file[place - base : place - base + 20] = unit
+    return {name: bytes(data) for name, data in files.items()}
+
+
+def expected_entries(records: list[Record], tags: bool = True) -> list[tuple[int, int]]:
+    found = []
+    for record in records:
+        if record.sys_flag & 0xC == 12:
+            continue
+        keys = [record.uniq_key] if record.uniq_key else []
+        keys += split_keys(record.keys or "")
+        if tags and record.tags:
+            keys.append(tag_key(record.tags))
+        found += [(key_hash(record.topic, key), record.physical_offset) for key in keys]
+    return found
+
+
+def read_queues(out: Path) -> dict[str, bytes]:
+    root = out / "consumequeue"
+    return {
+        str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def read_entries(out: Path) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for path in index_paths(out):
+        data = path.read_bytes()
+        count = decode_index_header(data).next_entry - 1
+        entries = np.frombuffer(data, ENTRY_DTYPE, count, entry_position(SLOTS, 1))
+        pairs = (entries["key_hash"].tolist(), entries["physical_offset"].tolist())
+        found += zip(*pairs, strict=True)
+    return found
+
+
+@pytest.mark.parametrize("start", [0, 8192 * 3])
+@pytest.mark.parametrize("garbage", [b"", b"\xda\xa3\x20\xa7 old bytes of a pool " * 40])
+def test_records_of_every_form(tmp_path: Path, start: int, garbage: bytes) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192, start=start, garbage=garbage))
+    store = builder.write()
+    result = rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert read_queues(tmp_path / "out") == expected_queues(builder.records)
+    assert read_entries(tmp_path / "out") == expected_entries(builder.records)
+    assert result.summary["records"] == len(builder.records)
+    found = audit(HERE, store, target_bytes=1500)
+    assert found.findings == []
+    assert found.summary["records"] == len(builder.records)
+
+
+def test_a_late_log_has_pre_blank_units(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store", start=4096 * 7)
+    for number in range(93, 100):
+        builder.put("Orders", 2, queue_offset=number)
+    store = builder.write()
+    rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    queues = read_queues(tmp_path / "out")
+    assert queues == expected_queues(builder.records)
+    assert queues[f"Orders/2/{1800:020d}"].startswith(PRE_BLANK * 3)
+
+
+def test_a_log_may_begin_inside_its_first_file(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store", start=4096 + 700)
+    for number in range(30):
+        builder.put("Orders", number % 2, queue_offset=5 + number // 2)
+    store = builder.write()
+    rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert read_queues(tmp_path / "out") == expected_queues(builder.records)
+    assert audit(HERE, store).holds
+
+
+def test_without_tags_where_the_stores_index_has_none(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    store = builder.write()
+    old = RebuildOptions(queues=False, index_slots=SLOTS, index_entries=ENTRIES, index_tags=False)
+    rebuild(HERE, store, store, old)
+    result = rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert result.summary["index_tags"] is False
+    assert read_entries(tmp_path / "out") == expected_entries(builder.records, tags=False)
+
+
+def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    last = builder.put(body=b"b" * 300)
+    store = builder.write()
+    overwrite(builder, last.physical_offset + 150, bytes(last.size - 150))
+    result = rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert read_queues(tmp_path / "out") == expected_queues(builder.records[:-1])
+    assert any("not written to its end" in note for note in result.notes)
+
+
+def test_damage_stops_a_rebuild_unless_it_is_told_to_go_on(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    store = builder.write()
+    bad = builder.records[20]
+    overwrite(builder, bad.physical_offset, b"\0\0\0\1")
+    with pytest.raises(CorruptLogError) as caught:
+        rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert caught.value.offset == bad.physical_offset
+    assert f"message {bad.queue_offset} of {bad.topic}/{bad.queue_id}" in str(caught.value)
+    assert not any((tmp_path / "out").iterdir())
+    skipping = RebuildOptions(queue_file_size=QUEUE_FILE, index=False, target_bytes=1500,
+                              on_corruption=OnCorruption.SKIP)  # fmt: skip
+    result = rebuild(HERE, store, tmp_path / "out", skipping)
+    assert [finding.offset for finding in result.findings] == [bad.physical_offset]
+
+
+def test_what_cannot_be_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    store = builder.write()
+    (tmp_path / "out" / "index").mkdir(parents=True)
+    with pytest.raises(OptionError, match="exists already"):
+        rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    (store / "index").mkdir()
+    (store / "index" / "20261121071456450").write_bytes(bytes(1234))
+    with pytest.raises(StoreLayoutError, match="1234 bytes; 11 slots and 30 entries make"):
+        rebuild(HERE, store, tmp_path / "new", OPTIONS)
+    with pytest.raises(StoreLayoutError, match="multiple of 20"):
+        rebuild(HERE, store, tmp_path / "new", RebuildOptions(index=False, queue_file_size=99))
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_topic_that_is_no_folder_name_is_refused(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store")
+    builder.put("../../etc")
+    with pytest.raises(PipelineError, match="names no folder"):
+        rebuild(HERE, builder.write(), tmp_path / "out", OPTIONS)
+
+
+def test_an_empty_log_gives_empty_results(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store")
+    store = builder.write()
+    (store / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    result = rebuild(HERE, store, tmp_path / "out", OPTIONS)
+    assert result.summary["records"] == 0
+    assert read_queues(tmp_path / "out") == {}
+    assert audit(HERE, store).holds
+
+
+def test_the_raw_form_keeps_every_byte(tmp_path: Path) -> None:
+    """Garbage behind BLANKs, damage in the middle, a torn tail, stale bytes behind it."""
+    builder = varied(LogBuilder(tmp_path / "store", 8192, garbage=b"pool bytes " * 700))
+    last = builder.put(body=b"b" * 300)
+    store = builder.write()
+    overwrite(builder, builder.records[30].physical_offset + 3, b"\xff\xff")
+    overwrite(builder, last.physical_offset + 150, bytes(last.size - 150))
+    overwrite(builder, builder.end + 50, b"left behind")
+    (store / "commitlog" / f"{builder.end // 8192 * 8192 + 8192:020d}").write_bytes(bytes(8192))
+    (store / "abort").write_bytes(b"4711")
+    with pytest.raises(CorruptLogError):
+        export(HERE, store, tmp_path / "archive")
+    options = ExportOptions(on_corruption=OnCorruption.SKIP, target_bytes=1500)
+    export(HERE, store, tmp_path / "archive", options)
+    restore(HERE, tmp_path / "archive", tmp_path / "again", RebuildOptions(
+        index_slots=SLOTS, index_entries=ENTRIES, queue_file_size=QUEUE_FILE))  # fmt: skip
+    for path in (store / "commitlog").iterdir():
+        assert (tmp_path / "again" / "commitlog" / path.name).read_bytes() == path.read_bytes()
+    assert (tmp_path / "again" / "abort").read_bytes() == b"4711"
+
+
+def test_restore_refuses_what_is_not_whole(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    export(HERE, builder.write(), tmp_path / "archive", ExportOptions(target_bytes=1500))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    with pytest.raises(OptionError, match="not an empty folder"):
+        restore(HERE, tmp_path / "archive", tmp_path / "full")
+    parts = sorted((tmp_path / "archive" / "raw").iterdir())
+    parts[1].write_bytes(parts[2].read_bytes())
+    with pytest.raises(StoreLayoutError, match="the manifest says"):
+        restore(HERE, tmp_path / "archive", tmp_path / "again")
+    assert not (tmp_path / "again" / "commitlog").exists()
+    parts[1].unlink()
+    with pytest.raises(PipelineError, match="the part is missing"):
+        restore(HERE, tmp_path / "archive", tmp_path / "again")
+    with pytest.raises(PipelineError, match=r"no manifest\.json"):
+        restore(HERE, tmp_path, tmp_path / "again")

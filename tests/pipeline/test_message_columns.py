@@ -1,0 +1,88 @@
+"""The columns of messages say what the plain decoder says, for records of every form."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fakes.log_builder import LogBuilder, varied
+from pipeline.log_bytes import LocalLog
+from pipeline.log_files import find_log
+from pipeline.message_columns import message_batch
+from pipeline.scan import Piece, SpanScan
+from pipeline.schema import MESSAGES, arrow_schema
+from pipeline.spans import Span
+from tandemlog.format.record import Record
+
+
+def rows(builder: LogBuilder, columns: dict[str, str] = MESSAGES) -> list[dict[str, Any]]:
+    builder.write()
+    files = find_log(builder.store)
+    found: list[dict[str, Any]] = []
+    with LocalLog(files) as log:
+        for file in files.files:
+            end = min(file.end, builder.end)
+            for part in SpanScan(log, Span(file.base, file.end, file.base, end)):
+                assert isinstance(part, Piece)
+                batch = message_batch(part.data, part.headers, columns)
+                batch.validate(full=True)
+                assert batch.schema == arrow_schema(columns)
+                found += batch.to_pylist()
+    return found
+
+
+def expected(record: Record) -> dict[str, Any]:
+    row = {name: getattr(record, name) for name in MESSAGES}
+    row["properties"] = list(record.properties.items())
+    return row
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    for name in ("born_timestamp", "store_timestamp"):
+        row[name] = round(row[name].timestamp() * 1000)
+    return row
+
+
+def test_every_field_of_every_form(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path, 8192))
+    assert [plain(row) for row in rows(builder)] == [expected(each) for each in builder.records]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"",
+        b"\x02\x02",
+        b"a\x01b",
+        b"a\x01b\x01c\x02",
+        b"a\x01\x02b\x012\x02",
+        b"\x01v\x02x\x01y\x02",
+        b"TAGS\x01one\x02TAGS\x01two\x02z\x011",
+        b"KEYS\x01\xff\xfe\x02",
+        b"k\xc3\x01v\x02",
+        "标签\x01值\x02TAGS\x01标\x02".encode(),
+        b"n" * 300 + b"\x01" + b"v" * 3000 + b"\x02",
+        b"".join(b"name%d\x01%d\x02" % (i, i) for i in range(100)),
+    ],
+)
+def test_properties_of_any_bytes(tmp_path: Path, properties: bytes) -> None:
+    builder = LogBuilder(tmp_path, 16384)
+    for text in (b"TAGS\x01t\x02", properties, b"KEYS\x01k\x02"):
+        builder.put(properties=text)
+    assert [plain(row) for row in rows(builder)] == [expected(each) for each in builder.records]
+
+
+def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path)
+    builder.put("T", 4, b"x")
+    columns = {name: MESSAGES[name] for name in ("body", "queue_id", "topic")}
+    assert rows(builder, columns) == [{"body": b"x", "queue_id": 4, "topic": "T"}]
+
+
+def test_types_are_those_that_spark_expects() -> None:
+    schema = arrow_schema(MESSAGES)
+    assert schema.field("topic").type == pa.string()
+    assert schema.field("store_timestamp").type == pa.timestamp("us", tz="UTC")
+    assert schema.field("properties").type == pa.map_(pa.string(), pa.string())
+    assert schema.field("body").type == pa.binary()

@@ -1,0 +1,55 @@
+"""Options are read once; what cannot be is one clear error."""
+
+import pytest
+
+from pipeline.errors import OptionError
+from pipeline.options import OnCorruption, View, parse_segment_options
+
+
+def test_the_defaults() -> None:
+    options = parse_segment_options({"path": "/data"})
+    assert (options.view, options.on_corruption) == (View.MESSAGES, OnCorruption.FAIL)
+    assert options.verify_crc
+    assert options.target_bytes == 128 << 20
+
+
+def test_every_option_is_understood() -> None:
+    options = parse_segment_options(
+        {
+            "endpoint": "h:1", "view": "RAW", "columns": "size, record", "targetbytes": "64m",
+            "fromoffset": "10", "tooffset": "1k", "oncorruption": "report", "verifycrc": "False",
+            "indextags": "false", "blockbytes": "4096", "fetchtimeoutms": "5",
+        }
+    )  # fmt: skip
+    assert options.endpoint == "h:1"
+    assert options.view is View.RAW
+    assert options.columns == ("size", "record")
+    assert options.target_bytes == 64 << 20
+    assert (options.from_offset, options.to_offset) == (10, 1024)
+    assert options.on_corruption is OnCorruption.REPORT
+    assert not options.verify_crc
+    assert not options.index_tags
+
+
+def test_dir_stands_for_path() -> None:
+    assert parse_segment_options({"dir": "/data"}).path == "/data"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "either path"),
+        ({"path": "a", "endpoint": "b"}, "either path"),
+        ({"path": "a", "viev": "raw"}, "unknown option 'viev'"),
+        ({"path": "a", "view": "rows"}, "messages, raw"),
+        ({"path": "a", "targetBytes": "many"}, "option targetBytes"),
+        ({"path": "a", "targetBytes": "0"}, "below 1"),
+        ({"path": "a", "fromOffset": "-1"}, "option fromOffset"),
+        ({"path": "a", "fromOffset": "9", "toOffset": "8"}, "below fromOffset"),
+        ({"path": "a", "verifyCrc": "yes"}, "neither true nor false"),
+        ({"path": "a", "onCorruption": "ignore"}, "fail, skip, report"),
+    ],
+)
+def test_bad_options_are_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_segment_options(given)

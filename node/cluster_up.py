@@ -249,7 +249,11 @@ class LocalCluster:
             self.start_node(node)
 
     def start_node(self, node: NodeProcess) -> None:
-        """Start the process of one node, for the first time or again."""
+        """Start the process of one node, for the first time or again.
+
+        It ends with the thread that started it (the kernel counts threads as parents): call this
+        in one that lives as long as the cluster.
+        """
         package_root = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         node.log_start = node.log.stat().st_size if node.log.exists() else 0

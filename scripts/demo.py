@@ -184,19 +184,19 @@ class Load:
     def total(self) -> int:
         return self._each * PRODUCERS
 
-    def run(self, disturb: Callable[[], None]) -> None:
-        """Send everything while `disturb` does its worst; returns when all is read."""
+    def run(self, faults: Iterator[None]) -> None:
+        """Send everything while `faults` does its worst, a step at a time; returns when all is
+        read."""
         self._consumer.start()
-        trouble = threading.Thread(target=disturb, daemon=True)
         with bars() as progress, ThreadPoolExecutor(PRODUCERS) as pool:
             sent = progress.add_task("acknowledged", total=self.total)
             read = progress.add_task("read from a slave", total=self.total)
             working = [pool.submit(self._produce, number) for number in range(PRODUCERS)]
-            trouble.start()
             deadline = time.monotonic() + 90
             while not all(each.done() for each in working) or len(self.seen) < len(
                 self.acknowledged
             ):
+                next(faults, None)
                 progress.update(sent, completed=len(self.acknowledged))
                 progress.update(read, completed=len(self.seen))
                 if time.monotonic() > deadline:
@@ -205,11 +205,12 @@ class Load:
                         "and no end within 90 s"
                     )
                 time.sleep(0.1)
+            for _ in faults:
+                time.sleep(0.1)
             progress.update(sent, completed=len(self.acknowledged))
             progress.update(read, completed=len(self.seen))
             for each in working:
                 each.result()
-        trouble.join(60)
         self._done.set()
 
     def _produce(self, number: int) -> None:
@@ -242,15 +243,21 @@ class Load:
                         self.seen[message.body] += 1
 
 
-def disturb(cluster: LocalCluster) -> None:
-    """SIGKILL to a slave and then to the master, each started again a moment later."""
+def disturb(cluster: LocalCluster) -> Iterator[None]:
+    """SIGKILL to a slave and then to the master, each started again a moment later.
+
+    A generator that gets a step every 0.1 s: nodes end with the thread that started them, so it
+    is the main thread that does.
+    """
     for node in (cluster.nodes[1], cluster.nodes[0]):
-        time.sleep(2)
+        for _ in range(15):
+            yield
         console.print(f"  kill -9 {node.node_id} ({node.role})")
         if node.process is not None:
             node.process.kill()
             node.process.wait()
-        time.sleep(0.5)
+        for _ in range(5):
+            yield
         cluster.start_node(node)
 
 
@@ -315,6 +322,9 @@ def result_table(
     for column in ("node", "role", "acknowledged", "read back", "lost", "duplicated", "lag"):
         table.add_column(column, justify="left" if column in ("node", "role") else "right")
     good = not load.failed and len(acknowledged) == load.total
+    # what a node knows of its lag is as old as the last heartbeat
+    with suppress(DemoError):
+        wait_until("no lag", lambda: not any(each.lag_bytes for each in admin.cluster().nodes), 5)
     state: dict[str, Any] = {each.node_id: each for each in admin.cluster().nodes}
     for node in cluster.nodes:
         found = bodies_of(node)
@@ -368,7 +378,7 @@ def run(work: Path, messages: int) -> bool:
             )
             admin.create_topic(TOPIC, queues=QUEUES)
             load = Load(cluster, messages)
-            load.run(lambda: disturb(cluster))
+            load.run(disturb(cluster))
             wait_caught_up(cluster, admin, "caught up")
             console.print("[bold]4[/] every node read back")
             table, good = result_table(cluster, admin, load, time.monotonic() - began)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import grpc
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from tandemlog.connection import CHANNEL_OPTIONS
 from tandemlog.endpoints import parse_endpoints
@@ -135,7 +135,7 @@ class FetchedLog:
         retrying = Retrying(
             retry=retry_if_exception_type(NodeUnavailableError),
             stop=stop_after_delay(self._timeout_ms / 1000),
-            wait=wait_exponential_jitter(initial=0.1, max=2),
+            wait=wait_random_exponential(multiplier=0.1, max=2),
             reraise=True,
         )
         try:

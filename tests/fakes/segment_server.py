@@ -1,0 +1,75 @@
+"""A node reduced to what readers of segments ask it: who it is, and bytes of its log."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc
+
+from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+
+
+class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer):
+    """Serves the log files of a store from `start` to `confirmed`. `drop_after`: each stream ends
+    without a word after so many chunks."""
+
+    def __init__(
+        self, store: Path, file_size: int, start: int, confirmed: int, drop_after: int = 1 << 30
+    ) -> None:
+        self._store = store
+        self._file_size = file_size
+        self._start = start
+        self._confirmed = confirmed
+        self._drop_after = drop_after
+        self.streams = 0
+        self._server = grpc.server(ThreadPoolExecutor(4))
+        admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
+        broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
+        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.stop(0).wait()
+
+    def DescribeCluster(  # noqa: N802 - the name of the call
+        self, request: Any, context: Any
+    ) -> admin_pb2.DescribeClusterResponse:
+        node = common_pb2.NodeStatus(
+            node_id="n0",
+            min_offset=self._start,
+            confirm_offset=self._confirmed,
+            commit_log_file_size=self._file_size,
+        )
+        return admin_pb2.DescribeClusterResponse(answered_by="n0", nodes=[node])
+
+    def FetchSegmentRange(  # noqa: N802 - the name of the call
+        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
+    ) -> Iterator[broker_pb2.SegmentChunk]:
+        self.streams += 1
+        at = request.physical_offset
+        if at < self._start:
+            error = common_pb2.Error(code=common_pb2.OFFSET_OUT_OF_RANGE, message="before the log")
+            yield broker_pb2.SegmentChunk(error=error)
+            return
+        end = min(self._confirmed, at + (request.length or 1 << 62))
+        for number in range(self._drop_after):
+            if at >= end:
+                return
+            del number
+            base = at - at % self._file_size
+            size = min(700, end - at, base + self._file_size - at)
+            data = (self._store / "commitlog" / f"{base:020d}").read_bytes()
+            yield broker_pb2.SegmentChunk(
+                physical_offset=at, data=data[at - base : at - base + size]
+            )
+            at += size

@@ -1,0 +1,70 @@
+"""A log read through a node is the log that lies on its disk."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes.log_builder import LogBuilder, varied
+from fakes.segment_server import SegmentServer
+from pipeline.errors import FetchError, OptionError
+from pipeline.jobs.audit import audit
+from pipeline.jobs.compare import compare
+from pipeline.jobs.rebuild import RebuildOptions, rebuild
+from pipeline.log_source import open_log
+from pipeline.tasks import InProcess
+
+HERE = InProcess(2)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogBuilder:
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    builder.write()
+    return builder
+
+
+@pytest.mark.parametrize("drop_after", [3, 1 << 30])
+def test_the_same_records_through_a_node(log: LogBuilder, drop_after: int) -> None:
+    """Also where its streams break off: they are opened again where they broke."""
+    with SegmentServer(log.store, 8192, 0, log.end, drop_after) as node:
+        result = audit(HERE, f"node:{node.endpoint}", target_bytes=5000)
+        assert result.findings == []
+        assert result.summary["records"] == len(log.records)
+        assert compare(HERE, log.store, f"node:{node.endpoint}").summary["equal"]
+
+
+def test_what_is_not_confirmed_is_not_read(log: LogBuilder, tmp_path: Path) -> None:
+    last = log.records[len(log.records) // 2]
+    with SegmentServer(log.store, 8192, 0, last.physical_offset) as node:
+        result = rebuild(
+            HERE, f"node:{node.endpoint}", tmp_path / "out", RebuildOptions(index=False)
+        )
+    assert result.summary["records"] == len(log.records) // 2
+
+
+def test_a_log_that_begins_later(log: LogBuilder) -> None:
+    start = next(each.physical_offset for each in log.records if each.physical_offset >= 8192)
+    with SegmentServer(log.store, 8192, start, log.end) as node:
+        result = audit(HERE, f"node:{node.endpoint}", target_bytes=5000)
+    assert result.holds
+    expected = [each for each in log.records if each.physical_offset >= start]
+    assert result.summary["records"] == len(expected)
+
+
+def test_one_stream_serves_a_whole_span(log: LogBuilder) -> None:
+    with SegmentServer(log.store, 8192, 0, log.end) as node:
+        audit(HERE, f"node:{node.endpoint}", target_bytes=1 << 30)
+        assert node.streams <= 2
+
+
+def test_a_node_that_is_not_there() -> None:
+    with pytest.raises(FetchError, match=r"127\.0\.0\.1:1: unavailable"):
+        open_log(endpoint="127.0.0.1:1", timeout_ms=500)
+    with pytest.raises(OptionError, match="endpoint"):
+        open_log(endpoint=",")
+
+
+def test_the_next_endpoint_is_asked(log: LogBuilder) -> None:
+    with SegmentServer(log.store, 8192, 0, log.end) as node:
+        source = open_log(endpoint=f"127.0.0.1:1,{node.endpoint}", timeout_ms=2000)
+        assert source.end().offset == log.end

@@ -1,8 +1,9 @@
 """Groups whose needs are missing are skipped, or fail where they must run (see needs.py)."""
 
-import needs
 import pytest
 from hypothesis import settings
+
+import needs
 
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)

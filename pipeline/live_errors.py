@@ -24,5 +24,17 @@ class SinkError(PipelineError):
     """Rows of a partition were not all acknowledged."""
 
 
+class RowError(SinkError):
+    """A row that no message can be made of; `row` counts within its chunk."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row} of its chunk: {reason}")
+        self.row = row
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["RowError"], tuple[int, str]]:
+        return type(self), (self.row, self.reason)
+
+
 class RepeatMismatchError(SinkError):
     """A partition is written again with other rows, or in other pieces, than the first time."""

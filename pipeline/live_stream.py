@@ -112,13 +112,21 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = _ends(held)
         ends = self._not_before(starts, self._newest)
         if self._target is not None:
-            ends = {queue: min(end, self._target.get(queue, end)) for queue, end in ends.items()}
-            ends = {queue: max(end, starts.get(queue, 0)) for queue, end in ends.items()}
+            ends = self._within(self._target, starts, ends)
         # A queue that is new here begins at the first message that it holds.
         begins = {queue: starts.get(queue, held.get(queue, NOTHING).first) for queue in ends}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._admitted(begins, ends)
         return to_json(ends)
+
+    @staticmethod
+    def _within(target: Offsets, starts: Offsets, ends: Offsets) -> Offsets:
+        """The ends up to the target; queues that it does not know are not begun."""
+        return {
+            queue: max(min(end, target.get(queue, 0)), starts.get(queue, 0))
+            for queue, end in ends.items()
+            if queue in target or queue in starts
+        }
 
     def _not_before(self, starts: Offsets, ends: Offsets) -> Offsets:
         """The ends, but none before its start: a slave that answers may be behind. Where the

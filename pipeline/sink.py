@@ -34,6 +34,7 @@ from .idempotence import (
     stream_writer_name,
 )
 from .live_cluster import check_reachable, check_writable
+from .live_errors import RowError, SinkError
 from .live_options import ClusterOptions, Guarantee, WriteOptions
 from .sink_chunks import chunks
 from .sink_columns import rows_of
@@ -78,13 +79,20 @@ def write_partition(
 ) -> Written:
     """Sends the rows of one task; returns once all of them are acknowledged."""
     sender: SinkSender | None = None
+    taken = 0
     try:
         for chunk in chunks(
             batches, max_rows=options.batch_messages, max_bytes=options.batch_bytes
         ):
             if sender is None:
                 sender = SinkSender(options, name)
-            sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
+            try:
+                sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
+            except RowError as error:
+                raise SinkError(
+                    f"partition {name.partition}, row {taken + error.row}: {error.reason}"
+                ) from None
+            taken += chunk.num_rows
         if sender is None:
             return Written(0, 0, 0, 0)
         sender.finish()

@@ -25,7 +25,7 @@ from tandemlog.format.constants import NAME_END, PROPERTY_END, SHARDING_KEY
 from tandemlog.format.java_hash_columns import java_hashes
 from tandemlog.framing import RESERVED_PREFIX, RESERVED_PROPERTIES
 
-from .live_errors import SinkError
+from .live_errors import RowError
 
 _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))
@@ -52,10 +52,10 @@ class Rows:
 
 def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn: int) -> Rows:
     """The rows of a chunk; `topic` is the option, `turn` chooses the queue of rows that do not.
-    Raises SinkError for what no message can be made of, with the row's number in the chunk."""
+    Raises RowError for what no message can be made of."""
     bodies = byte_column(chunk.column("body"), "body")
     if bodies.valid is not None and not bodies.valid.all():
-        raise SinkError(f"row {int(np.argmin(bodies.valid))} of the chunk: the body is null")
+        raise RowError(int(np.argmin(bodies.valid)), "the body is null")
     topics, topic_of = _topics(chunk, topic)
     counts = np.array([queues_of(each) for each in topics], np.int64)
     sharding = _column(chunk, "sharding_key")
@@ -93,7 +93,7 @@ def _topics(chunk: pa.RecordBatch, topic: str | None) -> tuple[tuple[str, ...], 
     column = chunk.column("topic")
     if column.null_count:
         row = int(np.argmin(np.asarray(column.is_valid())))
-        raise SinkError(f"row {row} of the chunk: the topic is null, and no option names one")
+        raise RowError(row, "the topic is null, and no option names one")
     encoded = column.dictionary_encode()
     return tuple(encoded.dictionary.to_pylist()), np.asarray(encoded.indices, np.int64)
 
@@ -120,9 +120,10 @@ def _queues(
     wrong = there & ((wanted < 0) | (wanted >= counts))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise SinkError(
-            f"row {row} of the chunk: queue_id {int(wanted[row])}, but topic "
-            f"{topics[int(topic_of[row])]!r} has the queues 0..{int(counts[row]) - 1}"
+        raise RowError(
+            row,
+            f"queue_id {int(wanted[row])}, but topic {topics[int(topic_of[row])]!r} has the queues "
+            f"0..{int(counts[row]) - 1}",
         )
     return np.where(there, wanted, queues)
 
@@ -184,15 +185,11 @@ def _check_properties(encoded: ByteColumn, names: Any, row_of: NDArray[np.int64]
         (np.asarray(pc.match_substring(names, _NAME_END)), "a name with the character 0x01"),
     ):
         if wrong.any():
-            raise SinkError(
-                f"row {int(row_of[np.argmax(wrong)])} of the chunk: a property has {fault}"
-            )
+            raise RowError(int(row_of[np.argmax(wrong)]), f"a property has {fault}")
     data = encoded.data[int(encoded.offsets[0]) : int(encoded.offsets[-1])]
     places = np.flatnonzero(data == PROPERTY_END) + int(encoded.offsets[0])
     if len(places) > len(encoded):
         ends = encoded.offsets[1:] - 1
         stray = int(np.setdiff1d(places, ends)[0])
         entry = int(np.searchsorted(encoded.offsets, stray, side="right")) - 1
-        raise SinkError(
-            f"row {int(row_of[entry])} of the chunk: a property holds the character 0x02"
-        )
+        raise RowError(int(row_of[entry]), "a property holds the character 0x02")

@@ -44,7 +44,7 @@ from tandemlog.sender import Sender, SenderOptions
 
 from .idempotence import WriterName
 from .live_connections import connection_of, run
-from .live_errors import RepeatMismatchError, SinkError
+from .live_errors import RepeatMismatchError, RowError, SinkError
 from .live_options import WriteOptions
 from .sink_columns import Rows
 
@@ -260,8 +260,7 @@ class SinkSender:
         lengths = rows.bodies.lengths
         if len(lengths) and int(lengths.max()) > framer.max_body:
             row = int(np.argmax(lengths > framer.max_body))
-            error = too_large_body(int(lengths[row]), framer.max_body, row)
-            raise SinkError(f"{self._where()}: row {row} of chunk {self.chunk}: {error}")
+            raise RowError(row, str(too_large_body(int(lengths[row]), framer.max_body, row)))
         for topic in rows.topics:
             framer.topic_frame(topic)
         try:
@@ -288,9 +287,10 @@ class SinkSender:
         """The first record of a request gets the writer's mark beside its own properties."""
         first = int(sizes[0]) - int(rows.bodies.lengths[0])
         if first > USER_PROPERTIES_LIMIT:
-            raise SinkError(
-                f"{self._where()}: row 0 of chunk {self.chunk}: keys, tags and properties take "
-                f"about {first} bytes, the limit is {USER_PROPERTIES_LIMIT}"
+            raise RowError(
+                0,
+                f"keys, tags and properties take about {first} bytes, the limit is "
+                f"{USER_PROPERTIES_LIMIT}",
             )
 
 

@@ -1,0 +1,62 @@
+"""Topics with messages in a fake cluster, for the live source; and a Cluster of plain values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fakes.fake_broker import ThreadedCluster
+from pipeline.live_errors import ClusterError
+from pipeline.live_options import ClusterOptions
+from pipeline.offsets import Offsets, Queue
+from pipeline.offsets_resolve import NOTHING, Held
+from tandemlog import Producer, ProducerOptions
+
+
+def cluster_options(running: ThreadedCluster, **more: int) -> ClusterOptions:
+    return ClusterOptions(tuple(running.endpoints), **{"retry_timeout_ms": 5_000} | more)
+
+
+def produce(
+    running: ThreadedCluster, topic: str, queue_id: int, bodies: Sequence[bytes], **columns: object
+) -> None:
+    with Producer(running.endpoints, ProducerOptions(batch_bytes=4_000)) as producer:
+        producer.send_many(topic, list(bodies), queues=queue_id, **columns)  # type: ignore[arg-type]
+
+
+class PlainCluster:
+    """Stands in for live_cluster.Cluster: what queues hold is what a test says."""
+
+    def __init__(self, held: Mapping[Queue, Held]) -> None:
+        self.now = dict(held)
+        self.master: dict[Queue, Held] | None = None
+        self.groups: dict[str, Offsets] = {}
+        self.sizes: dict[Queue, float] = {}
+        self.times: dict[int, Offsets] = {}
+        self.broken = False
+
+    def grow(self, **ends: int) -> None:
+        """Messages come: grow(t0=20) moves the end of t/0 to 20."""
+        for name, end in ends.items():
+            queue = (name[0], int(name[1:]))
+            self.now[queue] = Held(self.now.get(queue, NOTHING).first, end, 1_000)
+
+    def queues(self) -> list[Queue]:
+        return sorted(self.now)
+
+    def held(self, queues: Iterable[Queue] = (), *, by_master: bool = False) -> dict[Queue, Held]:
+        if by_master and self.master is not None:
+            return dict(self.master)
+        return dict.fromkeys(queues, NOTHING) | self.now
+
+    def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+        return {queue: self.times[time_ms][queue] for queue in queues}
+
+    def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
+        stands = self.groups.get(group, {})
+        return {queue: stands[queue] for queue in queues if queue in stands}
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        if self.broken:
+            raise ClusterError("no master")
+        self.groups.setdefault(group, {}).update(offsets)
+
+    def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+        return {queue: self.sizes[queue] for queue in starts}

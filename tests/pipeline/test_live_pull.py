@@ -1,0 +1,200 @@
+"""Tasks that read, against a cluster in memory over real sockets."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from fakes.fake_broker import ThreadedCluster, running_cluster
+from fakes.live_topics import cluster_options, produce
+from pipeline.live_cluster import Cluster
+from pipeline.live_errors import ClusterError, DataLossError
+from pipeline.live_options import ClusterOptions, Selection
+from pipeline.live_pull import Pulling, read_spans
+from pipeline.live_schema import LIVE
+from pipeline.offsets import Span
+from pipeline.offsets_resolve import NOTHING
+from pipeline.schema import arrow_schema
+from tandemlog import Producer, ProducerOptions
+from tandemlog.topology import ReadFrom
+
+
+@pytest.fixture
+def running() -> Iterator[ThreadedCluster]:
+    with running_cluster(slaves=1) as cluster:
+        cluster.log.create_topic("t", 2)
+        cluster.log.create_topic("u", 1)
+        yield cluster
+
+
+def pulling(running: ThreadedCluster, **changes: object) -> Pulling:
+    plain = Pulling(
+        cluster=cluster_options(running),
+        columns=LIVE,
+        read_from=ReadFrom.SLAVE,
+        tags=None,
+        fail_on_data_loss=True,
+        pull_bytes=2_000,
+        pull_timeout_ms=5_000,
+        verify_crc=True,
+        group="",
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def rows(pulled: Pulling, *spans: Span) -> pa.Table:
+    return pa.Table.from_batches(list(read_spans(pulled, spans, 0)), arrow_schema(pulled.columns))
+
+
+def bodies(pulled: Pulling, *spans: Span) -> list[bytes]:
+    return rows(pulled, *spans).column("body").to_pylist()  # type: ignore[no-any-return]
+
+
+def texts(count: int, start: int = 0) -> list[bytes]:
+    return [b"message %d" % number for number in range(start, start + count)]
+
+
+def test_spans_of_several_queues_are_read_to_their_ends(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(100))
+    produce(running, "t", 1, texts(50, 1_000))
+    found = rows(pulling(running), Span("t", 0, 10, 90), Span("t", 1, 0, 50))
+    by_queue: dict[int, list[bytes]] = {0: [], 1: []}
+    for queue_id, body in zip(
+        found["queue_id"].to_pylist(), found["body"].to_pylist(), strict=True
+    ):
+        by_queue[queue_id].append(body)
+    assert by_queue == {0: texts(80, 10), 1: texts(50, 1_000)}
+    assert running.cluster.nodes["n1"].pulls > 3
+    assert running.cluster.master.pulls == 0
+
+
+def test_every_column_comes_back(running: ThreadedCluster) -> None:
+    produce(running, "t", 1, [b"a"], tags="x", keys="k1 k2", properties={"p": "v"})
+    [row] = rows(pulling(running), Span("t", 1, 0, 1)).to_pylist()
+    assert (row["topic"], row["queue_id"], row["queue_offset"]) == ("t", 1, 0)
+    assert (row["body"], row["tags"], row["keys"]) == (b"a", "x", "k1 k2")
+    assert dict(row["properties"])["p"] == "v"
+    assert row["store_timestamp"] is not None
+    assert row["msg_id"] == running.log.decoded()[0].msg_id
+
+
+def test_chosen_columns_alone(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(3))
+    chosen = {"body": "binary", "queue_offset": "long"}
+    found = rows(pulling(running, columns=chosen), Span("t", 0, 0, 3))
+    assert found.column_names == ["body", "queue_offset"]
+
+
+def test_tags_are_held_exactly(running: ThreadedCluster) -> None:
+    # "Aa" and "BB" have one Java hash: the node cannot tell them apart.
+    for number, tag in enumerate(["Aa", "BB", "x", "Aa"]):
+        produce(running, "t", 0, [b"%d" % number], tags=tag)
+    span = Span("t", 0, 0, 4)
+    assert bodies(pulling(running, tags="Aa"), span) == [b"0", b"3"]
+    assert bodies(pulling(running, tags="Aa || x"), span) == [b"0", b"2", b"3"]
+    assert bodies(pulling(running, tags="none"), span) == []
+
+
+def test_a_slave_that_is_behind_is_waited_for_or_left(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", 5))
+    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+    assert running.cluster.master.pulls > 0
+
+
+def test_a_slave_that_is_gone_costs_nothing_but_time(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(50))
+    reading = read_spans(pulling(running, pull_bytes=500), [Span("t", 0, 0, 50)], 0)
+    first = next(reading)
+    running.call(running.cluster.nodes["n1"].stop)
+    rest = pa.Table.from_batches([first, *reading])
+    assert rest.column("body").to_pylist() == texts(50)
+
+
+def test_messages_that_are_gone(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    running.call(lambda: running.log.removed.update({("t", 0): 5}))
+    with pytest.raises(DataLossError, match=r"t/0: the messages 0\.\.5 are gone"):
+        bodies(pulling(running), Span("t", 0, 0, 20))
+    lenient = pulling(running, fail_on_data_loss=False)
+    assert bodies(lenient, Span("t", 0, 0, 20)) == texts(15, 5)
+
+
+def test_an_end_that_nobody_reaches(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(5))
+    short = pulling(running, pull_timeout_ms=200)
+    with pytest.raises(DataLossError, match=r"200 ms \(pullTimeoutMs\): t/0 at 5 of 9"):
+        bodies(short, Span("t", 0, 0, 9))
+    assert bodies(replace(short, fail_on_data_loss=False), Span("t", 0, 0, 9)) == texts(5)
+
+
+def test_a_topic_that_is_not_there(running: ThreadedCluster) -> None:
+    with pytest.raises(ClusterError, match="nope"):
+        bodies(pulling(running), Span("nope", 0, 0, 1))
+
+
+def test_stopping_early_leaves_nothing_behind(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(100))
+    reading = read_spans(pulling(running, pull_bytes=500), [Span("t", 0, 0, 100)], 0)
+    next(reading)
+    reading.close()  # type: ignore[attr-defined]
+
+
+def test_compressed_bodies_come_as_they_were_given(running: ThreadedCluster) -> None:
+    given = [b"x" * 4_000, b"short"]
+    with Producer(running.endpoints, ProducerOptions(compress_above=100)) as producer:
+        producer.send_many("u", given)
+    assert bodies(pulling(running), Span("u", 0, 0, 2)) == given
+
+
+# What the driver asks.
+
+
+def test_the_queues_of_a_selection(running: ThreadedCluster) -> None:
+    options = cluster_options(running)
+    assert Cluster(options, Selection(topics=("t",))).queues() == [("t", 0), ("t", 1)]
+    assert Cluster(options, Selection(pattern="[tu]")).queues() == [("t", 0), ("t", 1), ("u", 0)]
+    assert Cluster(options, Selection(assigned={"t": (1,)})).queues() == [("t", 1)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (Selection(topics=("nope",)), "nope"),
+        (Selection(pattern="x.*"), "no topic matches 'x.*'; there are t, u"),
+        (Selection(assigned={"t": (7,)}), "queues 0..1, not 7"),
+    ],
+)
+def test_a_selection_of_nothing(running: ThreadedCluster, selection: Selection, words: str) -> None:
+    with pytest.raises(ClusterError, match=words):
+        Cluster(cluster_options(running), selection).queues()
+
+
+def test_what_the_selected_queues_hold(running: ThreadedCluster) -> None:
+    produce(running, "t", 1, texts(3))
+    produce(running, "u", 0, texts(2))
+    options = cluster_options(running)
+    found = Cluster(options, Selection(topics=("t",))).held([("t", 0)])
+    assert found["t", 0] == NOTHING
+    assert (found["t", 1].first, found["t", 1].end) == (0, 3)
+    assert ("u", 0) not in found
+    assert list(Cluster(options, Selection(pattern="u")).held()) == [("u", 0)]
+    assert list(Cluster(options, Selection(assigned={"t": (1,)})).held()) == [("t", 1)]
+    assert Cluster(options, Selection(topics=("t",))).held(by_master=True)["t", 1].end == 3
+
+
+def test_groups_times_and_sizes(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, [b"x" * 100] * 4)
+    cluster = Cluster(cluster_options(running), Selection(topics=("t",)))
+    assert cluster.committed("g", [("t", 0)]) == {}
+    cluster.commit("g", {("t", 0): 3})
+    assert cluster.committed("g", [("t", 0), ("t", 1)]) == {("t", 0): 3}
+    assert cluster.at_time([("t", 0)], 1) == {("t", 0): 0}
+    assert 200 < cluster.mean_sizes({("t", 0): 0})["t", 0] < 300
+
+
+def test_an_unreachable_cluster_is_named() -> None:
+    nowhere = ClusterOptions(("127.0.0.1:1",), retry_timeout_ms=200)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1 \(no answer\)"):
+        Cluster(nowhere, Selection(topics=("t",))).queues()

@@ -1,0 +1,247 @@
+"""Tasks that write, against a cluster in memory over real sockets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fakes.fake_broker import Fault, ThreadedCluster, running_cluster
+from fakes.fake_log import RefusedError
+from fakes.live_topics import cluster_options
+from pipeline.idempotence import WriterName
+from pipeline.live_errors import ClusterError, RepeatMismatchError, SinkError
+from pipeline.live_options import ClusterOptions, WriteOptions
+from pipeline.sink import LiveWriter, Written, check_topic, write_partition
+from tandemlog.format.producer_mark import parse_producer_mark
+from tandemlog.v1 import common_pb2
+
+NAME = WriterName("query:3", 7, 3)
+
+
+@pytest.fixture
+def running() -> Iterator[ThreadedCluster]:
+    with running_cluster(slaves=1) as cluster:
+        cluster.log.create_topic("t", 2)
+        cluster.log.create_topic("u", 1)
+        yield cluster
+
+
+def options(running: ThreadedCluster, **changes: Any) -> WriteOptions:
+    plain = WriteOptions(cluster_options(running), topic="t", batch_messages=4)
+    return replace(plain, **changes)
+
+
+def texts(count: int, start: int = 0) -> list[str]:
+    return [f"row {number}" for number in range(start, start + count)]
+
+
+def write(
+    running: ThreadedCluster,
+    rows: Sequence[str],
+    name: WriterName = NAME,
+    columns: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Written:
+    batch = pa.record_batch({"body": pa.array(rows, pa.string())} | (columns or {}))
+    halves = [batch.slice(0, 3), batch.slice(3)] if len(rows) > 3 else [batch]
+    return write_partition(options(running, **changes), name, iter(halves))
+
+
+def stored(running: ThreadedCluster, topic: str = "t") -> list[str]:
+    return [body.decode() for body in running.log.bodies(topic)]
+
+
+def test_rows_are_stored_in_order_a_request_for_each_chunk(running: ThreadedCluster) -> None:
+    written = write(running, texts(10))
+    assert (written.rows, written.requests, written.duplicates) == (10, 3, 0)
+    assert written.bytes == sum(map(len, running.log.records))
+    assert stored(running) == texts(10)
+    marks = [
+        parse_producer_mark(record.properties["__TL_SEQ"])
+        for record in running.log.decoded()
+        if "__TL_SEQ" in record.properties
+    ]
+    assert [(m.producer_id, m.epoch, m.sequence, m.count) for m in marks] == [
+        ("query:3", 7, 0, 4),
+        ("query:3", 7, 1, 4),
+        ("query:3", 7, 2, 2),
+    ]
+
+
+def test_a_task_that_runs_twice_is_stored_once(running: ThreadedCluster) -> None:
+    write(running, texts(10))
+    again = write(running, texts(10))
+    assert (again.rows, again.requests, again.duplicates) == (10, 3, 3)
+    assert stored(running) == texts(10)
+
+
+def test_an_attempt_that_came_half_way_is_completed(running: ThreadedCluster) -> None:
+    running.call(lambda: running.cluster.master.faults.extend([None, refused("BAD_RECORD")]))
+    with pytest.raises(SinkError, match=r"partition 3, writer query:3"):
+        write(running, texts(10))
+    assert stored(running) == texts(4)
+    assert write(running, texts(10)).duplicates == 1
+    assert stored(running) == texts(10)
+
+
+def refused(code: str) -> RefusedError:
+    return RefusedError(common_pb2.ErrorCode.Value(code))
+
+
+def test_the_next_batch_is_another_epoch(running: ThreadedCluster) -> None:
+    write(running, texts(5))
+    write(running, texts(5, 100), replace(NAME, epoch=8))
+    assert stored(running) == texts(5) + texts(5, 100)
+    with pytest.raises(SinkError, match=r"epoch|FENCED"):
+        write(running, texts(6))
+
+
+def test_many_chunks_more_than_a_master_remembers(running: ThreadedCluster) -> None:
+    write(running, texts(300), batch_messages=2)
+    again = write(running, texts(300), batch_messages=2)
+    assert again.duplicates == 150
+    assert stored(running) == texts(300)
+
+
+@pytest.mark.parametrize(
+    "fault", [Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.UNKNOWN, Fault.ANSWER_TWICE]
+)
+def test_a_stream_that_breaks_costs_no_row(running: ThreadedCluster, fault: Fault) -> None:
+    running.call(lambda: running.cluster.master.faults.extend([None, fault]))
+    write(running, texts(10))
+    assert stored(running) == texts(10)
+
+
+@pytest.mark.parametrize("code", ["BUSY", "NOT_MASTER", "NOT_IN_SYNC"])
+def test_a_refusal_that_passes(running: ThreadedCluster, code: str) -> None:
+    running.call(lambda: running.cluster.master.faults.extend([None, refused(code)]))
+    write(running, texts(10))
+    assert stored(running) == texts(10)
+
+
+def test_another_master_knows_what_is_stored(running: ThreadedCluster) -> None:
+    write(running, texts(6))
+    running.call(lambda: running.cluster.promote("n1"))
+    assert write(running, texts(6)).duplicates == 2
+    assert stored(running) == texts(6)
+
+
+def test_a_master_that_lost_requests_makes_the_task_run_again(running: ThreadedCluster) -> None:
+    """A request that the new master never got: what follows must not take its number."""
+
+    def lose() -> None:
+        del running.log.producers["query:3"].answers[1]
+        del running.log.records[4:], running.log.queues[("t", 0)][:]
+
+    write(running, texts(8))
+    running.call(lose)
+    running.call(lambda: running.cluster.master.faults.append(Fault.ANSWER_TWICE))
+    assert write(running, texts(8)).duplicates == 1
+    assert [record.body.decode() for record in running.log.decoded()] == texts(8)
+
+
+def test_other_rows_the_second_time_are_an_error(running: ThreadedCluster) -> None:
+    write(running, texts(8))
+    with pytest.raises(RepeatMismatchError, match="chunk 0 is stored with another first row"):
+        write(running, texts(8, 50))
+    assert stored(running) == texts(8)
+
+
+def test_fewer_rows_the_second_time_are_an_error(running: ThreadedCluster) -> None:
+    write(running, texts(12))
+    with pytest.raises(RepeatMismatchError, match="3 chunks are stored and 2 were to be written"):
+        write(running, texts(8))
+
+
+def test_chunks_of_another_size_the_second_time_are_an_error(running: ThreadedCluster) -> None:
+    write(running, texts(8))
+    with pytest.raises(RepeatMismatchError, match="batchMessages"):
+        write(running, texts(8), batch_messages=5)
+
+
+def test_larger_chunks_than_what_is_remembered_are_an_error_too(running: ThreadedCluster) -> None:
+    write(running, texts(200), batch_messages=2)
+    with pytest.raises(RepeatMismatchError, match="100 chunks are stored and 1"):
+        write(running, texts(200), batch_messages=500)
+
+
+def test_at_least_once_repeats(running: ThreadedCluster) -> None:
+    for _ in range(2):
+        write(running, texts(5), WriterName(None, 0, 3))
+    assert stored(running) == texts(5) * 2
+
+
+def test_topics_queues_and_properties_of_columns(running: ThreadedCluster) -> None:
+    columns = {
+        "topic": ["t", "u", "t"],
+        "queue_id": pa.array([1, None, 0], pa.int32()),
+        "tags": ["a", None, "b"],
+        "keys": ["k1 k2", None, None],
+        "properties": pa.array(
+            [[("p", "1"), ("KEYS", "theirs")], None, []], pa.map_(pa.string(), pa.string())
+        ),
+    }
+    write(running, texts(3), columns=columns, topic=None)
+    one, two, three = running.log.decoded()
+    assert [(r.topic, r.queue_id, r.tags, r.keys) for r in (one, two, three)] == [
+        ("t", 1, "a", "k1 k2"),
+        ("u", 0, None, None),
+        ("t", 0, "b", None),
+    ]
+    assert one.properties["p"] == "1"
+    assert len({record.uniq_key for record in (one, two, three)}) == 3
+
+
+def test_a_topic_that_is_not_there(running: ThreadedCluster) -> None:
+    with pytest.raises(ClusterError, match="looking at topic nope"):
+        write(running, texts(1), topic="nope")
+
+
+def test_a_body_above_the_limit(running: ThreadedCluster) -> None:
+    with pytest.raises(SinkError, match="partition 3, row 1: the body has 2000000 bytes"):
+        write(running, ["a", "b" * 2_000_000])
+
+
+def test_a_request_above_the_limit(running: ThreadedCluster) -> None:
+    rows = ["x" * 900_000] * 5
+    with pytest.raises(SinkError, match="make batchBytes or batchMessages smaller"):
+        write(running, rows, batch_messages=5, batch_bytes=8 << 20)
+
+
+def test_properties_without_room_for_the_mark(running: ThreadedCluster) -> None:
+    with pytest.raises(SinkError, match="row 0: keys, tags and properties"):
+        write(running, ["x"], columns={"keys": ["k" * 32_700]})
+
+
+def test_silence_ends_a_task_after_a_while(running: ThreadedCluster) -> None:
+    running.call(lambda: running.cluster.master.faults.extend([Fault.SILENCE] * 9))
+    with pytest.raises(SinkError, match="sendTimeoutMs"):
+        write(running, texts(2), send_timeout_ms=300)
+
+
+def test_no_rows_need_no_cluster() -> None:
+    nowhere = WriteOptions(ClusterOptions(("127.0.0.1:1",)))
+    assert write_partition(nowhere, NAME, iter([])) == Written(0, 0, 0, 0)
+
+
+def test_the_driver_looks_at_the_topic_first(running: ThreadedCluster) -> None:
+    running.log.create_topic("readonly", 2, perm=4)
+    check_topic(options(running))
+    check_topic(options(running, topic=None))
+    with pytest.raises(ClusterError, match="looking at topic nope"):
+        check_topic(options(running, topic="nope"))
+    with pytest.raises(ClusterError, match="takes no messages"):
+        check_topic(options(running, topic="readonly"))
+    with pytest.raises(ClusterError, match="no answer"):
+        check_topic(WriteOptions(ClusterOptions(("127.0.0.1:1",), retry_timeout_ms=100)))
+
+
+def test_a_batch_write_outside_of_a_task(running: ThreadedCluster) -> None:
+    writer = LiveWriter(options(running, idempotency_id="nightly"))
+    for _ in range(2):
+        message = writer.write(iter([pa.record_batch({"body": ["a"]})]))
+        writer.commit([message])
+        writer.abort([message, None])
+    assert stored(running) == ["a"]

@@ -48,7 +48,8 @@ async def _receive(port: int) -> float:
         await asyncio.wait_for(channel.channel_ready(), 30)
         began = time.perf_counter()
         size = 0
-        async for chunk in channel.unary_stream("/Bare/Stream")(b""):
+        call: Any = channel.unary_stream("/Bare/Stream")
+        async for chunk in call(b""):
             size += len(chunk)
         return size / (time.perf_counter() - began)
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import tandemlog
@@ -47,7 +48,7 @@ def run(folder: Path) -> list[Figure]:
     for flush in ("async", "sync"):
         with cluster(folder / flush, 1, flush=flush) as made:
             endpoints = made.endpoints.split(",")
-            rates[flush] = best_of(3, lambda endpoints=endpoints: rate(endpoints))
+            rates[flush] = best_of(3, partial(rate, endpoints))
     return [
         Figure(
             "sync flush, 64 producers",

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,16 @@ def wait_caught_up(cluster: LocalCluster, admin: tandemlog.Admin, description: s
 # ---- proof of what was rebuilt
 
 
+def has_files(store: Path, files: dict[str, bytes]) -> bool:
+    return queue_files(store) == files
+
+
+def has_entries(
+    store: Path, sizes: dict[str, int], entries: Counter[tuple[object, object]]
+) -> bool:
+    return index_entries(store, sizes) == entries
+
+
 def prove_rebuilt(cluster: LocalCluster, original: Path, sizes: dict[str, int]) -> None:
     """Every slave's queue files equal RocketMQ's byte for byte, and its index entries."""
     files = queue_files(original / "store")
@@ -151,12 +162,12 @@ def prove_rebuilt(cluster: LocalCluster, original: Path, sizes: dict[str, int]) 
         # the tails of the queues reach the disk within a flush interval
         wait_until(
             f"{node.node_id}'s queue files to equal RocketMQ's",
-            lambda store=store: queue_files(store) == files,
+            partial(has_files, store, files),
             15,
         )
         wait_until(
             f"{node.node_id}'s index to equal RocketMQ's",
-            lambda store=store: index_entries(store, sizes) == entries,
+            partial(has_entries, store, sizes, entries),
             15,
         )
         console.print(

@@ -1,0 +1,160 @@
+"""Spark over the files: messages, rebuild, audit and export of 512 MB, warm, on all cores.
+
+The log has 1 KiB bodies with three properties, 64 queues, files of 32 MiB. Each figure is the
+median of warm runs; ratios are against Spark's own Parquet reader, Parquet writer and binaryFile,
+in the same session.
+"""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.harness import Figure, best_of
+from pipeline.jobs.audit import audit
+from pipeline.jobs.export import ExportOptions, export
+from pipeline.jobs.rebuild import RebuildOptions, rebuild
+from pipeline.session import spark_session
+from tandemlog.format.patch import patch_stored_fields
+from tandemlog.format.properties import encode_properties
+from tandemlog.format.record import encode_blank, encode_record
+
+MB = 1_000_000
+FILES = 16
+FILE_BYTES = 32 << 20
+TOPICS, QUEUES = 16, 4
+RUNS = 3
+
+
+def make_log(store: Path) -> int:
+    """The log files; answers how many bytes of records they hold."""
+    folder = store / "commitlog"
+    folder.mkdir(parents=True)
+    records, sizes, queues = _one_file()
+    positions = np.cumsum(np.concatenate(([0], sizes[:-1]))).astype(np.int64)
+    counts = np.zeros(TOPICS * QUEUES, np.int64)
+    rank = np.zeros(len(sizes), np.int64)
+    for queue in range(TOPICS * QUEUES):
+        mine = queues == queue
+        counts[queue] = np.count_nonzero(mine)
+        rank[mine] = np.arange(counts[queue])
+    host = bytes((10, 0, 0, 5)) + (10911).to_bytes(4)
+    for number in range(FILES):
+        base = number * FILE_BYTES
+        patch_stored_fields(
+            records,
+            positions,
+            queue_offsets=rank + number * counts[queues],
+            physical_offsets=positions + base,
+            store_timestamp=1_700_000_000_000 + number * 600_000,
+            store_host=host,
+        )
+        with (folder / f"{base:020d}").open("wb") as file:
+            file.write(records.data)
+            file.write(encode_blank(FILE_BYTES - len(records)))
+            file.truncate(FILE_BYTES)
+    return len(records) * FILES
+
+
+def _one_file() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Records that nearly fill a file, their sizes and queues."""
+    random = np.random.default_rng(1)
+    pool = random.bytes(1 << 20)
+    records, sizes, queues = bytearray(), [], []
+    while True:
+        number, start = len(sizes), int(random.integers(1 << 19))
+        queue = int(random.integers(TOPICS * QUEUES))
+        properties = encode_properties(
+            {"UNIQ_KEY": f"7F000001{number:024X}", "KEYS": f"order-{number}",
+             "TAGS": f"tag-{number % 10}"}
+        )  # fmt: skip
+        record = encode_record(
+            topic=f"topic-{queue // QUEUES:02d}",
+            body=pool[start : start + 1024],
+            properties=properties,
+            queue_id=queue % QUEUES,
+            born_timestamp=1_700_000_000_000 + number // 50,
+            born_host=f"10.0.1.{number % 20}:40000",
+        )
+        if len(records) + len(record) + 8 > FILE_BYTES:
+            break
+        records += record
+        sizes.append(len(record))
+        queues.append(queue)
+    return np.frombuffer(records, np.uint8), np.array(sizes), np.array(queues)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def rate(size: int, work: Callable[[], object]) -> float:
+    """MB/s, the median of warm runs."""
+    work()
+    return best_of(RUNS, lambda: size / MB / seconds(work))
+
+
+def run(folder: Path) -> list[Figure]:
+    """The figures; `folder` is for scratch."""
+    store = folder / "store"
+    size = make_log(store)
+    spark = spark_session("tandemlog benchmark", extra={"spark.driver.memory": "4g"})
+    try:
+        return [*_reading(spark, store, folder, size), *_jobs(spark, store, folder, size)]
+    finally:
+        spark.stop()
+
+
+def _noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _reading(spark: SparkSession, store: Path, folder: Path, size: int) -> list[Figure]:
+    def messages() -> DataFrame:
+        return spark.read.format("tandemlog_segments").load(str(store))
+
+    parquet = folder / "parquet"
+
+    def write_parquet() -> None:
+        messages().write.mode("overwrite").parquet(str(parquet))
+
+    read = rate(size, lambda: _noop(messages()))
+    written = rate(size, write_parquet)
+    from_parquet = rate(size, lambda: _noop(spark.read.parquet(str(parquet))))
+    binary = rate(
+        size, lambda: _noop(spark.read.format("binaryFile").load(str(store / "commitlog")))
+    )
+
+    def export_messages() -> None:
+        shutil.rmtree(folder / "export", ignore_errors=True)
+        export(spark, store, folder / "export", ExportOptions(raw=False))
+
+    exported = rate(size, export_messages)
+    return [
+        Figure("segments: messages", read, "MB/s", 500),
+        Figure("segments: messages against Parquet", read, "MB/s", 0.4, from_parquet),
+        Figure("segments: messages against binaryFile", read, "MB/s", 1.0, binary),
+        Figure("segments: export against Spark's writer", exported, "MB/s", 0.8, written),
+    ]
+
+
+def _jobs(spark: SparkSession, store: Path, folder: Path, size: int) -> list[Figure]:
+    out = folder / "out"
+
+    def rebuilt(options: RebuildOptions) -> None:
+        shutil.rmtree(out, ignore_errors=True)
+        rebuild(spark, store, out, options)
+
+    queues = rate(size, lambda: rebuilt(RebuildOptions(index=False)))
+    both = rate(size, lambda: rebuilt(RebuildOptions()))
+    audited = rate(size, lambda: audit(spark, store))
+    return [
+        Figure("segments: rebuild of queues", queues, "MB/s", 600),
+        Figure("segments: rebuild of queues and index", both, "MB/s", 600),
+        Figure("segments: audit", audited, "MB/s", 800),
+    ]

@@ -321,6 +321,8 @@ class Cluster:
             if state.incarnation != member.incarnation:
                 # it may have been lost since it acknowledged
                 disk = self.lost.get(member, FakeDisk())
+            if put.start < disk.start:
+                continue  # its master had dropped that by retention
             written = node is master and self.flush is FlushMode.ASYNC
             end = disk.end if written else disk.durable
             if end < put.end or not holds(disk, put):

@@ -5,6 +5,7 @@ thing (an epoch table that lies is also found by the proof of bytes) both are sw
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import ha.confirm
@@ -101,6 +102,16 @@ def any_disk_is_the_same(this: Cluster) -> str:
 NO_PROOF: Patch = (ha.slave_store, "log_crc", no_proof)
 NO_MASTER_PROOF: Patch = (Cluster, "proof_crc", no_proof)
 
+
+def nothing_is_ever_lost(*_: Any) -> bool:
+    return False
+
+
+def no_followed_disk(hello: Any, view: MasterView) -> Any:
+    return DECIDE(replace(hello, master_id=""), view)
+
+
+DECIDE = ha.handshake.decide
 MUTATIONS: dict[str, list[Patch]] = {
     "the second slowest member is enough": [(ha.confirm, "lowest", second_lowest)],
     "acks count in any epoch and incarnation": [(ha.confirm, "counts", every_ack_counts)],
@@ -136,5 +147,9 @@ MUTATIONS: dict[str, list[Patch]] = {
         NO_MASTER_PROOF,
     ],
     "one member is enough": [("ha.master_group", "SetRules", one_is_enough)],
+    "a master without fsync trusts its log after a power cut": [
+        (ha.master_term, "may_have_lost", nothing_is_ever_lost)
+    ],
+    "a master on an empty disk is followed": [("ha.master_session", "decide", no_followed_disk)],
     "a lost disk keeps its name": [(Cluster, "incarnation", any_disk_is_the_same)],
 }

@@ -195,7 +195,8 @@ class World(Cluster):
             return
         # One failure at a time: the others remember this master, or there is nothing to remember.
         followed = {self.state(each).accepted_epoch > 0 for each in others}
-        if len(followed) > 1:
+        greeted = any(each.slave and each.slave.session for each in others)
+        if len(followed) > 1 or (followed == {False} and greeted):
             return
         self.note(f"{node.name} (master) loses its disk")
         self.count("master disk lost")
@@ -209,14 +210,14 @@ class World(Cluster):
         master = self.nodes[self.master_name].master
         if master is None:
             return
-        refused = any(each.slave and each.slave.refused for each in self.nodes.values())
-        if master.group.alarms or (refused and self.rng.random() < 0.3):
+        if master.group.alarms:
             self.promote()
 
     def promote(self) -> None:
         """The node with the newest epoch, then the longest log, becomes the master.
 
-        A master that was found to lack something does not stand: it may have written since.
+        Among those whom the alarms name: a master that lacks something may have written since, so
+        its newer epoch proves nothing.
         """
 
         def rank(node: SimNode) -> tuple[int, int]:
@@ -228,10 +229,7 @@ class World(Cluster):
 
         refused = [node for node in self.nodes.values() if node.slave and node.slave.refused]
         master = self.nodes[self.master_name]
-        alarms = list(master.master.group.alarms.values()) if master.master else []
-        lacks = any("another disk" in each or "acknowledged" in each for each in alarms)
-        lacks = lacks and any(node.disk.data for node in refused)
-        candidates = [node for node in self.nodes.values() if not (lacks and node is master)]
+        candidates = self.candidates(master)
         for node in self.nodes.values():
             self.stop(node)
             node.disk.cut_torn_tail()
@@ -243,6 +241,18 @@ class World(Cluster):
         self.note(f"operator: {best.name} becomes master")
         self.count("promoted")
         self.master_name = best.name
+
+    def candidates(self, master: SimNode) -> list[SimNode]:
+        """Who may become master, after what the alarms say."""
+        alarms = master.master.group.alarms if master.master else {}
+        ahead = [name for name, each in alarms.items() if "Make that slave" in each]
+        if ahead:
+            return [self.nodes[name] for name in ahead]
+        others = [node for node in self.nodes.values() if node is not master]
+        lost = any("another disk" in each for each in alarms.values())
+        if lost and any(node.disk.data for node in others):
+            return others
+        return list(self.nodes.values())
 
     # --- checks
 

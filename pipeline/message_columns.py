@@ -67,8 +67,11 @@ class _Records:
 
     def host(self, starts: NDArray[np.int64], ipv6: int) -> pa.Array:
         is_ipv6 = (self.headers.sys_flag & ipv6) != 0
-        if not is_ipv6.any():
-            return self._ipv4_host(starts)
+        if len(starts) and not is_ipv6.any():
+            raw = gather_rows(self.data, starts, IPV4_SIZE)
+            words = raw.view(np.uint64)[:, 0]
+            if (words == words[0]).all():  # one store wrote them all
+                return pa.repeat(pa.scalar(host_text(raw[0].tobytes())), len(words))
         lengths = np.where(is_ipv6, IPV6_SIZE, IPV4_SIZE)
         firsts, numbers = distinct_slices(self.data, starts, lengths)
         texts = [
@@ -76,15 +79,6 @@ class _Records:
             for start, length in zip(starts[firsts].tolist(), lengths[firsts].tolist(), strict=True)
         ]
         return repeated_text(texts, numbers)
-
-    def _ipv4_host(self, starts: NDArray[np.int64]) -> pa.Array:
-        """Eight bytes each: compared as integers."""
-        raw = gather_rows(self.data, starts, IPV4_SIZE)
-        words = raw.view(np.uint64)[:, 0]
-        if len(words) and (words == words[0]).all():
-            return pa.repeat(pa.scalar(host_text(raw[0].tobytes())), len(words))
-        distinct, numbers = np.unique(words, return_inverse=True)
-        return repeated_text([host_text(each.tobytes()) for each in distinct], numbers)
 
     def msg_id(self) -> pa.Array:
         headers = self.headers

@@ -36,7 +36,13 @@ class Golden:
     @property
     def exact_index(self) -> bool:
         """A crash makes RocketMQ index some records twice: then only the set can be compared."""
-        return "clean" in self.label
+        return not self.killed and "pair" not in self.label
+
+    @property
+    def indexes_tags(self) -> bool:
+        """RocketMQ puts tags into the index since 5.4."""
+        version = self.label.split("-")[1].split(".")
+        return (int(version[0]), int(version[1])) >= (5, 4)
 
     def copy(self, target: Path) -> "GoldenCopy":
         """A writable copy below `target`."""

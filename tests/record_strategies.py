@@ -36,6 +36,9 @@ NAMES = (
     "MY_UNIQ_KEY",
     "A_RATHER_LONG_PROPERTY_NAME",
     "ANOTHER_LONG_PROPERTY_NAME",
+    "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET",
+    "REAL_TOPIC",
     "имя",
 )
 MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab", b"\xcb\xd4\x31\x94")
@@ -46,6 +49,7 @@ values = st.one_of(
         ["k1  k2 ", " ", "  ", "polygenelubricants", "中文", "😀x", "a||b", "3", "-1"]
     ).map(str.encode),
     st.integers(-2, 30).map(lambda number: str(number).encode()),
+    st.sampled_from([b"%LMQ%a", b"%LMQ%a,%LMQ%b", b"P,%LMQ%a", b"%RETRY%g", b"7", b"1,2", b"3,4,"]),
     st.binary(max_size=12).map(lambda raw: raw.replace(b"\x02", b"\x03")),
     st.just(b"" * 0),
 )

@@ -65,6 +65,8 @@ PRODUCER_GROUP: Final = "PGROUP"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CLUSTER: Final = "CLUSTER"
+MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 CRC32: Final = "__CRC32#"
 PRODUCER_MARK: Final = "__TL_SEQ"
 """Ours: id, epoch and sequence of an idempotent request; RocketMQ ignores it."""
@@ -129,3 +131,7 @@ def _name_fault(name: str, limit: int) -> str | None:
     if len(name) > limit:
         return f"it has {len(name)} characters, the limit is {limit}"
     return None
+
+
+PAGE: Final = 4096
+"""Bytes that the page cache writes, or a power cut loses, at the least."""

@@ -3,12 +3,14 @@
     records ──headers──▶ topic, queue, offsets, store time, transaction type
        │
        └──properties──▶ TAGS ─────────▶ tags code ──▶ 20-byte units
+                        light queues ─────────────▶ a unit more in each (light_queues.py)
                         UNIQ_KEY, KEYS, TAGS ──────▶ index entries, in RocketMQ's order
                         producer mark
 
 A record of transaction type NONE or COMMIT goes to its queue; one of PREPARED does not, but is
-found by its keys; one of ROLLBACK is neither. In the schedule topic the tags code is the time
-of delivery.
+found by its keys; one of ROLLBACK is neither. An inner batch, many messages in one record, is found
+by its keys too: its queue is one of RocketMQ's batch queues, whose units have another form. In the
+schedule topic the tags code is the time of delivery.
 """
 
 from collections.abc import Sequence
@@ -20,14 +22,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import HeaderColumns, gather_headers
-from .constants import DELAY, KEYS, PRODUCER_MARK, SCHEDULE_TOPIC, TAGS, UNIQ_KEY
+from .constants import (
+    DELAY,
+    KEYS,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    PRODUCER_MARK,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+)
 from .fault_columns import find_fault
 from .grouping import distinct_pairs, distinct_slices, stable_order
 from .java_hash_columns import HashedStrings, hash_strings
-from .property_columns import ValueColumn, find_properties, split_keys_columns
+from .light_queues import light_queues
+from .property_columns import ValueColumn, split_keys_columns
+from .property_layouts import find_properties
 from .queue_unit import DEFAULT_LEVELS, UNIT_DTYPE, DelayLevels, tags_code
 from .ragged import Buffer, byte_array, compact, counting, offsets_of
-from .sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from .sys_flag import (
+    INNER_BATCH,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    TRANSACTION_ROLLBACK,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +62,13 @@ class DispatchColumns:
     size              i4[n]   bytes
     store_timestamp   i8[n]   ms
     transaction_type  i4[n]   one of sys_flag.TRANSACTION_
-    dispatch_mask     bool[n] whether the record has a queue unit
+    dispatch_mask     bool[n] whether the record has a unit in its own queue
     tags_code         i8[n]
     units             UNIT_DTYPE[n], for every record
     key_hash          i4[m]   stored form (31 bits), in the order in which RocketMQ puts entries
     entry_record      i4[m]   the record of each, ascending
     producer_marks    (record, value as stored) of each record that has one
+    light             (record, queue name, queue id, queue offset) of units in light queues
     """
 
     topics: tuple[str, ...]
@@ -64,6 +85,7 @@ class DispatchColumns:
     key_hash: NDArray[np.int32]
     entry_record: NDArray[np.int32]
     producer_marks: list[tuple[int, bytes]]
+    light: list[tuple[int, str, int, int]]
 
     @property
     def count(self) -> int:
@@ -71,11 +93,29 @@ class DispatchColumns:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitColumns:
+    """d queue units in log order: a record has none or one, and one more for each light queue.
+
+    topics        the distinct topics, and the light queues
+    topic_index   i8[d]   index into topics
+    queue_id      i4[d]
+    queue_offset  i8[d]
+    units         UNIT_DTYPE[d]
+    """
+
+    topics: tuple[str, ...]
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    queue_offset: NDArray[np.int64]
+    units: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
 class QueueGroups:
-    """The records that have a queue unit, queue by queue, the queues by first appearance.
+    """Units queue by queue, the queues by first appearance.
 
     topic_index, queue_id   i8[g], i4[g]: which queue
-    order                   i8[d]: numbers of records; those of queue g, in log order, are
+    order                   i8[d]: numbers of units; those of queue g, in log order, are
                             order[bounds[g] : bounds[g + 1]]
     bounds                  i8[g + 1]
     """
@@ -116,7 +156,7 @@ def dispatch_columns(
             raise fault.error
     topics, topic_index, hashed_topics = _topics(data, headers)
     transaction_type = headers.sys_flag & TRANSACTION_MASK
-    tags, marks, keys, uniq_keys = _properties(data, headers, index)
+    tags, marks, light, keys, uniq_keys = _properties(data, headers, index)
     hashed_tags = hash_strings(data, *tags)
     codes = hashed_tags.java_hashes().astype(np.int64)
     if SCHEDULE_TOPIC in topics:
@@ -142,29 +182,62 @@ def dispatch_columns(
         size=headers.stored_size,
         store_timestamp=headers.store_timestamp,
         transaction_type=transaction_type,
-        dispatch_mask=(transaction_type == TRANSACTION_NONE)
-        | (transaction_type == TRANSACTION_COMMIT),
+        dispatch_mask=in_own_queue(headers.sys_flag),
         tags_code=codes,
         units=_units(headers, codes),
         key_hash=key_hash,
         entry_record=entry_record,
         producer_marks=_marks(data, marks),
+        light=_light(data, headers, topics, topic_index, light),
     )
 
 
-def group_by_queue(columns: DispatchColumns) -> QueueGroups:
-    """The queues that the records go to, and which records go to each."""
-    topic_index, queue_id = columns.topic_index, columns.queue_id
-    rows = None
+def in_own_queue(sys_flag: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """bool[n]: which records have a unit in the queue that they name."""
+    kind = sys_flag & (TRANSACTION_MASK | INNER_BATCH)
+    own: NDArray[np.bool_] = (kind == TRANSACTION_NONE) | (kind == TRANSACTION_COMMIT)
+    return own
+
+
+def unit_columns(columns: DispatchColumns) -> UnitColumns:
+    """All units of the records, those of light queues behind the record's own."""
+    parts = columns.topic_index, columns.queue_id, columns.queue_offset, columns.units
     if not columns.dispatch_mask.all():
         rows = columns.dispatch_mask.nonzero()[0]
-        topic_index, queue_id = topic_index[rows], queue_id[rows]
+        parts = parts[0][rows], parts[1][rows], parts[2][rows], parts[3][rows]
+    if not columns.light:
+        return UnitColumns(columns.topics, *parts)
+    return _with_light(columns, UnitColumns(columns.topics, *parts))
+
+
+def _with_light(columns: DispatchColumns, own: UnitColumns) -> UnitColumns:
+    topics = dict.fromkeys((*own.topics, *(name for _, name, _, _ in columns.light)))
+    numbers = {topic: number for number, topic in enumerate(topics)}
+    records, names, queue_ids, offsets = zip(*columns.light, strict=True)
+    units = columns.units[list(records)]
+    topic_index = np.array([numbers[name] for name in names], np.int64)
+    physical = np.concatenate((own.units["physical_offset"], units["physical_offset"]))
+    order = np.argsort(physical, kind="stable")
+    # concatenate alone would answer units in native byte order
+    raw = np.dtype((np.void, UNIT_DTYPE.itemsize))
+    together = np.concatenate((own.units.view(raw), units.view(raw))).view(UNIT_DTYPE)
+    return UnitColumns(
+        tuple(topics),
+        np.concatenate((own.topic_index, topic_index))[order],
+        np.concatenate((own.queue_id, np.array(queue_ids, np.int32)))[order],
+        np.concatenate((own.queue_offset, np.array(offsets, np.int64)))[order],
+        together[order],
+    )
+
+
+def group_by_queue(found: UnitColumns) -> QueueGroups:
+    """The queues that the units go to, and which units go to each."""
+    topic_index, queue_id = found.topic_index, found.queue_id
     firsts, group = distinct_pairs(topic_index, queue_id.astype(np.int64))
-    order = stable_order(group, len(firsts))
     return QueueGroups(
         topic_index=topic_index[firsts],
         queue_id=queue_id[firsts],
-        order=order if rows is None else rows[order],
+        order=stable_order(group, len(firsts)),
         bounds=offsets_of(np.bincount(group, minlength=len(firsts))),
     )
 
@@ -199,17 +272,17 @@ def _texts(
 
 def _properties(
     data: NDArray[np.uint8], headers: HeaderColumns, index: bool
-) -> tuple[ValueColumn, ValueColumn, ValueColumn, ValueColumn]:
-    """TAGS, producer mark, and for the index KEYS and UNIQ_KEY."""
-    names = [TAGS.encode(), PRODUCER_MARK.encode()]
+) -> tuple[ValueColumn, ValueColumn, ValueColumn, ValueColumn, ValueColumn]:
+    """TAGS, producer mark, light queues, and for the index KEYS and UNIQ_KEY."""
+    names = [TAGS.encode(), PRODUCER_MARK.encode(), MULTI_DISPATCH.encode()]
     if index:
         names += [KEYS.encode(), UNIQ_KEY.encode()]
     found = find_properties(data, headers.properties_start, headers.properties_length, names)
     if not index:
         nothing = np.zeros(headers.count, np.int64)
         found += [(nothing, nothing), (nothing, nothing)]
-    tags, marks, keys, uniq_keys = found
-    return tags, marks, keys, uniq_keys
+    tags, marks, light, keys, uniq_keys = found
+    return tags, marks, light, keys, uniq_keys
 
 
 def _set_delivery_times(
@@ -319,5 +392,37 @@ def _marks(data: NDArray[np.uint8], marks: ValueColumn) -> list[tuple[int, bytes
         (row, data[start : start + length].tobytes())
         for row, start, length in zip(
             rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True
+        )
+    ]
+
+
+def _light(
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    topics: Sequence[str],
+    topic_index: NDArray[np.int64],
+    names: ValueColumn,
+) -> list[tuple[int, str, int, int]]:
+    """The units in light queues. Few stores have any: a plain loop."""
+    rows = (names[1] > 0).nonzero()[0]
+    if not len(rows):
+        return []
+    numbers, real_topics = find_properties(
+        data,
+        headers.properties_start[rows],
+        headers.properties_length[rows],
+        [MULTI_QUEUE_OFFSET.encode(), REAL_TOPIC.encode()],
+    )
+    in_queue = in_own_queue(headers.sys_flag[rows])
+    return [
+        (row, *queue)
+        for nth, row in enumerate(rows.tolist())
+        if in_queue[nth]
+        for queue in light_queues(
+            topics[int(topic_index[row])],
+            int(headers.queue_id[row]),
+            _text(data, names[0][row], names[1][row]) or "",
+            _text(data, numbers[0][nth], numbers[1][nth]) or "",
+            _text(data, real_topics[0][nth], real_topics[1][nth]) or "",
         )
     ]

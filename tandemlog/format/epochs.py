@@ -112,14 +112,15 @@ class EpochTable:
         """Up to where this log, of end `my_end`, surely equals the one with table `masters`.
 
         From the newest of our terms down, the first that both tables have (same epoch, same
-        start): the nearer of its two ends. None where they share none.
+        start): the nearer of its two ends. None where they share none. A table may know a term of
+        which no byte came: it is durable before its bytes are.
         """
         their_ends = dict(zip(masters.entries, masters._ends(masters_end), strict=True))
         mine = zip(self.entries, self._ends(my_end), strict=True)
         for entry, end in reversed(list(mine)):
             their_end = their_ends.get(entry)
             if their_end is not None:
-                return min(end, their_end)
+                return min(end, their_end, my_end)
         return None
 
     def _ends(self, log_end: int) -> list[int]:

@@ -6,11 +6,17 @@ ways of reading name the same field for the same bytes.
 
 from dataclasses import dataclass
 from typing import Final
+from zlib import crc32 as zlib_crc32
+
+import numpy as np
+from numpy.typing import NDArray
 
 from .columns import HeaderColumns, gather_headers
-from .constants import MIN_RECORD_SIZE
-from .crc_columns import first_bad_crc
+from .constants import MIN_RECORD_SIZE, PAGE
+from .crc_columns import Crc32, first_bad_crc
 from .errors import CorruptRecordError
+from .file_names import names_a_folder
+from .grouping import distinct_slices
 from .ragged import Buffer, byte_array, first_true
 from .record import decode_record
 from .walk import StopReason, WalkResult, walk
@@ -33,11 +39,12 @@ def find_fault(
     *,
     base_offset: int | None = None,
     check_crc: bool = False,
+    crc32: Crc32 = zlib_crc32,
 ) -> RecordFault | None:
     """The first record that is wrong, None if all hold.
 
     Checks sizes, magic and inner lengths; with `base_offset`, the log offset of buffer[0], the
-    position that each record says it has; with `check_crc` the CRC of every body.
+    position that each record says it has; with `check_crc` the CRC of every body, by `crc32`.
     """
     good = headers.well_formed
     if base_offset is not None:
@@ -45,7 +52,9 @@ def find_fault(
     index = first_true(~good)
     if check_crc:
         checked = headers if index < 0 else headers.head(index)
-        bad_crc = first_bad_crc(buffer, checked.body_start, checked.body_length, checked.body_crc)
+        bad_crc = first_bad_crc(
+            buffer, checked.body_start, checked.body_length, checked.body_crc, crc32
+        )
         index = bad_crc if bad_crc >= 0 else index
     if index < 0:
         return None
@@ -86,17 +95,28 @@ def walk_strict(
     limit: int | None = None,
     max_records: int | None = None,
     check_crc: bool = True,
+    check_topics: bool = False,
+    holes_above: int | None = None,
+    crc32: Crc32 = zlib_crc32,
 ) -> tuple[WalkResult, HeaderColumns]:
     """walk, and everything inside the records checked too: the records before the first fault,
     and their headers.
 
     A fault stops with CORRUPT, or with TORN where the record ends in zero bytes, as a write
-    that was cut off leaves it. Parameters as in walk and find_fault.
+    that was cut off leaves it. Parameters as in walk and find_fault; `check_topics`: a topic that
+    names no folder is a fault too; `holes_above`: so are properties, of records that end above
+    that log offset, out of which a power cut may have left a page.
     """
     data = byte_array(buffer)
     found = walk(data, start, end, base_offset=base_offset, limit=limit, max_records=max_records)
     headers = gather_headers(data, found.positions, found.sizes)
-    fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
+    fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc, crc32=crc32)
+    if check_topics:
+        sound = headers if fault is None else headers.head(fault.index)
+        fault = _stray_topic(data, sound, base_offset or 0) or fault
+    if holes_above is not None:
+        sound = headers if fault is None else headers.head(fault.index)
+        fault = _hole(data, sound, base_offset or 0, holes_above) or fault
     if fault is None:
         return found, headers
     position = int(found.positions[fault.index])
@@ -110,3 +130,45 @@ def walk_strict(
         fault.error,
     )
     return cut, headers.head(fault.index)
+
+
+def first_hole(data: NDArray[np.uint8], headers: HeaderColumns, first: int = 0) -> int:
+    """The first record from `first` on whose properties are long enough to hide a page of the
+    disk, and have a zero byte, which is in no text; -1 for none. No CRC covers them: a page of
+    body that is lost is seen, one at a record's end too, as the next record is lost with it."""
+    for row in (np.flatnonzero(headers.properties_length[first:] >= PAGE) + first).tolist():
+        start = int(headers.properties_start[row])
+        if not data[start : start + int(headers.properties_length[row])].all():
+            return int(row)
+    return -1
+
+
+def _hole(
+    data: NDArray[np.uint8], headers: HeaderColumns, base: int, above: int
+) -> RecordFault | None:
+    ends = headers.positions + headers.sizes
+    index = first_hole(data, headers, int(np.searchsorted(ends, above - base, side="right")))
+    if index < 0:
+        return None
+    at = base + int(headers.positions[index])
+    return RecordFault(index, CorruptRecordError(at, "properties", "a page of them is zero bytes"))
+
+
+def _stray_topic(data: NDArray[np.uint8], headers: HeaderColumns, base: int) -> RecordFault | None:
+    """The first record whose topic cannot have a folder."""
+    if not headers.count:
+        return None
+    firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
+    topics = [
+        data[start : start + length].tobytes().decode("utf-8", "replace")
+        for start, length in zip(
+            headers.topic_start[firsts].tolist(), headers.topic_length[firsts].tolist(), strict=True
+        )
+    ]
+    stray = [number for number, topic in enumerate(topics) if not names_a_folder(topic)]
+    if not stray:
+        return None
+    index = int(np.isin(numbers, stray).argmax())
+    at = base + int(headers.positions[index])
+    reason = f"{topics[int(numbers[index])]!r} names no folder"
+    return RecordFault(index, CorruptRecordError(at, "topic", reason))

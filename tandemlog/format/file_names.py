@@ -1,4 +1,4 @@
-"""Names of the store's files.
+"""Names of the store's files and folders.
 
 Log and queue files: the byte offset of their start, 20 digits. Index files: their time of
 creation in the broker's local time zone, `yyyyMMddHHmmssSSS`. Digits are ASCII, whatever the
@@ -11,7 +11,13 @@ from .errors import FormatError
 
 QUEUE_NAME_DIGITS = 20
 INDEX_NAME_DIGITS = 17
+_NO_FOLDERS = frozenset(("", ".", ".."))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def names_a_folder(name: str) -> bool:
+    """Whether a topic or queue of this name can have its files in a folder of that name."""
+    return name not in _NO_FOLDERS and "/" not in name and "\0" not in name
 
 
 def queue_file_name(offset: int) -> str:

@@ -32,7 +32,7 @@ ValueColumn = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Start (buffer position, -1 for none) and length (bytes, 0 for none) of n values."""
 
 
-def find_properties(
+def search_properties(
     buffer: Buffer,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],

@@ -27,6 +27,9 @@ def test_bodies_of_one_length_of_large_and_of_scattered_ones() -> None:
     data = np.random.default_rng(3).integers(0, 256, 300_000, np.uint8)
     for starts, lengths in (
         (np.arange(1200) * 7, np.full(1200, 128)),
+        (np.arange(1200) * 7, np.full(1200, 512)),
+        (np.arange(1200) * 7, np.full(1200, 513)),
+        (np.arange(1200) * 7, np.arange(1200)),
         (np.arange(10) * 20_000, np.full(10, 15_000)),
         (np.array([299_990, 5, 100_000]), np.array([10, 0, 7])),
         (np.array([0, 299_000]), np.array([3, 1000])),
@@ -36,6 +39,16 @@ def test_bodies_of_one_length_of_large_and_of_scattered_ones() -> None:
             for start, length in zip(starts, lengths, strict=True)
         ]
         assert body_crcs(data, starts, lengths).tolist() == expected
+
+
+def test_a_crc_that_is_handed_in_is_the_one_that_counts() -> None:
+    data = np.arange(200, dtype=np.uint8)
+    starts = np.array([0, 50, 100])
+    for lengths in (np.full(3, 20), np.array([10, 20, 30])):
+        expected = [int(data[start]) for start in starts]
+        assert body_crcs(data, starts, lengths, lambda body: body[0]).tolist() == expected
+        assert first_bad_crc(data, starts, lengths, starts, lambda body: body[0]) == -1
+        assert first_bad_crc(data, starts, lengths, starts, lambda body: body[1]) == 0
 
 
 def test_first_bad_crc() -> None:

@@ -1,6 +1,7 @@
 """Dispatch by columns equals dispatch by the plain decoder, record by record."""
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,16 +9,29 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
-from tandemlog.format.constants import DELAY, PRODUCER_MARK, SCHEDULE_TOPIC
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns, group_by_queue
+from tandemlog.format.constants import (
+    DELAY,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    PRODUCER_MARK,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+)
+from tandemlog.format.dispatch import (
+    DispatchColumns,
+    dispatch_columns,
+    group_by_queue,
+    unit_columns,
+)
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.index_layout import key_hash, tag_key
 from tandemlog.format.java_hash import java_hash
+from tandemlog.format.light_queues import light_queues
 from tandemlog.format.properties import split_keys
 from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels, encode_unit, tags_code
 from tandemlog.format.record import Record
-from tandemlog.format.sys_flag import transaction_type
+from tandemlog.format.sys_flag import INNER_BATCH, transaction_type
 
 NONE, PREPARED, COMMIT, ROLLBACK = 0, 4, 8, 12
 
@@ -49,7 +63,22 @@ def check(log: LogPiece, *, index_tags: bool = True) -> DispatchColumns:
         assert getattr(columns, name).tolist() == [getattr(each, name) for each in records], name
     types = [transaction_type(record.sys_flag) for record in records]
     assert columns.transaction_type.tolist() == types
-    assert columns.dispatch_mask.tolist() == [each in (NONE, COMMIT) for each in types]
+    assert columns.dispatch_mask.tolist() == [
+        each in (NONE, COMMIT) and not record.sys_flag & INNER_BATCH
+        for each, record in zip(types, records, strict=True)
+    ]
+    assert columns.light == [
+        (row, *queue)
+        for row, record in enumerate(records)
+        if columns.dispatch_mask[row]
+        for queue in light_queues(
+            record.topic,
+            record.queue_id,
+            record.properties.get(MULTI_DISPATCH, ""),
+            record.properties.get(MULTI_QUEUE_OFFSET, ""),
+            record.properties.get(REAL_TOPIC, ""),
+        )
+    ]
     assert columns.tags_code.tolist() == [code_of(record) for record in records]
     assert columns.units.tobytes() == b"".join(
         encode_unit(record.physical_offset, record.size, code_of(record)) for record in records
@@ -77,17 +106,25 @@ def test_equal_to_the_plain_decoder(log: LogPiece, index_tags: bool) -> None:
 
 
 def check_groups(columns: DispatchColumns) -> None:
-    expected: dict[tuple[int, int], list[int]] = defaultdict(list)
+    expected: dict[tuple[str, int], list[tuple[int, bytes]]] = defaultdict(list)
     for row in range(columns.count):
+        number, unit = int(columns.queue_offset[row]), columns.units[row].tobytes()
+        topic, queue_id = columns.topics[columns.topic_index[row]], int(columns.queue_id[row])
         if columns.dispatch_mask[row]:
-            queue = int(columns.topic_index[row]), int(columns.queue_id[row])
-            expected[queue].append(row)
-    groups = group_by_queue(columns)
+            expected[topic, queue_id].append((number, unit))
+        for record, name, light_id, light_number in columns.light:
+            if record == row:
+                expected[name, light_id].append((light_number, unit))
+    found = unit_columns(columns)
+    groups = group_by_queue(found)
     bounds = groups.bounds.tolist()
     assert groups.count == len(expected)
-    for number, (queue, rows) in enumerate(expected.items()):
-        assert (int(groups.topic_index[number]), int(groups.queue_id[number])) == queue
-        assert groups.order[bounds[number] : bounds[number + 1]].tolist() == rows
+    for number, (queue, wanted) in enumerate(expected.items()):
+        topic = found.topics[groups.topic_index[number]]
+        assert (topic, int(groups.queue_id[number])) == queue
+        rows = groups.order[bounds[number] : bounds[number + 1]]
+        offsets, units = found.queue_offset[rows].tolist(), found.units[rows]
+        assert list(zip(offsets, (each.tobytes() for each in units), strict=True)) == wanted
 
 
 def test_many_records_alike() -> None:
@@ -194,4 +231,56 @@ def test_no_record() -> None:
     nothing = np.empty(0, np.int64)
     columns = dispatch_columns(b"", nothing, nothing, 0)
     assert (columns.count, columns.topics, columns.producer_marks) == (0, (), [])
-    assert group_by_queue(columns).bounds.tolist() == [0]
+    assert group_by_queue(unit_columns(columns)).bounds.tolist() == [0]
+
+
+def test_light_queues_get_units_in_log_order() -> None:
+    def record(number: int, names: str, numbers: str, sys_flag: int = 0) -> dict[str, Any]:
+        properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": numbers}
+        return {
+            "topic": "T",
+            "body": b"b",
+            "properties": properties,
+            "queue_id": 3,
+            "queue_offset": number,
+            "sys_flag": sys_flag,
+        }
+
+    log = log_of(
+        [
+            record(0, "%LMQ%a,%LMQ%b", "5,8"),
+            {"topic": "%LMQ%b", "body": b"b", "queue_offset": 9},
+            record(1, "%LMQ%b", "10", ROLLBACK),
+            record(1, "%LMQ%b,other", "10,2"),
+        ]
+    )
+    columns = check(log)
+    check_groups(columns)
+    found = unit_columns(columns)
+    assert [
+        (found.topics[topic], queue_id, number, row)
+        for topic, queue_id, number, row in zip(
+            found.topic_index.tolist(),
+            found.queue_id.tolist(),
+            found.queue_offset.tolist(),
+            np.searchsorted(log.positions, found.units["physical_offset"]).tolist(),
+            strict=True,
+        )
+    ] == [
+        ("T", 3, 0, 0),
+        ("%LMQ%a", 0, 5, 0),
+        ("%LMQ%b", 0, 8, 0),
+        ("%LMQ%b", 0, 9, 1),
+        ("T", 3, 1, 3),
+        ("%LMQ%b", 0, 10, 3),
+        ("other", 3, 2, 3),
+    ]
+    assert found.units.dtype == columns.units.dtype
+
+
+def test_an_inner_batch_is_in_no_queue_but_in_the_index() -> None:
+    properties = {"KEYS": "k", "INNER_NUM": "3", "INNER_BASE": "7"}
+    batch = {"topic": "T", "body": b"b", "properties": properties, "sys_flag": 0xC0}
+    columns = check(log_of([batch]))
+    assert unit_columns(columns).units.tolist() == []
+    assert columns.key_hash.tolist() == [key_hash("T", "k")]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import golden
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns
+from tandemlog.format.dispatch import DispatchColumns, dispatch_columns, unit_columns
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.walk import StopReason
 
@@ -44,23 +44,23 @@ def dispatched(folder: Path, end: int, *, index_tags: bool) -> list[DispatchColu
 
 
 def queue_rows(batch: DispatchColumns) -> list[dict[str, Any]]:
+    found = unit_columns(batch)
     return [
         {
-            "topic": batch.topics[batch.topic_index[i]],
-            "queue_id": int(batch.queue_id[i]),
-            "queue_offset": int(batch.queue_offset[i]),
-            "physical_offset": int(batch.units["physical_offset"][i]),
-            "size": int(batch.units["size"][i]),
-            "tags_code": int(batch.units["tags_code"][i]),
+            "topic": found.topics[found.topic_index[i]],
+            "queue_id": int(found.queue_id[i]),
+            "queue_offset": int(found.queue_offset[i]),
+            "physical_offset": int(found.units["physical_offset"][i]),
+            "size": int(found.units["size"][i]),
+            "tags_code": int(found.units["tags_code"][i]),
         }
-        for i in range(batch.count)
-        if batch.dispatch_mask[i]
+        for i in range(len(found.units))
     ]
 
 
 def has_tag_entries(store: golden.Golden) -> bool:
     """RocketMQ puts tags into the index since 5.4."""
-    return "5.3" not in store.label
+    return store.indexes_tags
 
 
 def test_dispatch_gives_rocketmq_queues_and_index(store: golden.Golden, tmp_path: Path) -> None:

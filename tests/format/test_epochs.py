@@ -136,6 +136,12 @@ def test_consistent_point(
     assert mine.find_consistent_point(my_end, masters, masters_end) == expected
 
 
+def test_a_term_of_which_no_byte_came_promises_nothing() -> None:
+    mine = EpochTable().append(5, 500).append(6, 2000)
+    theirs = EpochTable().append(5, 500).append(7, 1500)
+    assert mine.find_consistent_point(1000, theirs, 3000) == 1000
+
+
 def common_prefix(one: list[int], other: list[int]) -> int:
     length = 0
     for mine, theirs in zip(one, other, strict=False):

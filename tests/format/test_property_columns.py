@@ -1,29 +1,18 @@
 """Values found by columns equal those of the plain decoder."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from record_strategies import NAMES, property_strings
+from record_strategies import property_strings
 
+from fakes.property_check import check_properties
 from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.properties import decode_properties, split_keys
-from tandemlog.format.property_columns import find_properties, split_keys_columns
+from tandemlog.format.properties import split_keys
+from tandemlog.format.property_columns import search_properties, split_keys_columns
 
-SEARCHED = [name.encode() for name in NAMES]
-
-
-def check(strings: list[bytes], before: bytes = b"", after: bytes = b"") -> None:
-    column = ByteColumn.of(strings)
-    buffer = before + column.data.tobytes() + after
-    found = find_properties(buffer, column.starts + len(before), column.lengths, SEARCHED)
-    plain = [decode_properties(each) for each in strings]
-    for name, (starts, lengths) in zip(NAMES, found, strict=True):
-        values = [
-            buffer[start : start + length].decode("utf-8", "replace") if length else None
-            for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-        ]
-        assert values == [each.get(name) for each in plain]
-        assert ((starts == -1) == (lengths == 0)).all()
+check = partial(check_properties, search_properties)
 
 
 @settings(max_examples=300)
@@ -49,7 +38,7 @@ def test_what_stands_behind_a_string_is_not_read() -> None:
     first, second = b"KEYS\x01k", b"TAGS\x01other\x02UNIQ_KEY\x01u\x02KEYS\x01k2" + b"x" * 60
     check([first, second])
     buffer = b"KEYS\x01k\x02TAGS\x01behind\x02"
-    ((starts, lengths),) = find_properties(
+    ((starts, lengths),) = search_properties(
         buffer, np.array([0, 0]), np.array([6, len(buffer)]), [b"TAGS"]
     )
     assert (starts.tolist(), lengths.tolist()) == ([-1, 12], [0, 6])

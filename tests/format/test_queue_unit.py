@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from format.vectors import PRE_BLANK as PRE_BLANK_VECTOR
 from format.vectors import UNIT as UNIT_VECTOR
+from numpy.typing import NDArray
 
 from tandemlog.format.errors import FormatError
 from tandemlog.format.java_hash import java_hash
@@ -14,12 +15,16 @@ from tandemlog.format.queue_unit import (
     UNIT_DTYPE,
     UNIT_SIZE,
     DelayLevels,
+    delay_of_unit,
+    delays_of_queues,
     encode_unit,
     is_extended_address,
     is_valid_unit,
+    last_unit,
     parse_delay_level,
     tags_code,
 )
+from tandemlog.format.record import Record, decode_record, encode_record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
@@ -95,7 +100,92 @@ def test_refuses_other_texts(text: str) -> None:
 
 
 def test_extended_addresses_lie_below_the_hashes() -> None:
-    assert is_extended_address(-(2**31) - 1)
-    assert is_extended_address(-(2**63))
-    assert not is_extended_address(-(2**31))
-    assert not is_extended_address(2**40)
+    codes = np.array([-(2**31) - 1, -(2**63), -(2**31), 2**40])
+    assert is_extended_address(codes).tolist() == [True, True, False, False]
+
+
+REAL, ZERO = encode_unit(40, 10, 7), bytes(UNIT_SIZE)
+
+
+def units_of(data: bytes) -> NDArray[np.void]:
+    return np.frombuffer(data, UNIT_DTYPE)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", None),
+        (ZERO * 5, None),
+        (REAL, 0),
+        (REAL * 5, 4),
+        (REAL * 3 + ZERO * 9, 2),
+        (PRE_BLANK * 4 + REAL * 2 + ZERO, 5),
+        (PRE_BLANK * 4 + ZERO, None),
+        (PRE_BLANK * 4, None),
+        (REAL * 2 + encode_unit(-1, 10, 0) + ZERO, 1),
+        (REAL * 2 + encode_unit(10, -1, 0) + ZERO, 1),
+    ],
+)
+def test_the_last_unit_of_a_file(data: bytes, expected: int | None) -> None:
+    assert last_unit(units_of(data)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("1s 5s", {}, "1s 5s"),
+        ("1s 5s", {1: 1000, 2: 5000}, "1s 5s"),
+        ("1m 5s", {1: 60_000, 2: 7000}, "1m 7s"),
+        ("1s 5s", {4: 9000}, "1s 5s 1s 9s"),
+        ("", {2: 86_400_000}, "1s 86400s"),
+    ],
+)
+def test_levels_that_a_store_tells_take_the_place_of_others(
+    text: str, known: dict[int, int], expected: str
+) -> None:
+    levels = DelayLevels(text).with_delays(known)
+    assert levels.text == expected
+    assert {level: levels.delay_ms(level) for level in known} == known
+
+
+def scheduled(delay: str, topic: str = SCHEDULE) -> Record:
+    properties = {"DELAY": delay}
+    return decode_record(
+        encode_record(topic=topic, body=b"b", properties=properties, store_timestamp=7_001)
+    )
+
+
+def test_a_unit_and_its_record_tell_what_a_level_stood_for() -> None:
+    assert delay_of_unit(10_001, scheduled("3")) == (3, 3000)
+
+
+@pytest.mark.parametrize(
+    ("code", "record"),
+    [
+        (10_001, scheduled("3", "Orders")),
+        (10_001, scheduled("0")),
+        (10_001, scheduled("x")),
+        (10_001, scheduled("1000000")),
+        (10_000, scheduled("3")),
+        (7_001, scheduled("3")),
+        (1_001, scheduled("3")),
+    ],
+)
+def test_what_no_schedule_makes_tells_nothing(code: int, record: Record) -> None:
+    assert delay_of_unit(code, record) is None
+
+
+def test_queues_tell_what_levels_stood_for() -> None:
+    records = {0: scheduled("3"), 200: scheduled("1"), 400: scheduled("2", "Orders")}
+    third, first, other = (encode_unit(offset, 100, 10_001) for offset in records)
+    queues = [
+        # A file without a record's unit says nothing: the one before it does.
+        [ZERO * 2, PRE_BLANK * 2 + ZERO, encode_unit(200, 100, 9_001) + third],
+        [first + ZERO, third],
+        [other],
+        [encode_unit(600, 100, 10_001)],
+        [ZERO, b""],
+        [],
+    ]
+    units = [[units_of(data) for data in files] for files in queues]
+    assert delays_of_queues(units, records.get) == {3: 3000, 1: 3000}

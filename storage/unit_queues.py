@@ -1,0 +1,28 @@
+"""The queues of a batch of units, as dense indexes; queues that are new are registered."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.dispatch import UnitColumns
+from tandemlog.format.grouping import distinct_pairs
+
+from .errors import CorruptStoreError
+from .queue_table import QueueTable
+
+
+def queues_of(table: QueueTable, found: UnitColumns) -> NDArray[np.int64]:
+    """i8[d]: the queue of each unit. Raises CorruptStoreError for a queue that cannot be."""
+    dense = table.dense(found.topics, found.topic_index, found.queue_id)
+    unknown = np.flatnonzero(dense < 0)
+    if not len(unknown):
+        return dense
+    queue_ids = found.queue_id[unknown].astype(np.int64)
+    firsts, _ = distinct_pairs(found.topic_index[unknown], queue_ids)
+    for row in unknown[firsts].tolist():
+        topic, queue_id = found.topics[found.topic_index[row]], int(found.queue_id[row])
+        try:
+            table.register(topic, queue_id)
+        except ValueError as fault:
+            offset = int(found.units["physical_offset"][row])
+            raise CorruptStoreError("commitlog", offset, f"record there: {fault}") from fault
+    return table.dense(found.topics, found.topic_index, found.queue_id)

@@ -1,0 +1,90 @@
+"""Values found by their layout equal those of the plain decoder, whatever is mixed."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from record_strategies import property_strings
+
+from fakes.property_check import check_properties
+from tandemlog.format import property_layouts
+from tandemlog.format.property_layouts import find_properties
+
+check = partial(check_properties, find_properties)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many strings were searched, call by call."""
+    counts: list[int] = []
+    search = property_layouts.search_properties
+
+    def counted(buffer: Any, starts: Any, lengths: Any, names: Any) -> Any:
+        counts.append(len(starts))
+        return search(buffer, starts, lengths, names)
+
+    monkeypatch.setattr(property_layouts, "search_properties", counted)
+    return counts
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(property_strings, min_size=1, max_size=5),
+    st.lists(st.integers(0, 4), min_size=64, max_size=200),
+    st.binary(max_size=9),
+    st.binary(max_size=9),
+)
+def test_equal_to_the_plain_decoder(
+    kinds: list[bytes], order: list[int], before: bytes, after: bytes
+) -> None:
+    check([kinds[number % len(kinds)] for number in order], before, after)
+
+
+@settings(max_examples=200)
+@given(
+    st.integers(1, 40).flatmap(
+        lambda length: st.lists(
+            st.binary(min_size=length, max_size=length).map(
+                lambda raw: bytes(b"\x01\x02KEYSTAG"[b % 9] for b in raw)
+            ),
+            min_size=1,
+            max_size=6,
+        )
+    ),
+    st.integers(64, 90),
+)
+def test_equal_lengths_of_any_content(kinds: list[bytes], count: int) -> None:
+    check([kinds[number % len(kinds)] for number in range(count)])
+
+
+def test_strings_of_one_layout_are_taken_apart_once(searched: list[int]) -> None:
+    check([b"KEYS\x01k%05d\x02TAGS\x01t%d\x02" % (n, n % 10) for n in range(5_000)])
+    assert searched == [1]
+
+
+def test_the_odd_ones_are_searched(searched: list[int]) -> None:
+    strings = [b"KEYS\x01k%03d\x02TAGS\x01t" % n for n in range(500)]
+    strings[7] = b"KEYS\x01kk\x02\x01\x02TAGS\x01t"  # as long, with separators in the value
+    strings[8] = b"KEYS\x01k008TAGS\x01t\x02"  # the name that follows is part of the value
+    strings[9] = b"TAGS\x01t\x02KEYS\x01k009"
+    strings[10] = b"KEYS\x01longer than the others"
+    assert len({len(each) for each in strings}) == 2
+    check(strings)
+    assert searched == [1, 4]
+
+
+def test_another_layout_takes_over(searched: list[int]) -> None:
+    """As where one producer comes after the other: a piece of 256 KiB has the first one's."""
+    first = [b"KEYS\x01k%06d\x02TAGS\x01tt\x02" % n for n in range(20_000)]
+    second = [b"TAGS\x01t%05d\x02KEYS\x01kk\x02x" % n for n in range(20_000)]
+    assert len(first[0]) == len(second[0])
+    check(first + second)
+    assert sum(searched) < 15_000
+
+
+def test_lengths_that_are_frequent_have_a_layout_each(searched: list[int]) -> None:
+    check([b"KEYS\x01order-%d\x02" % n for n in range(5_000)])
+    assert len(searched) <= 3
+    assert sum(searched) <= 2 + 110

@@ -27,6 +27,7 @@ from tandemlog.format.constants import (
     NAME_END,
 )
 from tandemlog.format.crc_columns import first_bad_crc
+from tandemlog.format.fault_columns import first_hole
 from tandemlog.format.ragged import compact, first_true, windows
 from tandemlog.format.sys_flag import (
     INNER_BATCH,
@@ -37,7 +38,7 @@ from tandemlog.format.sys_flag import (
 )
 
 from .errors import BatchRefusedError
-from .record_check import CRC_NAME, RecordLimits, bad_record, check_record
+from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, check_record
 
 FEW_RECORDS: Final = 64
 MAX_TABLE: Final = 65_535
@@ -177,6 +178,9 @@ def _first_bad_record(
     good &= ~_have_property_crc(data, headers)
     bad = first_true(~good)
     checked = headers if bad < 0 else headers.head(bad)
+    for found in (_first_light_numbers(bytes(batch.records), checked), first_hole(data, checked)):
+        if 0 <= found < checked.count:
+            bad, checked = found, checked.head(found)
     wrong_topic = _first_wrong_topic(batch, data, checked)
     if wrong_topic >= 0:
         bad, checked = wrong_topic, checked.head(wrong_topic)
@@ -192,6 +196,19 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     names = windows(data, 8)[tails].view(">u8")
     found: NDArray[np.bool_] = (names == _CRC_NAME_START) & (data[tails + 8] == NAME_END)
     return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
+
+
+def _first_light_numbers(records: bytes, headers: HeaderColumns) -> int:
+    """Index of the first record with numbers of light queues among its properties, or -1."""
+    place = records.find(LIGHT_NUMBERS)
+    while place >= 0:
+        row = int(np.searchsorted(headers.positions, place, side="right")) - 1
+        if row >= headers.count or place >= headers.positions[row] + headers.sizes[row]:
+            return -1  # behind the records that are looked at
+        if place >= headers.properties_start[row]:
+            return row
+        place = records.find(LIGHT_NUMBERS, int(headers.properties_start[row]))
+    return -1
 
 
 def _first_wrong_topic(batch: RecordBatch, data: NDArray[np.uint8], headers: HeaderColumns) -> int:

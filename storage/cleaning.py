@@ -1,4 +1,11 @@
-"""One round of retention: ask the disk, decide (retention.py), drop the oldest files.
+"""One round of retention: ask the disk, decide (retention.py), drop the oldest file, and again.
+
+    lock │ look, drop one │ pause │ look, drop one │ pause │ look: nothing │
+                            puts                     puts
+
+Deleting a gigabyte takes the disk a while, and puts wait for one of them and not for ten. A lock
+that is let go and taken again at once would not do: it goes to who comes first, and that is the
+thread that runs, not the one that has to be woken.
 
 The log goes first, then what points into it: queue files, index files, and the epochs that ended
 below its new start. A crash in between leaves derived files that point below the log, which every
@@ -7,6 +14,8 @@ reader passes over and the next round drops.
 
 import logging
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from .errors import DiskFullError
 from .retention import Decision, LogFileAge, decide
@@ -14,40 +23,50 @@ from .store_parts import StoreParts
 
 logger = logging.getLogger(__name__)
 
+# many times what waking a thread takes, and nothing beside the deletion of a file
+PAUSE_S = 0.001
+
 
 class Cleaner:
     """Drops old files of one store; `disk_full` is set while the disk takes no more writes."""
 
-    def __init__(self, parts: StoreParts) -> None:
+    def __init__(self, parts: StoreParts, sleep: Callable[[float], None] = time.sleep) -> None:
         self._parts = parts
-        self._manual = False
+        self._sleep = sleep
         self.disk_full: DiskFullError | None = None
 
-    def request(self) -> None:
-        """Let the next round drop expired files, whatever the hour."""
-        self._manual = True
+    def run(self, write_lock: AbstractContextManager[object]) -> int:
+        """One round; answers how many files of the log went. Raises OSError where the disk cannot
+        be asked or a file not be deleted."""
+        dropped = 0
+        while True:
+            with write_lock:
+                gone = self._drop_next()
+            dropped += gone
+            if not gone or dropped >= self._parts.config.retention.delete_batch_max:
+                return dropped
+            self._sleep(PAUSE_S)
 
-    def run(self) -> Decision:
-        """One round. Raises OSError where the disk cannot be asked or a file not be deleted."""
+    def _drop_next(self) -> int:
+        """Look at the disk, and drop the oldest file if it is its time; answers how many went.
+        Caller holds the lock."""
         parts = self._parts
-        retention = parts.config.retention
         now = parts.clock.now_ms()
         use = parts.files.disk_usage(parts.config.directory)
         decision = decide(
-            self._ages(),
-            retention,
+            self._oldest(),
+            parts.config.retention,
             now_ms=now,
             local_hour=time.localtime(now / 1000).tm_hour,
             disk_used_percent=use.percent,
             keep_from=min(parts.reputed.value, parts.confirmed.value, parts.log.flushed.value),
-            manual=self._manual,
         )
-        self._manual = False
         self._note_disk(decision, use.percent)
-        if decision.drop_before is not None:
-            logger.info("dropping %d log files: %s", decision.files, decision.reason)
-            self.drop_before(decision.drop_before)
-        return decision
+        if decision.drop is None:
+            return 0
+        end = decision.drop.end_offset
+        logger.info("dropping the log below %d: %s", end, decision.reason)
+        return self.drop_before(end)
 
     def drop_before(self, offset: int) -> int:
         """Drop the log files that end at or before `offset`, and what points to nothing else;
@@ -62,13 +81,13 @@ class Cleaner:
         parts.stats.files_deleted += len(gone)
         return len(gone)
 
-    def _ages(self) -> list[LogFileAge]:
-        found = []
-        for file in self._parts.log.files:
+    def _oldest(self) -> LogFileAge | None:
+        """The oldest file of the log that is still on disk, never the newest of all."""
+        for file in self._parts.log.files[:-1]:
             status = self._parts.files.status(file.path)
             if status is not None:
-                found.append(LogFileAge(file.base, file.size, status.modified_ms))
-        return found
+                return LogFileAge(file.base, file.size, status.modified_ms)
+        return None
 
     def _note_disk(self, decision: Decision, percent: int) -> None:
         limit = self._parts.config.retention.disk_warning_percent

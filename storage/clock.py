@@ -5,11 +5,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Milliseconds since the epoch for what is stored; monotonic seconds for intervals."""
+    """Milliseconds since the epoch for what is stored; monotonic seconds for intervals; seconds
+    of processor time that the calling thread has used."""
 
     def now_ms(self) -> int: ...
 
     def monotonic(self) -> float: ...
+
+    def thread_time(self) -> float: ...
 
 
 class SystemClock:
@@ -20,3 +23,6 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def thread_time(self) -> float:
+        return time.thread_time()

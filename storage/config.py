@@ -73,8 +73,7 @@ class StoreConfig:
     buffered: bool = False
     commit_interval_ms: int = 200
     commit_least_pages: int = 4
-    queue_flush_interval_ms: int = 1_000
-    checkpoint_interval_ms: int = 1_000
+    checkpoint_interval_ms: int = 500
     warm_up: bool = False
     lock_memory: bool = False
 
@@ -82,6 +81,7 @@ class StoreConfig:
     max_batch_size: int = 32 << 20
     max_dirty_bytes: int = 1 << 30
     busy_timeout_ms: int = 1_000
+    max_reput_lag_bytes: int = 32 << 20
     verify_crc_on_recover: bool = True
 
     store_host: str = "127.0.0.1:10911"

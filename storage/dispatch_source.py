@@ -4,16 +4,20 @@
              start         end         the next batch starts here
 
 A batch never crosses a file and never goes beyond the limit; where a file's BLANK follows its
-last record, the batch ends at the next file.
+last record, the batch ends at the next file. A record whose topic names no folder is damage like
+any other: one turned bit makes `orders` into `/rders`, and that has no queue of this store.
 """
 
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
+from tandemlog.format.columns import gather_headers
 from tandemlog.format.dispatch import DispatchColumns, dispatch_columns
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.file_names import queue_file_name
+from tandemlog.format.file_names import names_a_folder, queue_file_name
 from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels
 from tandemlog.format.walk import StopReason, WalkResult, walk
 
@@ -96,18 +100,43 @@ class DispatchSource:
             index_tags=self.index_tags if index_tags is None else index_tags,
             headers=headers,
         )
+        stray = _first_without_folder(columns)
+        if stray >= 0:
+            return self._before(stray, columns, start, index=index, index_tags=index_tags)
         end = start + found.end
         if found.stop is StopReason.BLANK and base + self.log.file_size <= limit:
             end = base + self.log.file_size
         return DispatchBatch(start, end, columns)
 
-    def count_records(self, start: int, end: int) -> int:
-        """How many records begin in start .. end-1; `start` is the start of one."""
-        count = 0
+    def _before(
+        self,
+        row: int,
+        columns: DispatchColumns,
+        start: int,
+        *,
+        index: bool | None,
+        index_tags: bool | None,
+    ) -> DispatchBatch:
+        """The records before row `row`, which cannot be dispatched; an error where it is first."""
+        offset = int(columns.physical_offset[row])
+        if row:
+            return self.batch(start, offset, offset - start, index=index, index_tags=index_tags)
+        topic = columns.topics[int(columns.topic_index[row])]
+        raise self._damage(offset, f"topic: {topic!r} names no folder")
+
+    def count_records(self, start: int, end: int) -> tuple[int, int]:
+        """How many records begin in start .. end-1, and the store time (ms) of the last one, 0
+        where there is none; `start` is the start of one. What retention has dropped holds none."""
+        count = store_timestamp = 0
+        if start < self.log.min_offset:
+            return count, store_timestamp
         while start < end:
             base, window = self._window(start, end, self.log.file_size)
             found = walk(window, base_offset=start, limit=base + self.log.file_size - start)
             count += found.count
+            if found.count:
+                last = gather_headers(window, found.positions[-1:], found.sizes[-1:])
+                store_timestamp = int(last.store_timestamp[0])
             if found.stop is StopReason.BLANK:
                 start = base + self.log.file_size
             elif found.end == 0:
@@ -115,7 +144,7 @@ class DispatchSource:
                 break
             else:
                 start += found.end
-        return count
+        return count, store_timestamp
 
     def _window(self, start: int, limit: int, max_bytes: int) -> tuple[int, memoryview]:
         """The base of the file that holds `start`, and the bytes from there on."""
@@ -128,14 +157,24 @@ class DispatchSource:
             StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT,
         ):  # fmt: skip
             return
-        offset = start + found.end
-        base = offset - offset % self.log.file_size
         fault = found.error
         reason = fault.reason if isinstance(fault, CorruptRecordError) else found.stop.value
         field = f"{fault.field}: " if isinstance(fault, CorruptRecordError) else ""
-        raise CorruptStoreError(
+        raise self._damage(start + found.end, f"{field}{reason}")
+
+    def _damage(self, offset: int, reason: str) -> CorruptStoreError:
+        base = offset - offset % self.log.file_size
+        return CorruptStoreError(
             f"commitlog/{queue_file_name(base)}",
             offset - base,
-            f"no record at log offset {offset}: {field}{reason}; nothing behind it was dispatched. "
+            f"no record at log offset {offset}: {reason}; nothing behind it was dispatched. "
             "Let recovery cut the log there, or copy it again from another node",
         )
+
+
+def _first_without_folder(columns: DispatchColumns) -> int:
+    """The first record whose topic cannot have a folder; -1 where all can."""
+    stray = [number for number, topic in enumerate(columns.topics) if not names_a_folder(topic)]
+    if not stray:
+        return -1
+    return int(np.isin(columns.topic_index, stray).argmax())

@@ -6,8 +6,9 @@
 
 A bad record below what was durable is damage, above it the end (log_scan.py). What counts as
 durable without a point of ours: after a clean stop everything that the queues point to (RocketMQ
-stops only when all is dispatched and flushed), after a crash what its checkpoint says the queues
-hold durably (RocketMQ 5.4 and later).
+stops only when all is dispatched and flushed), after a crash what its checkpoint says: an offset
+(RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own recovery
+would begin. It would not even look at those, so nothing in them may end the log.
 
 `recover --dry-run` shows this examination; recovery acts on it.
 """
@@ -17,10 +18,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tandemlog.format.checkpoint import Checkpoint
+from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record import decode_record
 
 from .abort_file import AbortFile
 from .config import StoreConfig
+from .errors import StoreLayoutError
 from .files import FileSystem
 from .geometry import Geometry
 from .log_scan import Damage, LogScanner, find_record
@@ -64,7 +67,7 @@ class Examination:
 def examine(geometry: Geometry, files: FileSystem) -> Examination:
     """Look at the store of `geometry`; nothing is changed.
 
-    Raises StoreLayoutError where the log files do not fit together.
+    Raises StoreLayoutError where the log files do not fit together, or lie elsewhere.
     """
     config = geometry.adopted()
     paths = StorePaths(config.directory)
@@ -79,11 +82,25 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     if row.row:
         found.notes += [note for note in (checkpoint.note, points.note) if note]
+    if not row.row and found.point is None and files.status(paths.own) is None:
+        _check_log_is_here(paths, geometry)
     found.log_start = row.start
     _scan(found, row, geometry, config)
     found.remains = remains_behind(row, found.log_end)
     row.close()
     return found
+
+
+def _check_log_is_here(paths: StorePaths, geometry: Geometry) -> None:
+    """A broker can keep its log apart from the rest. Taking that for an empty log would drop all
+    queues, and set back all consumers."""
+    known = max((queue.log_end for queue in open_queues(geometry, geometry.files, [])), default=0)
+    if known:
+        raise StoreLayoutError(
+            f"{paths.commit_log} has no files, but the queues know a log up to {known}: bring its "
+            "files there (a broker's storePathCommitLog may name another place), or remove "
+            f"{paths.queues} if the log is gone"
+        )
 
 
 def _scan(
@@ -92,7 +109,7 @@ def _scan(
     point, crc = found.point, config.verify_crc_on_recover
     if point is None:
         start = row.start
-        found.durable = _durable_of_foreign(found, geometry)
+        found.durable = _durable_of_foreign(found, row, geometry)
         crc = crc and not found.clean
     else:
         start = max(min(point.dispatched, point.flushed), row.start)
@@ -111,7 +128,7 @@ def _scan(
         scanner = LogScanner(row, max(base, row.start), durable=durable, check_crc=crc).run()
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
-    if crc and scanner.last_record >= found.durable and _is_torn(row, scanner):
+    if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):
         found.log_end = scanner.last_record
         found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
@@ -122,20 +139,35 @@ def _scan(
     )
 
 
-def _is_torn(row: MappedFileQueue, scanner: LogScanner) -> bool:
-    """Whether the last record was written only in part: what the CRC does not cover is its
-    properties, and their text never ends in a zero byte."""
+def _is_torn(row: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
+    """Whether the last record, of which not all was durable, was written only in part: what the
+    CRC does not cover is its properties, and their text never ends in a zero byte."""
     data = row.view(scanner.last_record, row.file_size)
-    return decode_record(data, check_crc=False).properties_raw.endswith(b"\0")
+    record = decode_record(data, check_crc=False)
+    return scanner.last_record + record.size > durable and record.properties_raw.endswith(b"\0")
 
 
-def _durable_of_foreign(found: Examination, geometry: Geometry) -> int:
+def _durable_of_foreign(found: Examination, row: MappedFileQueue, geometry: Geometry) -> int:
     if not found.clean:
-        return found.checkpoint.logics_physical_offset
+        return max(found.checkpoint.logics_physical_offset, _recovery_start(found, row))
     return max(
         (queue.log_end for queue in open_queues(geometry, geometry.files, [])),
         default=0,
     )
+
+
+def _recovery_start(found: Examination, row: MappedFileQueue) -> int:
+    """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
+    enough to be durable by the checkpoint's times; 0 where none is."""
+    limit = found.checkpoint.min_timestamp
+    for file in reversed(row.row) if limit else ():
+        try:
+            first = decode_record(file.view(0, file.size), physical_offset=file.base)
+        except CorruptRecordError:
+            continue
+        if 0 < first.store_timestamp <= limit:
+            return file.base
+    return 0
 
 
 def remains_behind(row: MappedFileQueue, end: int) -> Remains | None:

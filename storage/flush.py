@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tandemlog.format.constants import PAGE
+
 from .clock import Clock
 from .commit_log import CommitLog
 from .config import FlushMode, StoreConfig
@@ -24,7 +26,6 @@ from .errors import FlushFailedError, StoreError
 
 logger = logging.getLogger(__name__)
 
-PAGE = 4096
 COMMIT_THOROUGH_MS = 200
 URGENT_PART = 4
 """Flush at once when this part of max_dirty_bytes is dirty."""

@@ -1,6 +1,7 @@
 """What the files of a store say about its sizes, against what the configuration says.
 
     log and queue files    have their full length from the start: the files win over the settings
+    delay levels           are told by the schedule queues, as far as those have been used
     index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
                            fit, and nothing of an index may be read or written where they do not
 
@@ -14,14 +15,18 @@ from pathlib import Path
 
 from tandemlog.format.file_names import parse_index_file_name, parse_queue_file_name
 from tandemlog.format.index_layout import index_file_size
+from tandemlog.format.queue_unit import DelayLevels
 
 from .config import StoreConfig
 from .errors import StoreLayoutError
 from .files import FileSystem
 from .mapped_file_queue import file_size_of
+from .schedule_delays import stored_delays
 from .store_paths import StorePaths
 
 SAMPLED_QUEUES = 8
+ROCKSDB_MARK = "CURRENT"
+"""Every RocksDB has a file of this name; RocketMQ can keep its queues in one (5.3 and later)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,7 @@ class Geometry:
     files: FileSystem
     log_file_size: int
     queue_file_size: int
+    delay_levels: str
     notes: tuple[str, ...]
 
     @classmethod
@@ -51,14 +57,27 @@ class Geometry:
                 f"queue files have {queue_size} bytes, not the configured "
                 f"{config.queue_file_size}: those on disk are used"
             )
-        return cls(config, files, log_size, queue_size, tuple(notes))
+        if files.status(paths.queues / ROCKSDB_MARK) is not None:
+            notes.append(
+                f"{paths.queues} is a RocksDB, which is not read: recovery makes the queues from "
+                "the log, as files"
+            )
+        known = DelayLevels(config.delay_levels)
+        levels = known.with_delays(stored_delays(files, paths, log_size, queue_size))
+        if levels.text != known.text:
+            notes.append(
+                f"delay levels were {levels.text!r} when the schedule queues were written, not the "
+                f"configured {known.text!r}: what the queues say is used"
+            )
+        return cls(config, files, log_size, queue_size, levels.text, tuple(notes))
 
     def adopted(self) -> StoreConfig:
-        """The configuration with the sizes of the files."""
+        """The configuration with what the files say."""
         return replace(
             self.config,
             commit_log_file_size=self.log_file_size,
             queue_file_size=self.queue_file_size,
+            delay_levels=self.delay_levels,
         )
 
     def queue_directories(self) -> Iterator[tuple[str, int, Path]]:

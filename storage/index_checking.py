@@ -60,13 +60,7 @@ def check_newest(index: IndexService, source: DispatchSource, log_end: int) -> I
     total = file.header.next_entry - 1
     kept, complete = _agreeing(file, source, log_end)
     if kept == 0:
-        index.drop_newest()
-        before = index.newest
-        # That file was full and fsynced; its last record may go on in the one that is gone.
-        index.next_offset = source.log.min_offset
-        if before is not None:
-            index.next_offset = before.header.end_physical_offset
-            index.truncate(before.header.end_physical_offset)
+        index.remake_newest(source.log.min_offset)
         return IndexCheck(0, total, 0)
     last = int(file.read(kept, kept + 1)["physical_offset"][0])
     if kept < total:

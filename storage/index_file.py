@@ -40,11 +40,12 @@ from tandemlog.format.index_layout import (
 
 from .errors import CorruptStoreError
 from .file_pool import FilePool
+from .index_unlinking import held_before
 
 CHUNK_ENTRIES = 1 << 16
 DRAFT_PREFIX = "index-"
 _QUERY_ENTRIES = 800
-_MOST_FOLLOWED = 1 << 20
+_MOST_FOLLOWED = 1 << 21
 
 
 class IndexFile:
@@ -190,9 +191,7 @@ class IndexFile:
         are left are, whatever state the removed ones were in. Raises OSError."""
         table = self.open_table()
         stale = np.flatnonzero((table >= next_entry) | (table < 0))
-        newest, lost = self._followed_back(table, stale, next_entry)
-        if lost:
-            newest = self._newest_of(stale, next_entry)
+        newest = self._held_before(table, stale, next_entry)
         end = max(self.header.next_entry, int(table[stale].max(initial=0)) + 1)
         with self._publishing:
             table[stale] = newest
@@ -262,32 +261,21 @@ class IndexFile:
         self._pool.touch(self._file)
         self.header = header
 
-    def _followed_back(
+    def _held_before(
         self, table: NDArray[np.int32], slots: NDArray[np.int64], next_entry: int
-    ) -> tuple[NDArray[np.int32], bool]:
-        """What these slots held before `next_entry`, by going back along their chains; True where
-        that is not possible: a chain is broken, as a power failure may leave it, or too long."""
-        numbers = table[slots].astype(np.int64)
-        if not len(numbers):
-            return numbers.astype(np.int32), False
-        last = int(numbers.max()) + 1
-        if last > self.entries or last - next_entry > _MOST_FOLLOWED or int(numbers.min()) < 0:
-            return numbers.astype(np.int32), True
-        removed = self.read(next_entry, last)
-        while True:
-            rows = np.flatnonzero(numbers >= next_entry)
-            if not len(rows):
-                return numbers.astype(np.int32), False
-            at = removed[numbers[rows] - next_entry]
-            previous = at["previous"].astype(np.int64)
-            blank = (at["key_hash"] == 0) & (at["physical_offset"] == 0)
-            chained = (at["key_hash"] % self.slots == slots[rows]) & ~blank
-            if not (chained & (previous >= 0) & (previous < numbers[rows])).all():
-                return numbers.astype(np.int32), True
-            numbers[rows] = previous
+    ) -> NDArray[np.int32]:
+        """What these slots, which point to `next_entry` or later ones, held before that."""
+        newest = table[slots].astype(np.int64)
+        last = int(newest.max(initial=0)) + 1
+        followed = None
+        if last <= min(self.entries, next_entry + _MOST_FOLLOWED) and (newest >= 0).all():
+            removed = self.read(next_entry, max(last, next_entry))
+            followed = held_before(removed, next_entry, self.slots, slots, newest)
+        return self._newest_of(slots, next_entry) if followed is None else followed
 
     def _newest_of(self, slots: NDArray[np.int64], next_entry: int) -> NDArray[np.int32]:
-        """The newest entry below `next_entry` of each slot, by reading all of them."""
+        """The newest entry below `next_entry` of each slot, by reading all of them: where a chain
+        is broken, or too much goes."""
         newest = np.zeros(self.slots, dtype=np.int32)
         for first in range(1, next_entry, CHUNK_ENTRIES):
             last = min(first + CHUNK_ENTRIES, next_entry)

@@ -50,11 +50,18 @@ def load_index(
         _cut_to_state(service, state, log_end, findings, clean=clean)
         service.next_offset = max(service.next_offset, log_start)
     else:
+        if not clean:
+            service.doubt()
         service.next_offset = log_end
         if service.newest.header.end_physical_offset >= log_end:
             findings.notes.append(f"entries above the end of the log, {log_end}, were cut")
             service.truncate(log_end)
-        findings.compare = not clean
+        if not clean and service.newest is not None and service.newest.header.next_entry <= 1:
+            # made just before the crash, and nothing that came into it was durable
+            findings.notes.append(f"index file {service.newest.name} is empty and made again")
+            service.remake_newest(log_start)
+        else:
+            findings.compare = not clean
     findings.files = len(service.files)
     findings.entries = sum(file.header.next_entry - 1 for file in service.files)
     return findings

@@ -208,31 +208,61 @@ class IndexService:
 
         Raises StoreError where a file cannot be written, FlushFailedError where the fsync failed.
         """
-        with self._lock:
+        with self._flushing, self._lock:
             self._generation += 1
+            left = self._left_below(log_offset)
             try:
+                self._vouch_for_less(left)
                 while self._list and self._list[-1].header.end_physical_offset >= log_offset:
-                    file = self._list[-1]
-                    keep = file.first_at_or_after(log_offset)
-                    if keep > 1:
-                        self.cut_newest(keep)
+                    if self._list[-1].name == left.file:
+                        self._list[-1].cut(left.next_entry, left.end_timestamp)
                         break
                     self.drop_newest()
             except OSError as fault:
                 raise StoreError(f"the index could not be truncated: {fault}") from fault
-            self.next_offset = min(self.next_offset, log_offset)
+            self.next_offset = left.log_offset
             self._generation += 1
         # The log grows again from here: the state of before would vouch for other records.
         self.flush()
 
+    def _left_below(self, log_offset: int) -> IndexState:
+        """What is left when the entries of records at or after `log_offset` are gone."""
+        end = min(self.next_offset, log_offset)
+        for file in reversed(self._list):
+            if file.header.end_physical_offset < log_offset:
+                return _state_of(file, end)
+            keep = file.first_at_or_after(log_offset)
+            if keep > 1:
+                time, physical = self._end_before(file, keep)
+                return IndexState(end, file.name, keep, time, physical)
+        return IndexState(end)
+
+    def _vouch_for_less(self, left: IndexState) -> None:
+        """Before anything is removed: a crash in the middle of that must not leave a state which
+        vouches for what is gone already. Where the state on disk is older than that, it stays."""
+        if self._saved is not None and self._saved.log_offset <= left.log_offset:
+            return
+        try:
+            self._pool.sync()
+            save_index_state(self._files, self.state_path, left)
+        except OSError as fault:
+            raise FlushFailedError(f"fsync of the index failed: {fault}") from fault
+        self._saved = left
+
     def cut_newest(self, next_entry: int) -> None:
         """Remove entry `next_entry` and later ones of the newest file. Raises OSError."""
         file = self._list[-1]
+        time, _ = self._end_before(file, next_entry)
+        file.cut(next_entry, time)
+
+    def _end_before(self, file: IndexFile, next_entry: int) -> tuple[int, int]:
+        """Store time (ms) and log offset of the record of the entry before `next_entry`."""
         last = file.read(next_entry - 1, next_entry)
-        time = self._time_of(int(last["physical_offset"][0]))
+        physical = int(last["physical_offset"][0])
+        time = self._time_of(physical)
         if time < 0:
             time = file.header.begin_timestamp + int(last["time_diff"][0]) * 1000
-        file.cut(next_entry, time)
+        return time, physical
 
     def drop_newest(self) -> None:
         """Delete the newest file. Raises OSError."""
@@ -240,6 +270,22 @@ class IndexService:
         self._list = self._list[:-1]
         file.release()
         self._pool.delete(str(file.path))
+
+    def doubt(self) -> None:
+        """What the files hold may be in the page cache alone, as a process leaves it that was
+        killed: the next flush fsyncs all of them before it vouches for them."""
+        for file in self._list:
+            self._pool.touch(str(file.path))
+
+    def remake_newest(self, log_start: int) -> None:
+        """Nothing of the newest file holds: go on where the one before ends, which was full and
+        fsynced; its last record may have gone on in the one that is gone. Raises OSError."""
+        self.drop_newest()
+        before = self.newest
+        self.next_offset = log_start
+        if before is not None:
+            self.next_offset = before.header.end_physical_offset
+            self.truncate(before.header.end_physical_offset)
 
     def drop_before(self, log_offset: int) -> int:
         """Delete files that point below `log_offset` only, never the newest; answers how many."""
@@ -323,17 +369,19 @@ class IndexService:
         logger.error("index stopped: %s", self.stopped)
 
     def _state(self) -> IndexState:
-        newest = self.newest
-        if newest is None:
-            return IndexState(self.next_offset)
-        header = newest.header
-        return IndexState(
-            self.next_offset,
-            newest.name,
-            header.next_entry,
-            header.end_timestamp,
-            header.end_physical_offset,
-        )
+        newest, end = self.newest, self.next_offset
+        return IndexState(end) if newest is None else _state_of(newest, end)
+
+
+def _state_of(newest: IndexFile, log_offset: int) -> IndexState:
+    header = newest.header
+    return IndexState(
+        log_offset,
+        newest.name,
+        header.next_entry,
+        header.end_timestamp,
+        header.end_physical_offset,
+    )
 
 
 def next_index_name(now_ms: int, newest: str) -> str:

@@ -126,6 +126,8 @@ class LogScanner:
             limit=file.size,
             max_records=RECORDS_A_STEP,
             check_crc=self._check_crc,
+            check_topics=True,
+            holes_above=self._durable if self._check_crc else None,
         )
         return ScanPart(data, file.base, found, headers)
 

@@ -9,8 +9,11 @@ import logging
 
 import numpy as np
 
+from tandemlog.format.dispatch import unit_columns
+
 from .persistence import Persistence
 from .store_parts import StoreParts
+from .unit_queues import queues_of
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +26,12 @@ def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
         # first: dispatch must not come back to what is being removed
         parts.confirmed.retreat(offset)
     parts.reput.truncate(offset)
-    persistence.save()
-    log.truncate(offset)
-    parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
-    persistence.save()
+
+    def cut() -> None:
+        log.truncate(offset)
+        parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
+
+    persistence.around_cut(offset, cut)
     _take_queue_ends(parts)
 
     def end_of(topic: str, queue_id: int) -> int | None:
@@ -76,36 +81,31 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         parts.reput.start()
 
 
-def end_on_a_record(parts: StoreParts, persistence: Persistence) -> None:
-    """Cut a record of which only a part has come: the old master's last chunk may have ended
-    inside it, so nobody can have been told that it is safe."""
-    log = parts.log
-    position, end = max(parts.reputed.value, log.min_offset), log.committed.value
+def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
+    """Set the next queue offsets and the producer table to the end of the log, of which the last
+    part may not be confirmed and so not be in the queues yet; answers the store time (ms) of the
+    newest record, 0 where none was looked at.
+
+    A record of which only a part has come is cut: the old master's last chunk may have ended
+    inside it, so nobody can have been told that it is safe.
+    """
+    parts.reput.run_to()
+    # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
+    # the producers, is looked at twice, never passed over
+    dispatched = min(parts.queues.next_offset, parts.producers.next_offset)
+    position, end = max(dispatched, parts.log.min_offset), parts.log.committed.value
+    _take_queue_ends(parts)
+    table, following = parts.queue_table, parts.queue_table.next_queue_offsets
+    time = parts.reput.store_timestamp
     while position < end:
         batch = parts.source.batch(position, end, index=False)
         if batch.end == position:
             logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
             cut_store(parts, persistence, position)
-            return
-        position = batch.end
-
-
-def follow_log_end(parts: StoreParts) -> int:
-    """Set the next queue offsets and the producer table to the end of the log, of which the last
-    part may not be confirmed and so not be in the queues yet; answers the store time (ms) of the
-    newest record, 0 where none was looked at."""
-    parts.reput.run_to()
-    _take_queue_ends(parts)
-    table, following = parts.queue_table, parts.queue_table.next_queue_offsets
-    position, end = max(parts.queues.next_offset, parts.log.min_offset), parts.log.committed.value
-    time = parts.reput.store_timestamp
-    while position < end:
-        batch = parts.source.batch(position, end, index=False)
+            return take_over_log_end(parts, persistence)  # which ends with a record now
         columns = batch.columns
-        for row in np.flatnonzero(columns.dispatch_mask).tolist():
-            topic = columns.topics[int(columns.topic_index[row])]
-            dense = table.register(topic, int(columns.queue_id[row]))
-            following[dense] = max(following[dense], int(columns.queue_offset[row]) + 1)
+        found = unit_columns(columns)
+        np.maximum.at(following, queues_of(table, found), found.queue_offset + 1)
         parts.producers.take(
             columns.physical_offset,
             columns.size,

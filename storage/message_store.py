@@ -49,8 +49,9 @@ from .flush import FlushService
 from .geometry import Geometry
 from .index_service import IndexService
 from .lock_file import LockFile
-from .log_surgery import cut_store, end_on_a_record, follow_log_end, set_aside
+from .log_surgery import cut_store, set_aside, take_over_log_end
 from .metadata import GroupTable, TopicTable
+from .pacing import ReputPacing
 from .persistence import Persistence
 from .positions import Position
 from .producer_table import ProducerTable
@@ -83,12 +84,14 @@ class MessageStore:
         lock: LockFile,
         abort: AbortFile,
         recovered_time: int,
+        confirmed_at_most: int | None,
     ) -> None:
         self.recovery = recovery
         self._parts = parts
         self._lock_file = lock
         self._abort = abort
-        self._persistence = Persistence(parts, recovered_time)
+        self._persistence = Persistence(parts, recovered_time, confirmed_at_most)
+        self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
         self._puts = PutPath(parts)
@@ -110,10 +113,12 @@ class MessageStore:
         files: FileSystem | None = None,
         clock: Clock | None = None,
         progress: Progress | None = None,
+        confirmed_at_most: int | None = None,
     ) -> "MessageStore":
         """Take the store's lock, recover it, and have it ready for `start`.
 
-        `progress(bytes done, bytes in all)` is told of long recoveries. Raises StoreLockedError,
+        `progress(bytes done, bytes in all)` is told of long recoveries; nothing above
+        `confirmed_at_most` is noted as confirmed on the disk. Raises StoreLockedError,
         StoreLayoutError, CorruptStoreError, or what a disk in trouble makes of it; the store is
         then left closed.
         """
@@ -133,7 +138,7 @@ class MessageStore:
             parts = open_parts(geometry, files, clock)
             try:
                 report = recover(parts, found, progress)
-                store = cls(parts, report, lock, abort, found.store_timestamp)
+                store = cls(parts, report, lock, abort, found.store_timestamp, confirmed_at_most)
                 store.persist()
             except BaseException:
                 close_parts(parts)
@@ -323,13 +328,7 @@ class MessageStore:
             file.release()
 
     def _clean(self) -> None:
-        with self._write_lock:
-            self._cleaner.run()
-
-    def clean_now(self) -> None:
-        """One round of retention on request: expired files go, whatever the hour."""
-        self._cleaner.request()
-        self._clean()
+        self._cleaner.run(self._write_lock)
 
     # ---- puts
 
@@ -341,6 +340,8 @@ class MessageStore:
         stored before is answered and not stored again.
         """
         began = self.clock.monotonic()
+        if self._started:
+            self._pacing.wait()
         try:
             with self._write_lock:
                 self._require_writable()
@@ -434,8 +435,10 @@ class MessageStore:
         Raises FormatError for an epoch that is not newer than all in the table.
         """
         with self._write_lock:
-            end_on_a_record(self._parts, self._persistence)
-            self._puts.begin_after(follow_log_end(self._parts))
+            # of all that came: a slave's last flush may end inside a record, where no scan begins
+            self._flush.flush()
+            self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
+            self._pacing.begin_at(self.log.wrote.value)
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
             self._read_only = ""
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)

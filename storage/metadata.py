@@ -64,6 +64,11 @@ class TopicConfig:
     def writable(self) -> bool:
         return bool(self.perm & PERM_WRITE)
 
+    @property
+    def in_batch_queues(self) -> bool:
+        """Whether RocketMQ keeps its messages in batch queues (BCQ), which this store has not."""
+        return self.attributes.get("queue.type") == "BatchCQ"
+
     def encode(self) -> Json:
         """RocketMQ's bean: its members in alphabetical order."""
         bean: Json = {

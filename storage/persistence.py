@@ -12,6 +12,7 @@ a store that claims too little and never too much.
 """
 
 import threading
+from collections.abc import Callable
 
 from tandemlog.format.checkpoint import Checkpoint
 
@@ -24,30 +25,46 @@ from .store_parts import StoreParts
 class Persistence:
     """Writes the recovery point and the checkpoint of one store; one call at a time."""
 
-    def __init__(self, parts: StoreParts, recovered_time: int) -> None:
-        """`recovered_time`: store time (ms) of the newest record that was there at open."""
+    def __init__(
+        self, parts: StoreParts, recovered_time: int, confirmed_at_most: int | None = None
+    ) -> None:
+        """`recovered_time`: store time (ms) of the newest record that was there at open.
+        `confirmed_at_most`: no point says more, whatever this process dispatches."""
         self._parts = parts
+        self._confirmed_at_most = confirmed_at_most
         self._durable_time = recovered_time
         self._dispatched_time = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._saved_point: RecoveryPoint | None = None
         self._saved_producers: int | None = None
 
-    def save(self) -> RecoveryPoint:
-        """Run all steps. Raises FlushFailedError, DiskFullError or OSError; what was durable
-        before stays so."""
+    def save(self, *, log_end: int | None = None) -> RecoveryPoint:
+        """Run all steps; nothing of the log at or after `log_end` is vouched for. Raises
+        FlushFailedError, DiskFullError or OSError; what was durable before stays so."""
         parts = self._parts
         with self._lock:
             # read before the flushes: what is flushed later is not what they speak of
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
+            if log_end is not None:
+                flushed = min(flushed, log_end)
+            durable = min(confirmed, flushed)
             self._look_at_times(flushed)
             queues = parts.queues.flush()
             index_time = self._save_index()
             self._save_producers()
-            point = self._save_point(queues, flushed, confirmed)
-            parts.checkpoint.save(self._checkpoint(point, index_time))
+            point = self._save_point(queues, flushed, durable)
+            parts.checkpoint.save(self._checkpoint(point, index_time, durable))
             parts.stats.checkpoints += 1
             return point
+
+    def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:
+        """Save, `cut` the log at `log_end`, save again, and let nobody save in between: a crash
+        there would take for damage what a point of before still vouches for. Raises what `save`
+        and `cut` do."""
+        with self._lock:
+            self.save(log_end=log_end)
+            cut()
+            self.save()
 
     def _look_at_times(self, flushed: int) -> None:
         """The store times (ms) that are durable: the appender's, on a slave those of dispatch."""
@@ -75,11 +92,15 @@ class Persistence:
             write_small(self._parts.files, self._parts.paths.producers, producers.snapshot())
             self._saved_producers = known
 
-    def _save_point(self, queues: QueueCheckpoint, flushed: int, confirmed: int) -> RecoveryPoint:
+    def _save_point(self, queues: QueueCheckpoint, flushed: int, durable: int) -> RecoveryPoint:
+        # dispatch goes up to the confirm offset: what it has come to was confirmed
+        confirmed = max(durable, queues.log_offset)
+        if self._confirmed_at_most is not None:
+            confirmed = min(confirmed, self._confirmed_at_most)
         point = RecoveryPoint(
             dispatched=queues.log_offset,
             flushed=flushed,
-            confirmed=min(confirmed, flushed),
+            confirmed=confirmed,
             store_timestamp=self._durable_time,
             index_tags=self._index_tags(),
             queues=queues.ends,
@@ -94,13 +115,13 @@ class Persistence:
         index = self._parts.index
         return self._parts.source.index_tags if index is not None and index.files else None
 
-    def _checkpoint(self, point: RecoveryPoint, index_time: int) -> Checkpoint:
+    def _checkpoint(self, point: RecoveryPoint, index_time: int, confirmed: int) -> Checkpoint:
         held = self._parts.checkpoint.value
         return Checkpoint(
             physic_msg_timestamp=self._durable_time,
             logics_msg_timestamp=self._dispatched_time or held.logics_msg_timestamp,
             index_msg_timestamp=index_time or held.index_msg_timestamp,
             master_flushed_offset=held.master_flushed_offset,
-            confirm_phy_offset=point.confirmed,
+            confirm_phy_offset=confirmed,
             logics_physical_offset=min(point.dispatched, point.flushed),
         )

@@ -14,14 +14,18 @@ That needs one thing of the master: after a restart or a truncation the next sto
 later than that of the last record, else the records of a stranger would count as the missing ones.
 
 `next_offset` is the position of the log up to which the table is true. On a master `record` moves
-it with the append, elsewhere `take` with the dispatch; both may come for the same records.
+it with the append, elsewhere `take` with the dispatch; both may come for the same records. Dispatch
+may be so quick that it comes between an append and its `record`, and then with the records of one
+file of two: what `record` says would be known in part and skipped whole. So the two are one step,
+`appending`, for everybody else.
 """
 
 import json
 import threading
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -36,6 +40,7 @@ from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 from .producer_refusals import bad_mark, conflict, fenced, gap, unknown
 
 VERSION = 1
+ANYWHERE = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,7 @@ class Duplicate:
 
 
 Outcome: TypeAlias = New | Resume | Duplicate
+CountRecords: TypeAlias = Callable[[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +131,30 @@ class _Producer:
 
 
 class ProducerTable:
-    """See the module; thread-safe. `kept` is how many requests of a producer are remembered."""
+    """See the module; thread-safe.
 
-    def __init__(self, *, kept: int = 64) -> None:
+    `kept` is how many requests of a producer are remembered, and more while the oldest of them
+    does not lie below `settled()`: what is forgotten is answered as stored, so it must be where no
+    power cut and no truncation comes any more.
+    """
+
+    def __init__(self, *, kept: int = 64, settled: Callable[[], int] = lambda: ANYWHERE) -> None:
         self.next_offset = 0
         self._kept = kept
+        self._settled = settled
         self._producers: dict[str, _Producer] = {}
         # the request whose records may go on at next_offset
         self._open: tuple[str, _Request] | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._producers)
+
+    @contextmanager
+    def appending(self) -> Iterator[None]:
+        """Around an append and its `record`: nobody takes or cuts anything in between."""
+        with self._lock:
+            yield
 
     def describe(self, producer_id: str) -> ProducerState | None:
         """The producer's last request, None for one that is not known."""
@@ -225,22 +243,26 @@ class ProducerTable:
             self.next_offset = max(self.next_offset, end_offset)
         return faults
 
-    def truncate(self, log_offset: int, count_records: Callable[[int, int], int]) -> None:
+    def truncate(self, log_offset: int, count_records: CountRecords) -> None:
         """Forget what begins at or after `log_offset`; `count_records(start, end)` counts the
-        records of a stretch of the log."""
+        records of a stretch of the log, and says the store time (ms) of the last one: 0 and 0 for
+        a stretch that the log does not hold any more."""
         with self._lock:
             if log_offset >= self.next_offset:
                 return
             self._open = None
             for producer_id, producer in list(self._producers.items()):
-                requests = producer.requests
-                while requests and requests[-1].extents[-1].end_offset > log_offset:
-                    request = requests[-1]
-                    if _cut(request, log_offset, count_records):
-                        # the same bytes may come again and go on with it
-                        self._open = (producer_id, request)
-                        break
-                    requests.pop()
+                requests, cut = producer.requests, False
+                while requests and not cut and requests[-1].extents[-1].end_offset > log_offset:
+                    cut = _cut(requests[-1], log_offset, count_records)
+                    if not cut:
+                        requests.pop()
+                last = requests[-1] if requests else None
+                if last is not None and last.have < last.count:
+                    end = last.extents[-1].end_offset
+                    # it goes on at the log's end, perhaps behind a BLANK: others do not follow it
+                    if end == log_offset or (cut and not count_records(end, log_offset)[0]):
+                        self._open = (producer_id, last)
                 if not requests and producer.floor is None:
                     del self._producers[producer_id]
             self.next_offset = log_offset
@@ -321,12 +343,19 @@ class ProducerTable:
             # Where the log does not begin with it, what came before is gone and was stored.
             request = _Request(*key, mark.count, timestamp, have=mark.index)
             producer.requests.append(request)
-            if len(producer.requests) > self._kept:
-                producer.floor = producer.requests.popleft().key
+            self._forget_oldest(producer)
         elif mark.index < request.have:
             return None
         request.timestamp = timestamp
         return request
+
+    def _forget_oldest(self, producer: _Producer) -> None:
+        requests = producer.requests
+        if len(requests) <= self._kept:
+            return
+        settled = self._settled()
+        while len(requests) > self._kept and requests[0].extents[-1].end_offset <= settled:
+            producer.floor = requests.popleft().key
 
     def _extend(
         self, producer_id: str, request: _Request, columns: "_Columns", first: int, stop: int
@@ -372,14 +401,20 @@ def _parsed(
     return parsed, faults
 
 
-def _cut(request: _Request, log_offset: int, count_records: Callable[[int, int], int]) -> bool:
+def _cut(request: _Request, log_offset: int, count_records: CountRecords) -> bool:
     """Keep what lies below `log_offset`; False where that is nothing."""
     offsets = [extent.physical_offset for extent in request.extents]
     kept = request.extents[: bisect_left(offsets, log_offset)]
-    if kept and kept[-1].end_offset > log_offset:
-        start = kept[-1].physical_offset
-        kept[-1] = Extent(start, count_records(start, log_offset), log_offset)
-    lost = sum(each.count for each in request.extents) - sum(each.count for each in kept)
+    lost = sum(each.count for each in request.extents)
+    if kept:
+        last = kept[-1]
+        end = min(last.end_offset, log_offset)
+        count, timestamp = count_records(last.physical_offset, end)
+        if end < last.end_offset:
+            kept[-1] = Extent(last.physical_offset, count, end)
+        # the time too: what is left may have come before what was cut
+        request.timestamp = timestamp or request.timestamp
+    lost -= sum(each.count for each in kept)
     request.extents = kept
     request.have -= lost
     return bool(kept)

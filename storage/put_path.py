@@ -66,8 +66,9 @@ class PutPath:
         if isinstance(outcome, Resume):
             left, mark = rest_of(batch, outcome.have, mark)
             checked = self._log.check(left)
-        segments = self._log.append(left, dense, self._table, time, checked)
-        self._producers.record(mark, extents_of(segments, left.sizes), time)
+        with self._producers.appending():
+            segments = self._log.append(left, dense, self._table, time, checked)
+            self._producers.record(mark, extents_of(segments, left.sizes), time)
         if left is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):

@@ -75,6 +75,7 @@ class PutTargets:
         return (
             config is not None
             and config.writable
+            and not config.in_batch_queues
             and 0 <= queue_id < config.write_queues
             and not is_system_topic(topic)
         )
@@ -102,6 +103,13 @@ class PutTargets:
                 "INVALID_ARGUMENT",
                 "topic",
                 f"topic {topic!r} may not be written (perm {config.perm})",
+                record_index=record,
+            )
+        if config.in_batch_queues:
+            return BatchRefusedError(
+                "INVALID_ARGUMENT",
+                "topic",
+                f"topic {topic!r} has batch queues (queue.type BatchCQ), which only RocketMQ has",
                 record_index=record,
             )
         return BatchRefusedError(

@@ -19,12 +19,17 @@ from tandemlog.format.constants import (
     MAGIC_V1,
     MAGIC_V2,
     MAX_PROPERTIES,
+    MULTI_QUEUE_OFFSET,
     NAME_END,
+    PAGE,
 )
 from tandemlog.format.sys_flag import BORN_HOST_IPV6, INNER_BATCH, STORE_HOST_IPV6
 
 from .errors import BatchRefusedError
 
+LIGHT_NUMBERS: Final = MULTI_QUEUE_OFFSET.encode() + bytes([NAME_END])
+"""A property that a broker writes: units in further queues, of any topic, with numbers of its own
+choice. A client's would end in a queue that is somebody else's."""
 CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
 
@@ -136,12 +141,17 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
     (said,) = _I16.unpack_from(view, start - 2)
     if said != length:
         raise bad_record("properties", f"their length says {said}, {length} bytes are left", index)
-    if length >= CRC_PROPERTY_SIZE:
-        tail = end - CRC_PROPERTY_SIZE
-        if view[tail : tail + len(CRC_NAME)] == CRC_NAME:
-            raise bad_record(
-                "properties", f"{CRC32} is for the node to write: leave the property out", index
-            )
+    properties = bytes(view[start:end])
+    if LIGHT_NUMBERS in properties:
+        raise bad_record(
+            "properties", f"{MULTI_QUEUE_OFFSET} is for a broker to write: leave it out", index
+        )
+    if length >= PAGE and b"\0" in properties:
+        raise bad_record("properties", "a zero byte in them is what a lost page looks like", index)
+    if length >= CRC_PROPERTY_SIZE and properties[-CRC_PROPERTY_SIZE:].startswith(CRC_NAME):
+        raise bad_record(
+            "properties", f"{CRC32} is for the node to write: leave the property out", index
+        )
 
 
 def bad_record(field: str, reason: str, index: int) -> BatchRefusedError:

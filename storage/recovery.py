@@ -72,6 +72,11 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
         report.cut_reason = found.reason
         if found.remains.has_records:
             report.cut_saved = str(_save_remains(parts, found.log_end, found.remains.end))
+    point = found.point
+    if point is not None and point.flushed > found.log_end and not found.damages:
+        # the beginning of a record is cut, which a replica had flushed: after a crash behind the
+        # cut the point would make damage of that
+        parts.recovery_point.save(replace(point, flushed=found.log_end))
     parts.log.truncate(found.log_end)
     parts.log.store_timestamp = found.store_timestamp
     parts.source.durable = min(found.durable, found.log_end)

@@ -10,7 +10,8 @@ says, true at one moment:
     dispatched       every record below it is in the queues, fsynced; it is the start of a record
                      (index and producer table keep their own positions)
     flushed          the log is fsynced up to here; never cut below it because of one bad record
-    confirmed        the confirm offset, which the queues do not go beyond
+    confirmed        below it everything is confirmed, and at least what is dispatched; `dispatched`
+                     and it may lie above `flushed`, and above the end of a log that lost its tail
     store_timestamp  of the newest record below `flushed`, ms
     index_tags       whether the index has entries of tags; None where it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a

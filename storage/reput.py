@@ -24,6 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.dispatch import unit_columns
+
 from .clock import Clock
 from .consume_queue_store import ConsumeQueueStore
 from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
@@ -32,6 +34,7 @@ from .index_service import IndexService
 from .positions import Position
 from .producer_table import ProducerTable
 from .queue_table import QueueTable
+from .unit_queues import queues_of
 
 logger = logging.getLogger(__name__)
 
@@ -273,49 +276,18 @@ class ReputService:
             self._tell(np.array(sorted(rebuild.queues), dtype=np.int64))
             return 1 if queues.damaged else 0
         batch = self._source.batch(start, queues.next_offset, self._batch_bytes, index=False)
-        columns = batch.columns
-        dense = self._dense(batch)
-        mine = columns.dispatch_mask & np.isin(dense, list(rebuild.queues))
-        queues.rebuild_put(
-            rebuild.queues, dense[mine], columns.queue_offset[mine], columns.units[mine]
-        )
+        found = unit_columns(batch.columns)
+        dense = queues_of(self._to.table, found)
+        mine = np.isin(dense, list(rebuild.queues))
+        queues.rebuild_put(rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine])
         rebuild.position = batch.end
         return max(batch.end - start, 1)
 
     def _put_queues(self, batch: DispatchBatch) -> NDArray[np.int64]:
-        columns = batch.columns
-        mask = columns.dispatch_mask
-        dense, offsets, units = self._dense(batch), columns.queue_offset, columns.units
-        if not mask.all():
-            dense, offsets, units = dense[mask], offsets[mask], units[mask]
-        return self._to.queues.put(dense, offsets, units, batch.end)
-
-    def _dense(self, batch: DispatchBatch) -> NDArray[np.int64]:
-        """i8[n]: the queue of each record; queues that are new are registered."""
-        columns, table = batch.columns, self._to.table
-        dense = table.dense(columns.topics, columns.topic_index, columns.queue_id)
-        unknown = np.flatnonzero((dense < 0) & columns.dispatch_mask)
-        if not len(unknown):
-            return dense
-        pairs = {
-            pair: row
-            for row, pair in zip(
-                unknown.tolist(),
-                zip(
-                    columns.topic_index[unknown].tolist(),
-                    columns.queue_id[unknown].tolist(),
-                    strict=True,
-                ),
-                strict=True,
-            )
-        }
-        for (topic, queue_id), row in pairs.items():
-            try:
-                table.register(columns.topics[topic], queue_id)
-            except ValueError as fault:
-                offset = int(columns.physical_offset[row])
-                raise CorruptStoreError("commitlog", offset, f"record there: {fault}") from fault
-        return table.dense(columns.topics, columns.topic_index, columns.queue_id)
+        found = unit_columns(batch.columns)
+        return self._to.queues.put(
+            queues_of(self._to.table, found), found.queue_offset, found.units, batch.end
+        )
 
     def _put_producers(self, batch: DispatchBatch) -> None:
         columns = batch.columns

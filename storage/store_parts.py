@@ -75,7 +75,10 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     confirmed, reputed = Position("confirmed"), Position("reputed")
     queue_table = QueueTable()
     queues = ConsumeQueueStore(paths.queues, files, queue_table, file_size=config.queue_file_size)
-    producers = ProducerTable(kept=config.producer_sequences_kept)
+    producers = ProducerTable(
+        kept=config.producer_sequences_kept,
+        settled=lambda: min(log.flushed.value, confirmed.value),
+    )
     source = MendingSource(
         log,
         lambda: queues.next_offset,

@@ -17,7 +17,7 @@ from ..config import StoreConfig
 from ..dispatch_source import DispatchSource
 from ..errors import StoreError, StoreLayoutError
 from ..files import FileSystem, RealFileSystem
-from ..geometry import Geometry
+from ..geometry import ROCKSDB_MARK, Geometry
 from ..index_checking import has_tag_entries
 from ..index_service import IndexService
 from ..lock_file import LockFile
@@ -134,6 +134,9 @@ def _set_aside(
     if queues and files.status(paths.recovery_point) is not None:
         files.rename(paths.recovery_point, aside / paths.recovery_point.name)
         files.fsync_directory(paths.own)
+    if queues and files.status(paths.queues / ROCKSDB_MARK) is not None:
+        _set_queues_aside(files, paths.queues, aside / paths.queues.name)
+        queues = False
     moved = [paths.queues] if queues else []
     moved += [paths.index, paths.index_state] if index else []
     for path in moved:
@@ -141,6 +144,16 @@ def _set_aside(
             files.rename(path, aside / path.name)
             files.fsync_directory(path.parent)
     files.fsync_directory(aside)
+
+
+def _set_queues_aside(files: FileSystem, queues: Path, aside: Path) -> None:
+    """Only the folders of topics: the RocksDB beside them is the broker's, and stays."""
+    files.make_directory(aside)
+    for name in files.listdir(queues):
+        status = files.status(queues / name)
+        if status is not None and status.is_directory:
+            files.rename(queues / name, aside / name)
+    files.fsync_directory(queues)
 
 
 def _remove(files: FileSystem, path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
+from ..epoch_file import EpochFile
 from ..examination import Examination, examine
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
@@ -38,16 +39,18 @@ def recover(
     StoreLockedError while a node has it open, and what MessageStore.open raises.
     """
     files = files if files is not None else RealFileSystem()
-    points = RecoveryPointFile(StorePaths(config.directory).recovery_point, files)
-    before = points.load()
+    paths = StorePaths(config.directory)
+    noted = RecoveryPointFile(paths.recovery_point, files).load()
+    epochs = EpochFile(paths.epochs, files)
+    epochs.load()
     store = MessageStore.open(
-        replace(config, confirm=ConfirmSource.LOCAL), files=files, clock=clock, progress=progress
+        replace(config, confirm=ConfirmSource.LOCAL),
+        files=files,
+        clock=clock,
+        progress=progress,
+        confirmed_at_most=noted.confirmed if noted is not None and len(epochs.table) else None,
     )
     store.close()
-    after = points.load()
-    replicated = len(store.epochs.table) > 0
-    if replicated and before is not None and after is not None:
-        points.save(replace(after, confirmed=min(before.confirmed, after.confirmed)))
     return store.recovery
 
 

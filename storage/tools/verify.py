@@ -18,12 +18,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels
+from tandemlog.format.dispatch import (
+    DispatchColumns,
+    dispatch_columns,
+    group_by_queue,
+    unit_columns,
+)
+from tandemlog.format.light_queues import LIGHT_PREFIX
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
 
 from ..config import StoreConfig
 from ..files import FileSystem, RealFileSystem
-from ..geometry import Geometry
+from ..geometry import ROCKSDB_MARK, Geometry
 from ..index_entries import IndexEntries, read_index_file
 from ..log_scan import LogScanner, ScanPart
 from ..mapped_file_queue import MappedFileQueue
@@ -54,7 +60,8 @@ class Fault:
 @dataclass(slots=True)
 class VerifyReport:
     """What was looked at and what was found; `faults` are the first ones, the log's before those
-    of what is derived from it."""
+    of what is derived from it. `light_queues` are those that the log names in a store that has
+    none: its broker did not keep them."""
 
     log_start: int = 0
     log_end: int = 0
@@ -63,6 +70,7 @@ class VerifyReport:
     index_entries: int = 0
     index_files: int = 0
     indexes_tags: bool = True
+    light_queues: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
 
@@ -100,8 +108,12 @@ class _Verification:
             (queue.topic, queue.queue_id): queue
             for queue in open_queues(self._geometry, files, self._gaps)
         }
+        self._extended = 0
+        status = files.status(paths.queues / ROCKSDB_MARK)
+        self._in_rocksdb = status is not None and not self._queues
+        self._keeps_light = any(topic.startswith(LIGHT_PREFIX) for topic, _ in self._queues)
         self._point = RecoveryPointFile(paths.recovery_point, files).load()
-        self._delay_levels = DelayLevels(config.delay_levels)
+        self._delay_levels = DelayLevels(self._config.delay_levels)
         self._next: dict[tuple[str, int], int] = {}
         self._report = VerifyReport(notes=list(self._geometry.notes))
         self._index = _IndexCheck(self._geometry, files, self._report)
@@ -127,6 +139,22 @@ class _Verification:
             report.notes.append(f"the log ends at {scanner.end}: {scanner.reason}")
         self._check_ends()
         self._index.finish(scanner.end)
+        if self._extended:
+            report.notes.append(
+                f"{self._extended} queue units have their tags codes in consumequeue_ext, which is "
+                "not read; recovery writes the codes themselves"
+            )
+        if self._in_rocksdb:
+            report.faults.append(
+                Fault(
+                    str(self._geometry.config.directory / "consumequeue"), 0,
+                    "the queues are in a RocksDB, which is not read: recover or rebuild the store, "
+                    "which makes them from the log, as files",
+                )
+            )  # fmt: skip
+        if report.light_queues:
+            names = f"{len(report.light_queues)} light queues ({min(report.light_queues)}, …)"
+            report.notes.append(f"the log names {names}; the store has none")
         return report
 
     def _dispatched(self) -> int:
@@ -143,7 +171,8 @@ class _Verification:
             index_tags=self._index.tags,
             headers=part.headers,
         )
-        self._check_units(part, found)
+        if not self._in_rocksdb:
+            self._check_units(found)
         if self._index.undecided:
             self._index.decide(found, part, self._delay_levels)
             if not self._index.tags:
@@ -155,29 +184,36 @@ class _Verification:
 
     # ---- queues
 
-    def _check_units(self, part: ScanPart, found: DispatchColumns) -> None:
-        rows = np.flatnonzero(found.dispatch_mask)
-        keys = found.topic_index[rows] << 32 | found.queue_id[rows]
-        order = rows[np.argsort(keys, kind="stable")]
-        ordered = found.topic_index[order] << 32 | found.queue_id[order]
-        bounds = np.flatnonzero(np.diff(ordered)) + 1
-        for group in np.split(order, bounds):
-            if len(group):
-                topic = found.topics[int(found.topic_index[group[0]])]
-                self._check_queue(topic, int(found.queue_id[group[0]]), found, group)
+    def _check_units(self, columns: DispatchColumns) -> None:
+        found = unit_columns(columns)
+        groups = group_by_queue(found)
+        for number in range(groups.count):
+            begin, end = int(groups.bounds[number]), int(groups.bounds[number + 1])
+            topic = found.topics[int(groups.topic_index[number])]
+            rows = groups.order[begin:end]
+            self._check_queue(
+                topic, int(groups.queue_id[number]), found.queue_offset[rows], found.units[rows]
+            )
 
     def _check_queue(
-        self, topic: str, queue_id: int, found: DispatchColumns, group: NDArray[np.int64]
+        self,
+        topic: str,
+        queue_id: int,
+        offsets: NDArray[np.int64],
+        wanted_units: NDArray[np.void],
     ) -> None:
         name = f"{topic}/{queue_id}"
-        offsets = found.queue_offset[group]
-        first, count = int(offsets[0]), len(group)
+        queue = self._queues.get((topic, queue_id))
+        if queue is None and topic.startswith(LIGHT_PREFIX) and not self._keeps_light:
+            self._report.light_queues.add(topic)
+            return
+        first, count = int(offsets[0]), len(offsets)
         expected = self._next.get((topic, queue_id), first)
         steps = np.flatnonzero(np.diff(offsets, prepend=expected - 1) != 1)
         if len(steps):
             step = int(steps[0])
             wanted = expected if step == 0 else int(offsets[step - 1]) + 1
-            physical = int(found.physical_offset[group[step]])
+            physical = int(wanted_units["physical_offset"][step])
             self._report.add(
                 Fault(
                     str(self._log_file(physical)),
@@ -187,13 +223,24 @@ class _Verification:
                 )
             )
         self._next[topic, queue_id] = int(offsets[-1]) + 1
-        queue = self._queues.get((topic, queue_id))
-        units = queue.read(first, count) if queue is not None else found.units[:0]
+        units = queue.read(first, count) if queue is not None else wanted_units[:0]
         self._report.units += len(units)
-        wanted_units = found.units[group]
+        units = self._with_plain_codes(units, wanted_units)
         if len(steps) == 0 and units.tobytes() == wanted_units.tobytes():
             return
-        self._name_unit(name, queue, found, group, units)
+        self._name_unit(name, queue, offsets, wanted_units, units)
+
+    def _with_plain_codes(
+        self, units: NDArray[np.void], wanted: NDArray[np.void]
+    ) -> NDArray[np.void]:
+        """The units, those whose tags codes stand in `consumequeue_ext` with the right ones: what
+        is in there is not looked at."""
+        rows = np.flatnonzero(is_extended_address(units["tags_code"][: len(wanted)]))
+        if len(rows):
+            self._extended += len(rows)
+            units = units.copy()
+            units["tags_code"][rows] = wanted["tags_code"][rows]
+        return units
 
     def _log_file(self, offset: int) -> Path:
         file = self._log.find(offset)
@@ -203,31 +250,28 @@ class _Verification:
         self,
         name: str,
         queue: QueueFiles | None,
-        found: DispatchColumns,
-        group: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        wanted: NDArray[np.void],
         units: NDArray[np.void],
     ) -> None:
         """Name the first record whose unit is not there or says something else."""
-        held = {
-            int(found.queue_offset[group[0]]) + number: unit.tobytes()
-            for number, unit in enumerate(units)
-        }
-        for record in group.tolist():
-            offset = int(found.queue_offset[record])
-            physical = int(found.physical_offset[record])
+        held = {int(offsets[0]) + number: unit.tobytes() for number, unit in enumerate(units)}
+        for number, offset in enumerate(offsets.tolist()):
+            said = wanted[number].tobytes()
+            physical = int(wanted["physical_offset"][number])
             unit = held.get(offset)
-            if unit == found.units[record].tobytes():
+            if unit == said:
                 continue
             if unit is None and physical >= self._dispatched():
                 return
             file = queue.file_of(offset) if queue is not None else f"consumequeue/{name}"
-            what = "is missing" if unit is None else f"says {_unit_text(unit, found.units.dtype)}"
+            what = "is missing" if unit is None else f"says {_unit_text(unit, wanted.dtype)}"
             self._report.add(
                 Fault(
                     file,
                     offset,
                     f"queue {name}: unit {offset} {what}; the record is at offset {physical}, "
-                    f"{_unit_text(found.units[record].tobytes(), found.units.dtype)}",
+                    f"{_unit_text(said, wanted.dtype)}",
                 )
             )
             return

@@ -13,7 +13,7 @@ from fakes.batches import Put, batch_of
 from ha.config import HaConfig, Replication, Role
 from ha.replication_client import ReplicationSlave
 from ha.replication_server import ReplicationMaster
-from storage.clock import SystemClock
+from storage.clock import Clock, SystemClock
 from storage.config import ConfirmSource, FlushMode, StoreConfig
 from storage.message_store import MessageStore
 from storage.metadata import TopicConfig
@@ -56,10 +56,12 @@ class Replica:
         name: str,
         *,
         called: str = "",
+        clock: Clock | None = None,
         file_size: int = 8192,
         **settings: object,
     ) -> None:
         self.config = replace(HA, node_id=called or name, **settings)  # type: ignore[arg-type]
+        self.clock = clock or SystemClock()
         self.store_config = StoreConfig(
             directory=directory / name,
             commit_log_file_size=file_size,
@@ -92,7 +94,7 @@ class Replica:
         self._server = aio.server(options=(("grpc.so_reuseport", 0),))
         self.port = self._server.add_insecure_port(self.endpoint)
         self.master = ReplicationMaster(
-            self.store, replace(self.config, endpoint=self.endpoint), SystemClock()
+            self.store, replace(self.config, endpoint=self.endpoint), self.clock
         )
         await self.master.start()
         self.master.servicer.add_to(self._server)
@@ -110,7 +112,7 @@ class Replica:
             endpoint=f"{self.store_config.directory.name}:1",
             **settings,  # type: ignore[arg-type]
         )
-        self.slave = ReplicationSlave(self.store, self.config, SystemClock())
+        self.slave = ReplicationSlave(self.store, self.config, self.clock)
         self._task = asyncio.create_task(self.slave.run())
 
     async def stop(self) -> None:

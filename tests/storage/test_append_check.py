@@ -157,6 +157,32 @@ def test_a_property_crc_is_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, MANY])
+def test_numbers_of_light_queues_are_refused(count: int) -> None:
+    """They would put units into a queue of another topic, with any number."""
+    numbers = {"INNER_MULTI_DISPATCH": "orders", "INNER_MULTI_QUEUE_OFFSET": "1"}
+    fault = refusal(batch_of(puts(count, Put(properties=numbers))))
+    assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
+    assert "INNER_MULTI_QUEUE_OFFSET is for a broker to write" in str(fault)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_long_properties_with_a_zero_byte_are_refused(count: int) -> None:
+    for size, taken in ((4000, True), (4200, False)):
+        batch = batch_of(puts(count, Put(properties={"document": "x" * size + "\0"})))
+        if taken:
+            check_batch(batch, LIMITS)
+        else:
+            assert "what a lost page looks like" in str(refusal(batch))
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_bodies_may_say_anything(count: int) -> None:
+    said = Put(body=b"INNER_MULTI_QUEUE_OFFSET\x011\x02" * 3, properties={"a": "b"})
+    batch = batch_of(puts(count, said))
+    assert check_batch(batch, LIMITS).sizes.tolist() == batch.sizes.tolist()
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
 @pytest.mark.parametrize(
     ("put", "limits", "part", "limit"),
     [

@@ -96,6 +96,19 @@ def test_bytes_that_are_no_record_end_it_with_their_position(what: str) -> None:
     assert caught.value.position == bad - 1000
 
 
+@pytest.mark.parametrize("topic", ["/rders", "o/ders", "..", "or\0ers"])
+def test_a_topic_that_names_no_folder_is_damage(topic: str) -> None:
+    log = MemoryLog(10_000)
+    for name in ("orders", "orders", topic, "orders"):
+        log.put(name)
+    bad = starts(log)[2]
+    source = DispatchSource(log)
+    before = source.batch(0, log.end)
+    assert (before.end, before.columns.count) == (bad, 2)
+    with pytest.raises(CorruptStoreError, match=f"log offset {bad}: topic: .* names no folder"):
+        source.batch(bad, log.end)
+
+
 def test_a_record_larger_than_a_batch_is_read_whole() -> None:
     log = log_of(3, file_size=10_000, body=b"y" * 3000)
     for size in (1, 100):
@@ -115,6 +128,8 @@ def test_index_entries_are_made_as_asked_for() -> None:
 def test_records_are_counted() -> None:
     log = log_of(25)
     source = DispatchSource(log)
-    assert source.count_records(0, log.end) == 25
-    assert source.count_records(starts(log)[3], starts(log)[14]) == 11
-    assert source.count_records(5, 5) == 0
+    begins = starts(log)
+    assert source.count_records(0, log.end)[0] == 25
+    assert source.count_records(begins[3], begins[14]) == (11, log.time_of(begins[13]))
+    assert source.count_records(5, 5) == (0, 0)
+    assert DispatchSource(MemoryLog(1000, start=2000)).count_records(93, 2000) == (0, 0)

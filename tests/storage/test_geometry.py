@@ -2,10 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from fakes.log_builder import LogBuilder
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
 from storage.files import RealFileSystem
 from storage.geometry import Geometry
+from tandemlog.format.queue_unit import encode_unit
+from tandemlog.format.record import Record
 
 
 def sparse(path: Path, size: int) -> None:
@@ -14,7 +17,7 @@ def sparse(path: Path, size: int) -> None:
         file.truncate(size)
 
 
-def geometry(directory: Path, **settings: int) -> Geometry:
+def geometry(directory: Path, **settings: int | str) -> Geometry:
     config = StoreConfig(directory=directory, index_slots=10, index_entries=20, **settings)
     return Geometry.of(config, RealFileSystem())
 
@@ -52,3 +55,49 @@ def test_an_index_of_another_size_is_named_with_the_way_out(tmp_path: Path) -> N
 def test_an_index_file_that_a_crash_left_empty_is_no_contradiction(tmp_path: Path) -> None:
     sparse(tmp_path / "index" / "20261121071456450", 0)
     geometry(tmp_path).check_index()
+
+
+def schedule(store: Path, level: int, delay_ms: int, *records: Record) -> Path:
+    """The queue of a level, as a broker leaves it to which the level stood for that delay."""
+    units = [
+        encode_unit(each.physical_offset, each.size, each.store_timestamp + delay_ms)
+        for each in records
+    ]
+    path = store / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / str(level - 1) / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(units).ljust(400, b"\0"))
+    return path
+
+
+def test_the_schedule_queues_tell_the_delay_levels(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    first, second, third = (
+        log.put("SCHEDULE_TOPIC_XXXX", int(level) - 1, properties={"DELAY": level})
+        for level in ("1", "1", "3")
+    )
+    log.write()
+    schedule(tmp_path, 1, 2000, first, second)
+    found = geometry(tmp_path, delay_levels="1s 5s 10s")
+    assert (found.delay_levels, found.adopted().delay_levels) == ("2s 5s 10s", "2s 5s 10s")
+    assert "'2s 5s 10s'" in " ".join(found.notes)
+    schedule(tmp_path, 3, 10_000, third)
+    assert geometry(tmp_path, delay_levels="1s 5s 10s").delay_levels == "2s 5s 10s"
+    assert geometry(tmp_path, delay_levels="2s 5s 10s").notes == found.notes[:-1]
+
+
+def test_a_damaged_schedule_queue_tells_nothing(tmp_path: Path) -> None:
+    log = LogBuilder(tmp_path)
+    record = log.put("SCHEDULE_TOPIC_XXXX", 0, properties={"DELAY": "1"})
+    log.write()
+    path = schedule(tmp_path, 1, 2000, record)
+    path.write_bytes(encode_unit(1 << 40, 100, 5).ljust(400, b"\0"))
+    assert geometry(tmp_path, delay_levels="1s").delay_levels == "1s"
+    path.write_bytes(bytes(400))
+    assert geometry(tmp_path, delay_levels="1s").delay_levels == "1s"
+    sparse(path.with_name(f"{800:020d}"), 400)
+    assert geometry(tmp_path, delay_levels="1s").delay_levels == "1s"
+
+
+def test_queues_in_a_rocksdb_are_said_to_be_left_out(tmp_path: Path) -> None:
+    sparse(tmp_path / "consumequeue" / "CURRENT", 16)
+    assert "is a RocksDB" in geometry(tmp_path).notes[-1]

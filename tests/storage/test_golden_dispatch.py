@@ -37,12 +37,11 @@ def case_of(store: golden.Golden, tmp_path: Path, *, rebuild: bool) -> Case:
     if rebuild:
         shutil.move(root / "consumequeue", tmp_path / "theirs")
         shutil.move(root / "index", tmp_path / "their-index")
-    tags = store.label.startswith("rocketmq-5.5") or store.label.startswith("rocketmq-5.4")
     sizes = copy.sizes
     derived = Derived.over(
         log, RealFileSystem(), root,
         queue_file_size=sizes["queue_file_size"], slots=sizes["index_slots"],
-        entries=sizes["index_entries"], index_tags=tags,
+        entries=sizes["index_entries"], index_tags=store.indexes_tags,
     )  # fmt: skip
     return Case(copy, log, derived)
 

@@ -122,3 +122,17 @@ def test_the_crc_is_left_out_on_request() -> None:
     files, starts, end = log()
     flip(files, starts[20] + 100)
     assert scan(files, crc=False).end == end
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_topic_that_names_no_folder_is_damage(durable: bool) -> None:
+    files, starts, end = log()
+    # the topic's one byte stands before the two of the properties' length
+    change(files, starts[6] - 3, b"/")
+    found = scan(files, durable=end if durable else 0)
+    if durable:
+        assert [(each.start, each.end) for each in found.damages] == [(starts[5], starts[6])]
+        assert (found.records, found.end) == (29, end)
+    else:
+        assert (found.records, found.end) == (5, starts[5])
+        assert "names no folder" in found.reason

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.config import FlushMode
+from storage.config import ConfirmSource, FlushMode
 from storage.errors import FlushFailedError
 from storage.recovery_point import RecoveryPoint, decode
 from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
@@ -45,10 +45,23 @@ def test_times_and_positions_of_what_is_not_flushed_are_left_out() -> None:
     bench.store.reput.run_to()
     bench.store.persist()
     found, said = point(bench), checkpoint(bench)
-    assert found.flushed == found.confirmed == end < found.dispatched
+    assert found.flushed == said.confirm_phy_offset == end < found.dispatched
     assert said.physic_msg_timestamp == time
     assert said.logics_msg_timestamp <= time
     assert said.logics_physical_offset == end
+
+
+def test_what_is_dispatched_counts_as_confirmed_though_it_is_not_flushed() -> None:
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION))
+    bench.store.become_master(1)
+    first = bench.put(5).end_offset
+    bench.put(5)
+    bench.store.advance_confirmed(first)
+    bench.store.reput.run_to()
+    bench.store.advance_confirmed(bench.store.log.wrote.value)
+    bench.store.persist()
+    found = point(bench)
+    assert found.flushed < found.confirmed == found.dispatched == first
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index/", "producers.json"])

@@ -41,8 +41,9 @@ class Log:
         """`count` records of one request, the first with the mark."""
         self.rows += [(time, mark if number == 0 else None) for number in range(count)]
 
-    def count(self, start: int, end: int) -> int:
-        return sum(start <= self.offset(row) < end for row in range(len(self.rows)))
+    def count(self, start: int, end: int) -> tuple[int, int]:
+        times = [time for row, (time, _) in enumerate(self.rows) if start <= self.offset(row) < end]
+        return len(times), times[-1] if times else 0
 
     def take(self, table: ProducerTable, first: int = 0, last: int | None = None) -> list[str]:
         rows = self.rows[first:last]
@@ -130,6 +131,20 @@ def test_only_some_requests_are_remembered() -> None:
     assert check(table, 4, 1) == Duplicate((Extent(40, 1, 50),), 50, 104)
     assert check(table, 1, 1) == Duplicate()
     assert check(table, 5, 1) == New()
+
+
+def test_what_may_still_be_lost_is_not_forgotten() -> None:
+    """Forgotten is answered as stored; and of what is cut nothing may be answered so."""
+    durable = 10
+    table, log = ProducerTable(kept=1, settled=lambda: durable), Log()
+    for sequence in range(4):
+        log.put(mark(sequence, 1), 1, 100)
+    log.take(table)
+    assert check(table, 0, 1) == Duplicate()
+    assert check(table, 1, 1) == Duplicate((Extent(10, 1, 20),), 20, 100)
+    table.truncate(20, log.count)
+    assert check(table, 1, 1) == Duplicate((Extent(10, 1, 20),), 20, 100)
+    assert check(table, 2, 1) == New()
 
 
 def test_a_request_runs_through_the_end_of_a_file() -> None:
@@ -225,6 +240,37 @@ def test_truncation_takes_back_what_is_gone(keep: int, expected: object) -> None
     # the same bytes come again from another node, and the request is whole
     log.take(table, keep)
     assert check(table, 1, 4) == Duplicate((Extent(20, 4, 60),), 60, 101)
+
+
+def test_a_request_whose_second_half_was_cut_goes_on_with_the_first_ones_time() -> None:
+    table, log = taken((mark(0, 3), 2, 100), (mark(0, 3, index=2), 1, 200))
+    table.truncate(20, log.count)
+    assert check(table, 0, 3) == Resume(2)
+    other = Log()
+    other.put(mark(0, 3), 3, 100)
+    other.take(table, 2)
+    assert check(table, 0, 3) == Duplicate((Extent(0, 3, 30),), 30, 100)
+
+
+def test_a_request_is_cut_though_its_beginning_is_too_old_to_be_read() -> None:
+    table, log = taken((mark(0, 4), 4, 100), log=Log(records_a_file=2))
+
+    def without_the_first_file(start: int, end: int) -> tuple[int, int]:
+        return (0, 0) if start < 30 else log.count(start, end)
+
+    table.truncate(30, without_the_first_file)
+    assert check(table, 0, 4) == Resume(2)
+    log.take(table, 2)
+    assert isinstance(check(table, 0, 4), Duplicate)
+
+
+def test_a_torn_request_goes_on_when_what_came_behind_it_is_cut() -> None:
+    table, log = taken((mark(0, 3), 2, 100), (None, 5, 200))
+    table.truncate(20, log.count)
+    other = Log()
+    other.put(mark(0, 3), 3, 100)
+    other.take(table, 2)
+    assert isinstance(check(table, 0, 3), Duplicate)
 
 
 def test_truncation_brings_an_old_epoch_back() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from fakes.clock import FakeClock
-from storage.store_keeper import StoreKeeper, Task
+from storage.store_keeper import LONGEST_REST_S, REST_PER_WORK, StoreKeeper, Task
 
 
 def test_each_task_runs_at_its_interval() -> None:
@@ -19,6 +19,23 @@ def test_each_task_runs_at_its_interval() -> None:
         keeper.run_due()
     assert ran.count("fast") == 6
     assert ran.count("slow") == 2
+
+
+def test_a_task_that_works_much_rests_in_proportion() -> None:
+    clock, work = FakeClock(), [0.1]
+    keeper = StoreKeeper([Task("checkpoint", 1.0, lambda: clock.work(work[0]))], clock)
+    clock.advance(1.0)
+    assert keeper.run_due() == pytest.approx(REST_PER_WORK * 0.1)
+    work[0] = 10.0
+    clock.advance(REST_PER_WORK * 0.1)
+    assert keeper.run_due() == pytest.approx(LONGEST_REST_S)
+
+
+def test_a_task_that_waits_does_not_rest() -> None:
+    clock = FakeClock()
+    keeper = StoreKeeper([Task("checkpoint", 1.0, lambda: clock.advance(3.0))], clock)
+    clock.advance(1.0)
+    assert keeper.run_due() == 1.0
 
 
 def test_a_failing_task_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,20 +9,24 @@ import pytest
 import golden
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
+from storage.tools.rebuild import rebuild
+from storage.tools.recover import recover
 from storage.tools.verify import VerifyReport, verify
 
 pytestmark = pytest.mark.golden
 
 
-def verified(copy: golden.GoldenCopy) -> VerifyReport:
+def config_of(copy: golden.GoldenCopy) -> StoreConfig:
     sizes = copy.sizes
-    return verify(
-        StoreConfig(
-            directory=copy.store,
-            index_slots=sizes["index_slots"],
-            index_entries=sizes["index_entries"],
-        )
+    return StoreConfig(
+        directory=copy.store,
+        index_slots=sizes["index_slots"],
+        index_entries=sizes["index_entries"],
     )
+
+
+def verified(copy: golden.GoldenCopy) -> VerifyReport:
+    return verify(config_of(copy))
 
 
 @pytest.mark.parametrize("store", golden.stores(), ids=lambda each: each.label)
@@ -32,7 +36,51 @@ def test_a_store_of_rocketmq_holds(store: golden.Golden, tmp_path: Path) -> None
     assert [str(fault) for fault in report.faults] == []
     assert report.records == len(copy.expected("messages"))
     assert report.units == len(copy.expected("queues"))
-    assert report.indexes_tags == ("5.3" not in store.label)
+    assert report.indexes_tags == store.indexes_tags
+
+
+def test_queues_in_a_rocksdb_are_named_and_made_again(tmp_path: Path) -> None:
+    found = next(each for each in golden.stores() if "5.5.0-clean" in each.label)
+    copy = found.copy(tmp_path)
+    shutil.rmtree(copy.store / "consumequeue")
+    (copy.store / "consumequeue").mkdir()
+    (copy.store / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
+    report = verified(copy)
+    assert [fault.position for fault in report.faults] == [0]
+    assert "RocksDB" in str(report.faults[0])
+    for make in (recover, rebuild):
+        make(config_of(copy))
+        report = verified(copy)
+        assert (report.faults, report.units) == ([], len(copy.expected("queues")))
+        assert (copy.store / "consumequeue" / "CURRENT").exists()
+    assert not list(copy.store.glob("rebuild-*"))
+
+
+def test_addresses_of_an_extended_queue_are_not_held_against_a_unit(tmp_path: Path) -> None:
+    found = next(each for each in golden.stores() if "5.5.0-clean" in each.label)
+    copy = found.copy(tmp_path)
+    row, path = queue_of(copy)
+    at = row["queue_offset"] * 20
+    patch(path, at + 12, struct.pack(">q", -(1 << 63) + 48))
+    report = verified(copy)
+    assert report.holds
+    assert any("1 queue units have their tags codes in consumequeue_ext" in n for n in report.notes)
+    flip(path, at + 11)
+    assert f"unit {row['queue_offset']} says" in first_fault(copy)
+
+
+def test_a_broker_that_keeps_no_light_queues_may_lack_them_all_but_not_one(tmp_path: Path) -> None:
+    found = next(each for each in golden.stores() if "5.5.0-features" in each.label)
+    copy = found.copy(tmp_path)
+    first, second = sorted((copy.store / "consumequeue").glob("%LMQ%*"))
+    shutil.rmtree(first)
+    assert f"consumequeue/{first.name}/0" in first_fault(copy)
+    shutil.rmtree(second)
+    report = verified(copy)
+    assert report.holds
+    assert any("2 light queues" in note for note in report.notes)
+    recover(config_of(copy))
+    assert verified(copy).units == len(copy.expected("queues"))
 
 
 @pytest.fixture

@@ -1,0 +1,68 @@
+"""One job for every kind of Spark: queues and index from a log, and a copy from topic to topic.
+
+    python -m fakes.pipeline_job MASTER STORE OUT ENDPOINT FROM TO CHECKPOINT [NAME=VALUE ...]
+
+MASTER is Spark's, also sc://HOST:PORT; NAME=VALUE are settings of Spark. It prints one JSON object.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from pipeline.jobs.rebuild import RebuildOptions, rebuild
+from pipeline.session import Profile, spark_session
+from pipeline.tasks import run_tasks
+
+SIZES = RebuildOptions(index_slots=20, index_entries=100, queue_file_size=200, target_bytes=6_000)
+
+
+def run_job(spark: SparkSession, arguments: Sequence[str]) -> dict[str, Any]:
+    """The job in a session that there is."""
+    store, out, endpoint, source, target, checkpoint = arguments
+    result = rebuild(spark, store, out, SIZES)
+    rows = spark.readStream.format("tandemlog").options(
+        endpoint=endpoint,
+        topic=source,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger=200,
+        minPartitions=4,
+    )
+    query = (
+        rows.load()
+        .drop("topic")
+        .writeStream.format("tandemlog")
+        .options(endpoint=endpoint, topic=target, checkpointLocation=checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    copied = spark.read.format("tandemlog").options(endpoint=endpoint, topic=target).load()
+    bodies = copied.select(F.col("body").cast("string")).orderBy("body").collect()
+    return {
+        "records": result.summary["records"],
+        "batches": [each.numInputRows for each in query.recentProgress if each.numInputRows],
+        "copied": [row[0] for row in bodies],
+    }
+
+
+def main(arguments: list[str]) -> None:
+    master, *job = arguments[:7]
+    settings = dict(each.split("=", 1) for each in arguments[7:])
+    spark = spark_session("job", master, Profile.CLUSTER, settings)
+    answer = run_job(spark, job)
+    if not master.startswith("sc:"):
+        # Each executor has a folder of its own.
+        folders = run_tasks(spark, os.path.abspath, ["."] * 8)
+        answer["workers"] = sorted({Path(each).parent.parent.name for each in folders})
+    print(json.dumps(answer), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

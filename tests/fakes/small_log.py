@@ -1,0 +1,63 @@
+"""A commit log of small files on a disk in memory, driven step by step."""
+
+from pathlib import Path
+
+from fakes.batches import Put, batch_of, registered
+from fakes.clock import FakeClock
+from fakes.memory_files import MemoryFiles
+from storage.commit_log import CommitLog
+from storage.config import StoreConfig
+from storage.queue_table import QueueTable
+from tandemlog.format.batch import AppendSegment
+from tandemlog.format.record import Record, decode_record, is_blank
+
+ROOT = Path("/store")
+FILE_SIZE = 4096
+NOW = 1_700_000_000_123
+
+
+class Log:
+    """A log on a disk in memory, and the table of its queues."""
+
+    def __init__(self, files: MemoryFiles | None = None, **settings: object) -> None:
+        self.files = files or MemoryFiles()
+        chosen = {"commit_log_file_size": FILE_SIZE, "busy_timeout_ms": 0, **settings}
+        self.config = StoreConfig(directory=ROOT, **chosen)  # type: ignore[arg-type]
+        self.table = QueueTable()
+        self.log = CommitLog(self.config, self.files, FakeClock())
+
+    def put(self, *puts: Put) -> list[AppendSegment]:
+        batch = batch_of(puts)
+        return self.log.append(batch, registered(self.table, batch), self.table, NOW)
+
+    def again(self) -> "Log":
+        """The same store opened by the next process."""
+        return Log(self.files, commit_log_file_size=self.config.commit_log_file_size)
+
+    def content(self) -> bytes:
+        return b"".join(bytes(file.view(0, file.size)) for file in self.log.files)
+
+    def records(self) -> list[Record]:
+        """Every record up to `committed`, by the plain decoder."""
+        found = []
+        offset = self.log.min_offset
+        while offset < self.log.committed.value:
+            data = self.log.read(offset, FILE_SIZE)
+            if is_blank(data, 0):
+                offset += FILE_SIZE - offset % FILE_SIZE
+                continue
+            found.append(decode_record(data, physical_offset=offset))
+            offset += found[-1].size
+        return found
+
+
+def positions(log: CommitLog) -> tuple[int, int, int]:
+    return log.wrote.value, log.committed.value, log.flushed.value
+
+
+SIZE = len(Put().record())
+
+
+def sized(size: int, **more: object) -> Put:
+    """A put whose record has `size` bytes."""
+    return Put(body=b"b" * (size - SIZE + 5), **more)  # type: ignore[arg-type]

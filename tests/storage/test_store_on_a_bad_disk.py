@@ -1,0 +1,102 @@
+"""A disk that fails, is full or cannot keep up: who is told, and what heals."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.config import FlushMode, RetentionConfig
+from storage.errors import (
+    CorruptStoreError,
+    DiskFullError,
+    FlushFailedError,
+    StoreBusyError,
+    StoreReadOnlyError,
+)
+
+
+def test_a_failed_fsync_ends_the_writing_for_good() -> None:
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put()
+    bench.settle()
+    bench.put()
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    with pytest.raises(FlushFailedError):
+        bench.put()
+    assert bench.store.failure is not None
+    assert len(bench.bodies()) == 1
+    bench.store.close()
+    assert bench.files.status(DIRECTORY / "abort") is not None
+
+
+def put_until_refused(bench: Bench) -> None:
+    for _ in range(200):
+        bench.put(3)
+
+
+def test_a_full_disk_refuses_and_heals() -> None:
+    bench = Bench()
+    bench.put()
+    bench.files.fail("preallocate", errno.ENOSPC)
+    with pytest.raises(DiskFullError):
+        put_until_refused(bench)
+    end = bench.store.log.wrote.value
+    bench.files.heal()
+    bench.put(10)
+    assert bench.store.log.wrote.value > end
+    bench.settle()
+    assert bench.store.failure is None
+
+
+def test_a_disk_above_the_warning_level_takes_no_puts() -> None:
+    retention = RetentionConfig(
+        disk_max_used_percent=50, disk_clean_forcibly_percent=50, disk_warning_percent=50
+    )
+    bench = Bench(replace(CONFIG, retention=retention))
+    bench.put(10)
+    bench.settle()
+    bench.files.capacity = bench.files.disk_usage(DIRECTORY).used * 3 // 2
+    bench.store._clean()
+    with pytest.raises(DiskFullError, match="disk_warning_percent"):
+        bench.put()
+    assert "% full" in bench.store.read_only_reason
+    bench.files.capacity = 1 << 50
+    bench.store._clean()
+    bench.put()
+
+
+def test_damage_in_what_is_being_dispatched_stops_the_puts() -> None:
+    bench = Bench()
+    bench.put()
+    start = bench.put().segments[0].physical_offset
+    bench.files.content(DIRECTORY / "commitlog" / f"{0:020d}")[start] ^= 0xFF
+    with pytest.raises(CorruptStoreError, match="no record at log offset"):
+        bench.store.reput.run_to()
+    bench.store.reput._fail(CorruptStoreError("log", start, "no record"))
+    with pytest.raises(StoreReadOnlyError, match="dispatch has stopped"):
+        bench.put()
+    assert bench.store.failure is not None
+
+
+def test_maps_that_are_let_go_come_back() -> None:
+    bench = Bench()
+    bench.put(50)
+    bench.settle()
+    before = bench.bodies()
+    bench.store._release_maps()
+    assert bench.bodies() == before
+    bench.put()
+
+
+def test_back_pressure_is_busy_and_nothing_stored() -> None:
+    bench = Bench(replace(CONFIG, max_dirty_bytes=2000, busy_timeout_ms=0))
+    with pytest.raises(StoreBusyError):
+        put_until_refused(bench)
+    end = bench.store.log.wrote.value
+    assert end <= 2000
+    assert bench.store.stats.put_busy == 1
+    bench.store.flush()
+    bench.put(3)

@@ -1,0 +1,100 @@
+"""Old log files go with what points to them, others stay."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.cleaning import PAUSE_S, Cleaner
+from storage.config import ConfirmSource, RetentionConfig
+from storage.reads import GetStatus
+from tandemlog.format.epochs import EpochEntry
+
+PATIENCE_S = 20.0  # never reached by a test that passes
+AT_ANY_HOUR = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)))
+
+
+def clean(bench: Bench, sleep: Callable[[float], None] = lambda _: None) -> int:
+    """One round, over the store's own lock."""
+    return Cleaner(bench.store._parts, sleep).run(bench.store._write_lock)
+
+
+def fill(bench: Bench) -> None:
+    """Many files of the log, dispatched, and all but the newest two hours old."""
+    for _ in range(30):
+        bench.put(10, size=50)
+        bench.settle()
+    bench.clock.advance(7200)
+    bench.files.now_ms = bench.clock.now_ms()
+    bench.put(1)
+    bench.settle()
+
+
+def test_old_files_go_with_their_queues_and_index() -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=100)))
+    bench.store.epochs.append(EpochEntry(1, 0))
+    bench.store.epochs.append(EpochEntry(2, 100))
+    fill(bench)
+    bench.store.persist()
+    files = len(bench.store.log.files)
+    assert clean(bench) == files - 1
+    bench.clock.advance(7200)
+    assert clean(bench) == 0, "the newest file stays"
+    start = bench.store.log.min_offset
+    assert start > 0
+    (only,) = (each for each in bench.store.reader.ranges() if each.queue_id == 0)
+    assert 0 < only.min_offset < only.max_offset == 301
+    assert bench.files.listdir(DIRECTORY / "consumequeue" / "T" / "0")[0] != f"{0:020d}"
+    assert bench.store.epochs.table.entries == (EpochEntry(2, 100),)
+    assert bench.store.stats.files_deleted == files - 1
+    assert bench.store.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
+    assert len(bench.bodies()) == 301 - only.min_offset
+    bench.reopen()
+    first = bench.store.reader.ranges()[0]
+    assert (first.min_offset, first.max_offset) == (only.min_offset, 301)
+
+
+def test_files_that_are_not_dispatched_stay() -> None:
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION, retention=AT_ANY_HOUR))
+    bench.store.become_master(1)
+    for _ in range(20):
+        bench.put(10, size=50)
+    bench.store.flush()
+    bench.clock.advance(7200)
+    assert clean(bench) == 0
+    assert bench.store.log.min_offset == 0
+
+
+def test_a_round_has_a_limit() -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=2)))
+    fill(bench)
+    files = len(bench.store.log.files)
+    pauses: list[float] = []
+    assert clean(bench, pauses.append) == 2
+    assert len(bench.store.log.files) == files - 2
+    assert pauses == [PAUSE_S], "between the two, none after the last"
+
+
+def test_a_put_comes_in_after_the_first_of_several_files() -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=3)))
+    fill(bench)
+    files = len(bench.store.log.files)
+    left: list[int] = []
+    stored = threading.Event()
+
+    def put() -> None:
+        with bench.store._write_lock:
+            left.append(len(bench.store.log.files))
+            bench.put()
+        stored.set()
+
+    putting = threading.Thread(target=put, daemon=True)
+
+    def pause(_: float) -> None:
+        if not left:
+            putting.start()
+        assert stored.wait(PATIENCE_S), "the lock is held during the pause"
+
+    assert clean(bench, pause) == 3
+    putting.join(PATIENCE_S)
+    assert left == [files - 1]

@@ -45,10 +45,10 @@ class HaConfig:
     metadata_interval_ms: int = 300
     members_interval_ms: int = 1_000
 
-    chunk_bytes: int = 1 << 20
-    window_bytes: int = 64 << 20
+    chunk_bytes: int = 4 << 20
+    window_bytes: int = 256 << 20
     flush_batch_bytes: int = 16 << 20
-    log_first_bytes: int = 64 << 20
+    log_first_bytes: int = 16 << 20
     log_first_ms: int = 10_000
     proof_bytes: int = 64 << 10
     checksum_block_bytes: int = 1 << 20

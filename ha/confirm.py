@@ -41,6 +41,7 @@ class ConfirmTracker:
         self.matches[member.node_id] = Match(member.incarnation, start)
 
     def sent(self, node_id: str, end: int) -> None:
+        """Bytes below `end` have gone to this slave: more it cannot have."""
         match = self.matches[node_id]
         match.sent = max(match.sent, end)
 

@@ -2,7 +2,7 @@
 
 
 class HaError(Exception):
-    """Any failure of the replication."""
+    """Base of this package's errors; whoever only tries again later catches this one."""
 
 
 class ProtocolError(HaError):

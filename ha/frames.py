@@ -24,6 +24,9 @@ from tandemlog.v1 import common_pb2, replication_pb2
 from .chunk_codec import Chunk, decode_chunk, encode_chunk
 from .errors import ProtocolError
 
+PREPARING = "preparing"
+"""The state in an acknowledgement that is a sign of life only."""
+
 
 class HelloAction(IntEnum):
     """What the master makes of a hello; the numbers are those of the protocol."""

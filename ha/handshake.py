@@ -99,6 +99,14 @@ def decide(hello: Hello, view: MasterView) -> Verdict:
             "(it goes on above that epoch) or make the slave the master",
             view,
         )
+    if seen == view.epoch and hello.master_id not in ("", view.node_id):
+        # the entries of two masters that chose one epoch are equal, their bytes are not
+        return _alarm(
+            f"slave {hello.node_id} has followed {hello.master_id} in epoch {seen}, in which this "
+            "master serves: two masters have written in one epoch. Restart the master (it goes on "
+            "above that epoch) or set the slave's store aside by hand",
+            view,
+        )
     if hello.min_offset == hello.max_offset:
         return _continue(view, view.min_offset, hello, "the slave's log is empty")
     return _place(hello, view, _consistent_point(hello, view))
@@ -211,13 +219,8 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
         return _resync(view, hello, "the slave's log ends before the master's begins")
     if point < hello.confirm_offset:
         return _lost(hello, view, point)
-    if point < hello.max_offset and Member(hello.node_id, hello.incarnation) in view.unheard:
-        return _alarm(
-            f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
-            f"master lost what lies behind {point} when its machine stopped: it may have been "
-            "acknowledged. Make that slave the master, or set its store aside by hand",
-            view,
-        )
+    if point < hello.max_offset and _may_hold_more(hello, view):
+        return _withheld(hello, view, point)
     if point == hello.max_offset:
         return _continue(view, point, hello, "")
     reason = f"the logs agree up to {point}, the slave holds up to {hello.max_offset}"
@@ -228,6 +231,8 @@ def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
     # What lies below the master's begin was dropped by retention, not lost.
     if hello.confirm_offset > max(view.min_offset, hello.min_offset):
         return _lost(hello, view, max(view.min_offset, hello.min_offset))
+    if hello.max_offset >= view.min_offset and _may_hold_more(hello, view):
+        return _withheld(hello, view, view.min_offset)
     return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
 
 
@@ -236,6 +241,19 @@ def _lost(hello: Hello, view: MasterView, point: int) -> Verdict:
         f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
         f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
         "lost. Make that slave the master, or set its store aside by hand",
+        view,
+    )
+
+
+def _may_hold_more(hello: Hello, view: MasterView) -> bool:
+    return Member(hello.node_id, hello.incarnation) in view.unheard
+
+
+def _withheld(hello: Hello, view: MasterView, point: int) -> Verdict:
+    return _alarm(
+        f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
+        f"master lost what lies behind {point} when its machine stopped: it may have been "
+        "acknowledged. Make that slave the master, or set its store aside by hand",
         view,
     )
 

@@ -12,7 +12,7 @@ never changes, so a new term is a new object and nothing of an old one can leak 
 
 from .config import HaConfig, Replication
 from .confirm import ConfirmTracker
-from .frames import Ack, Hello, SlaveFrame
+from .frames import PREPARING, Ack, Hello, SlaveFrame
 from .handshake import MasterView
 from .master_session import MasterAction, MasterSession, SessionState
 from .state import InSyncRecord, Member
@@ -83,7 +83,7 @@ class MasterGroup:
         It is in force from now on, beside the recorded set.
         """
         need = max(self.tracker.value, self.epoch_start)
-        return self.set.propose(self.progress, self._durable(), need, now)
+        return self.set.propose(self.progress, self._durable(), need, now, self.alarms)
 
     def persisted(self, record: InSyncRecord) -> int:
         """`record` is durable; the answer is the confirm offset under it."""
@@ -148,6 +148,10 @@ class MasterGroup:
         hello = session.hello
         if hello is None or self.sessions.get(hello.node_id) is not session:
             return []
+        each = self.progress[hello.node_id]
+        if ack.state == PREPARING:
+            each.heard_at = now
+            return []
         self.tracker.sent(hello.node_id, session.sent)
         if not self.tracker.acknowledge(hello.node_id, ack):
             return session.refuse(
@@ -156,7 +160,6 @@ class MasterGroup:
                 f"{self.view.epoch} to incarnation {hello.incarnation}",
                 retry=True,
             )
-        each = self.progress[hello.node_id]
         each.heard_at = now
         each.fault = ack.state
         each.held(ack.durable, self.view.end_offset, now)
@@ -187,5 +190,6 @@ class MasterGroup:
             and each.member == member
             and each.connected
             and not each.fault
+            and self.tracker.durable(member) is not None
             and (now - each.heard_at) * 1000 <= self.config.dead_after_ms
         )

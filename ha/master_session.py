@@ -9,7 +9,9 @@ The log is the replication buffer, so a session is a few positions:
     └──────── at most window_bytes ───┘
 
 A chunk never crosses an epoch, so the slave learns where each began before it stores a byte of
-it; nor a log file, so it is one slice here and one write there.
+it; nor a log file, so it is one slice here and one write there. How much it may hold follows the
+link: a slave counts as heard, and hears of its master, once a chunk, so one that takes longer than
+a heartbeat halves the next, and a quick one doubles it, up to `chunk_bytes`.
 """
 
 from dataclasses import dataclass
@@ -20,12 +22,16 @@ from tandemlog.format.epochs import EpochEntry
 
 from .chunk_codec import Buffer, Chunk
 from .config import HaConfig
-from .frames import Ack, Answer, Hello, HelloAction, Refusal, SlaveFrame
+from .frames import PREPARING, Ack, Answer, Hello, HelloAction, Refusal, SlaveFrame
 from .handshake import MasterView, decide
+
+LEAST_CHUNK_BYTES = 32 << 10
+"""The first one too: a quick link has the largest seven chunks later, a slow one would break at a
+large first one again and again."""
 
 
 class SessionState(Enum):
-    """Where a session is; see the module."""
+    """WAITING for the hello, then STREAMING; a CLOSED session never opens again."""
 
     WAITING = "waiting"
     STREAMING = "streaming"
@@ -73,7 +79,7 @@ class SendChunk:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the stream; the session is closed."""
+    """Nothing more is sent; `reason` is for the log, the slave sees the stream end."""
 
     reason: str
 
@@ -97,6 +103,8 @@ class MasterSession:
         self.closed_reason = ""
         self.alarm = ""
         self._config = config
+        self._chunk_limit = min(LEAST_CHUNK_BYTES, config.chunk_bytes)
+        self._last_chunk: tuple[float, int] | None = None
 
     @property
     def streaming(self) -> bool:
@@ -113,6 +121,8 @@ class MasterSession:
             return self._join(frame, now)
         if not self.streaming:
             return self.refuse("an acknowledgement before the hello", retry=True)
+        if frame.state == PREPARING:
+            return []
         self.ack = frame
         if frame.durable <= self.sent:
             self.acked = max(self.acked, frame.durable)
@@ -138,11 +148,13 @@ class MasterSession:
                 f"retention has dropped the log up to {self.view.min_offset}, the slave is at "
                 f"{self.sent}: it has to start over"
             )
+        self._follow_link(now)
         length = self._sendable()
         if length > 0:
             entry = self._entry(self.sent)
             action = self._chunk(length, entry, now)
             self.sent += length
+            self._last_chunk = now, length
             return [action]
         if self.confirm_sent < self.view.confirm and self.confirm_delay(now) <= 0:
             return [self._heartbeat(now)]
@@ -153,11 +165,13 @@ class MasterSession:
         return self.sent_at + self._config.confirm_interval_ms / 1000 - now
 
     def close(self, reason: str) -> list[MasterAction]:
+        """End the session; of several reasons the first one stays."""
         self.state = SessionState.CLOSED
         self.closed_reason = self.closed_reason or reason
         return [Close(reason)]
 
     def refuse(self, reason: str, *, retry: bool) -> list[MasterAction]:
+        """End the session and tell the slave why; `retry` False: an operator has to act."""
         self.close(reason)
         return [SendRefusal(Refusal(reason, retry, self.view.epoch))]
 
@@ -178,10 +192,24 @@ class MasterSession:
         self.sent = self.acked = answer.offset
         return [SendAnswer(answer)]
 
+    def _follow_link(self, now: float) -> None:
+        """Fit the next chunk to the link. Whoever pumps makes a chunk while the one before is under
+        way, and comes back once that has left: the time is the older one's, the size the newer's,
+        which is at most twice as large."""
+        last, self._last_chunk = self._last_chunk, None
+        if last is None:
+            return
+        took_ms, full = (now - last[0]) * 1000, last[1] >= self._chunk_limit
+        if took_ms > self._config.heartbeat_ms:
+            least = min(LEAST_CHUNK_BYTES, self._config.chunk_bytes)
+            self._chunk_limit = max(self._chunk_limit // 2, least)
+        elif full and took_ms < self._config.heartbeat_ms / 4:
+            self._chunk_limit = min(self._chunk_limit * 2, self._config.chunk_bytes)
+
     def _sendable(self) -> int:
         available = self.view.end_offset - self.sent
         room = self._config.window_bytes - (self.sent - self.acked)
-        wanted = min(self._config.chunk_bytes, available)
+        wanted = min(self._chunk_limit, available)
         if wanted <= 0 or room < wanted:
             return 0
         file_left = self.view.file_size - self.sent % self.view.file_size

@@ -55,7 +55,8 @@ def begin_term(
     lost = may_have_lost(store, state, config, boot_id)
     unheard = others if lost else state.record.unheard & others
     record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard)
-    state = replace(state, accepted_epoch=epoch, record=record, boot_id=boot_id)
+    # it follows itself: whoever serves in the same epoch later is another history
+    state = replace(state, accepted_epoch=epoch, followed=me, record=record, boot_id=boot_id)
     save(state)
     cover_old_bytes(store)
     store.become_master(epoch)

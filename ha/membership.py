@@ -87,7 +87,10 @@ def _state(
         return UNREACHABLE, f"nothing heard for {silent:.1f} s"
     if each.fault:
         return READ_ONLY, each.fault
-    return (IN_SYNC, alarm) if member else (CATCHING_UP, alarm or "not caught up yet")
+    detail = alarm
+    if group.tracker.durable(each.member) is None:
+        detail = detail or "preparing: its log is checked, and cut to where it equals the master's"
+    return (IN_SYNC, detail) if member else (CATCHING_UP, detail or "not caught up yet")
 
 
 def _fill_hello(row: common_pb2.NodeStatus, hello: Hello) -> None:
@@ -133,4 +136,5 @@ def merged(
 
 
 def row_of(rows: Iterable[common_pb2.NodeStatus], node_id: str) -> common_pb2.NodeStatus | None:
+    """The row of `node_id`; None where it is not among them."""
     return next((row for row in rows if row.node_id == node_id), None)

@@ -100,6 +100,8 @@ class ReplicationSlave:
                 await self._retrying()(self._follow)
                 await asyncio.sleep(self.config.reconnect_min_ms / 1000)
         finally:
+            if self._stored is not None:
+                self._stored.stop()
             self._threads.close()
 
     def members(self) -> list[common_pb2.NodeStatus]:

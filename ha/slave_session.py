@@ -4,9 +4,9 @@
                  │            └─ the log is cut to where it equals the master's ─┘
                  └─ resync: the log is set aside, and a new stream begins with a new incarnation
 
-Nothing is acknowledged before PREPARING is over: until then the log may hold bytes that are not
-the master's. Every action on the store is returned in the order in which it must be executed;
-chunks that arrive while the store still prepares simply queue behind.
+Nothing is acknowledged before PREPARING is over, the heartbeats until then say so: the log may
+still hold bytes that are not the master's. Every action on the store is returned in the order in
+which it must be executed; chunks that arrive while the store still prepares queue behind.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,13 @@ from .chunk_codec import Buffer, Chunk
 from .config import HaConfig
 from .errors import HandshakeRefusedError, ProtocolError
 from .frames import (
+    PREPARING,
     Ack,
     Answer,
     Hello,
     HelloAction,
     MasterFrame,
+    MemberList,
     Metadata,
     Refusal,
     SlaveFrame,
@@ -35,7 +37,7 @@ from .state import Member
 
 
 class SlaveState(Enum):
-    """Where the session is; see the module."""
+    """GREETING until the answer, PREPARING until the logs are equal; see the module."""
 
     GREETING = "greeting"
     PREPARING = "preparing"
@@ -45,7 +47,7 @@ class SlaveState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a frame to the master."""
+    """`frame` goes out; an acknowledgement that still waits to go is replaced by a newer one."""
 
     frame: SlaveFrame
 
@@ -61,7 +63,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class SeeMembers:
-    """The master's list of all nodes."""
+    """All nodes as the master sees them, for whoever asks this node; nothing is stored."""
 
     nodes: Sequence[common_pb2.NodeStatus]
 
@@ -178,12 +180,12 @@ class SlaveSession:
         self._config = config
 
     def start(self, now: float) -> list[SlaveAction]:
-        """The first frame."""
+        """What to do once the stream is open: greet. `now` is monotonic seconds, here as below."""
         self.sent_at = now
         return [Send(self.hello)]
 
     def receive(self, frame: MasterFrame, now: float) -> list[SlaveAction]:
-        """Take a frame of the master in."""
+        """Take a frame of the master in; what to do, in that order. A frame out of turn ends it."""
         if self.state is SlaveState.CLOSED:
             return []
         self.heard_at = now
@@ -192,13 +194,14 @@ class SlaveSession:
                 return self._disconnect(frame.reason, refused=True, retry=frame.retry)
             if isinstance(frame, Answer):
                 return self._answered(frame)
+            if isinstance(frame, MemberList):
+                # also before the answer: a master that compares logs shows that it is alive
+                return [SeeMembers(frame.nodes)]
             if self.answer is None:
                 raise ProtocolError("the master's first frame is not an answer to the hello")
             if isinstance(frame, Chunk):
                 return self._chunk(frame)
-            if isinstance(frame, Metadata):
-                return [] if self.fault else [ReplaceTable(frame)]
-            return [SeeMembers(frame.nodes)]
+            return [] if self.fault else [ReplaceTable(frame)]
         except HandshakeRefusedError as refused:
             return self._disconnect(refused.reason, refused=True, retry=refused.retry)
         except ProtocolError as fault:
@@ -213,7 +216,7 @@ class SlaveSession:
         return [self._ack(now)]
 
     def stored(self, durable: int, reput: int, now: float) -> list[SlaveAction]:
-        """The log is durable up to `durable`."""
+        """The log is durable up to `durable` and dispatched up to `reput`: acknowledge that."""
         if self.state is not SlaveState.FOLLOWING or self.fault:
             return []
         self.durable, self.reput = max(self.durable, durable), reput
@@ -234,8 +237,9 @@ class SlaveSession:
         silent = now - self.heard_at
         if silent * 1000 > self._config.dead_after_ms:
             return self._disconnect(f"nothing heard from the master for {silent:.1f} s")
-        due = (now - self.sent_at) * 1000 >= self._config.heartbeat_ms
-        return [self._ack(now)] if due and self.state is SlaveState.FOLLOWING else []
+        if self.answer is None or (now - self.sent_at) * 1000 < self._config.heartbeat_ms:
+            return []
+        return [self._ack(now)]
 
     def _answered(self, answer: Answer) -> list[SlaveAction]:
         if self.state is not SlaveState.GREETING:
@@ -315,7 +319,7 @@ class SlaveSession:
                 durable=self.durable,
                 received=self.expected,
                 reput=self.reput,
-                state=self.fault,
+                state=PREPARING if self.state is SlaveState.PREPARING else self.fault,
             )
         )
 

@@ -13,7 +13,7 @@ this slave a safe copy.
 """
 
 import logging
-import zlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,9 +21,10 @@ from storage.clock import Clock
 from tandemlog.format.epochs import EpochTable
 
 from .config import HaConfig
-from .errors import DivergedError
+from .errors import DivergedError, NotRunningError
 from .frames import Checksum, Hello
 from .handshake import SlaveView, checksum_blocks
+from .log_crc import log_crc
 from .slave_session import (
     AcceptEpoch,
     AdoptEpochs,
@@ -45,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is durable, and dispatched."""
+    """Log offsets: what lies below is fsynced, or in the queues and the index."""
 
     durable: int
     reput: int
@@ -73,12 +74,19 @@ class SlaveStore:
         self._master_end = 0
         self._held_since = 0.0
         self._aligned = False
+        self._stopped = False
+        # both threads confirm: one that has looked may else set an older offset than the other
+        self._confirming = threading.Lock()
+
+    def stop(self) -> None:
+        """From any thread: what reads the whole log ends with its next block."""
+        self._stopped = True
 
     def greeting(self, hello: Hello, *, distrust: bool) -> tuple[Hello, SlaveView]:
         """`hello` with what this store holds now.
 
         Checksums of the whole log go along where the epoch table proves nothing: it is empty, or
-        `distrust` says that it lied.
+        `distrust` says that it lied; that reads all of it. Raises NotRunningError after `stop`.
         """
         log = self.store.log
         if self._aligned:
@@ -147,7 +155,9 @@ class SlaveStore:
         return Outcome(durable, self.store.reputed.value)
 
     def crc(self, start: int, end: int) -> int:
-        """CRC-32 of the log's bytes start..end."""
+        """CRC-32 of the log's bytes start..end. Raises NotRunningError after `stop`."""
+        if self._stopped:
+            raise NotRunningError("this slave is stopping")
         return log_crc(self.store, start, end)
 
     def _log_first(self, durable: int) -> bool:
@@ -161,7 +171,8 @@ class SlaveStore:
         return True
 
     def _confirm(self, durable: int) -> None:
-        self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
+        with self._confirming:
+            self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
 
     def _append(self, action: Append) -> None:
         if action.entry is not None:
@@ -224,13 +235,3 @@ class SlaveStore:
 def own_confirm(masters: int, durable: int) -> int:
     """A slave's confirm offset: the master's, as far as it is durable here."""
     return min(masters, durable)
-
-
-def log_crc(store: StorePort, start: int, end: int) -> int:
-    """CRC-32 of the log's bytes start..end, read piece by piece."""
-    crc, position = 0, start
-    while position < end:
-        piece = store.log.read(position, min(end - position, 1 << 20))
-        crc = zlib.crc32(piece, crc)
-        position += len(piece)
-    return crc

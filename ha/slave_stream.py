@@ -6,6 +6,9 @@
 Receiving, writing and flushing go on at once, up to the master's window. What came in during one
 write is the next batch, what was written during one fdatasync is the next flush, so both grow with
 the load. A small batch is written and flushed in one call: it is a put that somebody waits for.
+
+The window covers what is written and not yet flushed; what waits in memory to be written has a
+bound of its own, above which nothing is read, so that HTTP/2 makes the master wait.
 """
 
 import asyncio
@@ -39,6 +42,8 @@ from .slave_store import Outcome, SlaveStore
 TICK_S = 0.1
 SETTLE_APART_BYTES = 512 << 10
 """From this size on a batch is flushed in the other thread."""
+READ_AHEAD_BYTES = 32 << 20
+"""Bytes of log that may wait to be written."""
 
 Call: TypeAlias = "aio.StreamStreamCall[bytes, bytes]"
 T = TypeVar("T")
@@ -92,7 +97,10 @@ class SlaveStream:
         self._failed = failed
         self._told = told
         self._work: deque[StoreAction] = deque()
+        self._waiting_bytes = 0
         self._has_work = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._unsettled = asyncio.Event()
         self._hello: Hello | None = None
         self._ack: Ack | None = None
@@ -148,8 +156,9 @@ class SlaveStream:
                     return
                 frame = decode_master_frame(data)
                 self._obey(self.session.receive(frame, self._clock.monotonic()))
+                await self._has_room.wait()
         except aio.AioRpcError as fault:
-            self._end(Disconnect(f"{fault.code().name}: {fault.details()}"))
+            self._end(Disconnect(rpc_reason(fault)))
 
     async def _send(self, call: Call) -> None:
         """The hello, then the newest acknowledgement: one that still waits is replaced."""
@@ -162,13 +171,19 @@ class SlaveStream:
                 for frame in (hello, ack):
                     if frame is not None:
                         await call.write(encode_slave_frame(frame))
-        except (aio.AioRpcError, asyncio.InvalidStateError) as fault:
-            self._end(Disconnect(f"the stream to the master broke: {fault}"))
+        except aio.AioRpcError as fault:
+            self._end(Disconnect(rpc_reason(fault)))
+        except asyncio.InvalidStateError:
+            self._end(Disconnect("the stream to the master broke"))
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            self._obey(self.session.tick(self._clock.monotonic()))
+            now = self._clock.monotonic()
+            if not self._has_room.is_set():
+                # nothing is read on purpose: the master's silence is this slave's own
+                self.session.heard_at = now
+            self._obey(self.session.tick(now))
 
     async def _store(self) -> None:
         """Give the store what there is, batch by batch."""
@@ -177,6 +192,7 @@ class SlaveStream:
             batch, size = take(self._work, self._config.flush_batch_bytes)
             if not self._work:
                 self._has_work.clear()
+            self._count(-size)
             try:
                 if size >= SETTLE_APART_BYTES and self.followed:
                     await self._threads.write(partial(self._stored.run, batch))
@@ -211,6 +227,7 @@ class SlaveStream:
         """Tell the master; after a failed fsync for good, else end the stream and try again."""
         self._work.clear()
         self._has_work.clear()
+        self._count(-self._waiting_bytes)
         if not self.session.fault:
             self._failed(str(fault))
             self._obey(self.session.failed(str(fault), self._clock.monotonic()))
@@ -228,8 +245,18 @@ class SlaveStream:
             elif isinstance(action, SeeMembers):
                 self._told(action.nodes)
             else:
+                if isinstance(action, Append):
+                    self._count(len(action.data))
                 self._work.append(action)
                 self._has_work.set()
+
+    def _count(self, size: int) -> None:
+        """Bytes of log that came to wait, or are no longer waiting."""
+        self._waiting_bytes += size
+        if self._waiting_bytes > READ_AHEAD_BYTES:
+            self._has_room.clear()
+        else:
+            self._has_room.set()
 
     def _queue(self, frame: SlaveFrame) -> None:
         if isinstance(frame, Ack):
@@ -255,6 +282,12 @@ def take(work: deque[StoreAction], limit_bytes: int) -> tuple[list[StoreAction],
         size += length
         batch.append(work.popleft())
     return batch, size
+
+
+def rpc_reason(fault: aio.AioRpcError) -> str:
+    """What gRPC says went wrong, in one line: the status' name and its details."""
+    details = " ".join((fault.details() or "no details").split())
+    return f"{fault.code().name}: {details}"
 
 
 def _nothing() -> None:

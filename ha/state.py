@@ -53,7 +53,7 @@ class HaState:
 
 
 def encode_state(state: HaState) -> bytes:
-    """The JSON text of `state`."""
+    """`state` as UTF-8 JSON, members in order, so that equal states have equal bytes."""
     document = {
         "cluster_id": state.cluster_id,
         "node_id": state.node_id,

@@ -6,7 +6,6 @@ refused, because its acknowledgements would be counted under a wrong name.
 """
 
 import uuid
-from dataclasses import replace
 from pathlib import Path
 
 from storage.files import FileSystem
@@ -55,10 +54,6 @@ class StateFile:
     def save(self, state: HaState) -> None:
         """Durable on return. Raises OSError."""
         write_small(self._files, self.path, encode_state(state))
-
-    def renew(self, state: HaState) -> HaState:
-        """The state of a disk that has lost data: another incarnation."""
-        return replace(state, incarnation=new_incarnation())
 
 
 def machine_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:

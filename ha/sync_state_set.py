@@ -10,11 +10,16 @@ The expand rule looks at the start of the epoch too: the master of the epoch bef
 out acknowledgements for anything below it. A change is proposed, recorded (a file here, one
 compare-and-set in a coordinator), then resolved; until it is resolved both sets are in force, so
 whichever of them is found after a crash is safe. One change is under way at a time. A member that
-comes back with another incarnation is another member: it takes its old place by the expand rule. A
-member of `unheard` may hold acknowledged bytes that this master has lost: it cannot leave before
-it has followed.
+comes back with another incarnation is another member: it takes its old place by the expand rule.
+
+Somebody may hold acknowledged bytes that this master has lost: a member of `unheard` perhaps, a
+slave that an alarm names for sure. While that stands it cannot leave the set, and nobody joins: who
+follows this master may lack the same bytes, and an election would take it for safe. A member of
+`unheard` is settled when it has followed, or when its node has come back with another disk, so that
+the old one is gone for good.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from .state import InSyncRecord, Member
@@ -75,6 +80,7 @@ class SyncStateSet:
 
     @property
     def members(self) -> frozenset[Member]:
+        """The recorded set, the master included; a proposed one is not in it."""
         return self.record.members
 
     def in_force(self) -> tuple[frozenset[Member], ...]:
@@ -84,22 +90,31 @@ class SyncStateSet:
         return self.record.members, self.proposed.members
 
     def propose(
-        self, progress: dict[str, Progress], durable: dict[str, int], need: int, now: float
+        self,
+        progress: dict[str, Progress],
+        durable: dict[str, int],
+        need: int,
+        now: float,
+        alarmed: Collection[str] = (),
     ) -> InSyncRecord | None:
         """The next change by rule, now in force beside the recorded set; None where none is due.
 
         `durable` is per node id what is acknowledged in this epoch; `need` what a new member must
-        hold: max(confirm offset, epoch start).
+        hold: max(confirm offset, epoch start); `alarmed` are the node ids for which an alarm
+        stands.
         """
         if self.proposed is not None:
             return None
         unheard = self.record.unheard
-        changed = self._expanded(progress, durable, need, now) or self._shrunk(progress, now)
         heard = {each.member for node_id, each in progress.items() if node_id in durable}
+        changed = None
+        if all_is_here(unheard, heard, alarmed):
+            changed = self._expanded(progress, durable, need, now)
+        changed = changed or self._shrunk(progress, now, alarmed)
         if changed is None and not unheard & heard:
             return None
-        wanted = changed or self.members, unheard - heard
-        members, unheard = wanted
+        members = changed or self.members
+        unheard -= heard
         self.proposed = InSyncRecord(
             self.record.epoch, self.record.version + 1, members, unheard & members
         )
@@ -140,11 +155,15 @@ class SyncStateSet:
     def _replaces(self, each: Progress) -> bool:
         return any(old.node_id == each.member.node_id for old in self.members)
 
-    def _shrunk(self, progress: dict[str, Progress], now: float) -> frozenset[Member] | None:
+    def _shrunk(
+        self, progress: dict[str, Progress], now: float, alarmed: Collection[str]
+    ) -> frozenset[Member] | None:
         leaving = {
             member
             for member in self.members
-            if member != self.me and self._out(member, progress.get(member.node_id), now)
+            if member != self.me
+            and member.node_id not in alarmed
+            and self._out(member, progress.get(member.node_id), now)
         } - self.record.unheard
         # Never below the required number: the longest absent go first, the rest stay and block.
         spare = len(self.members) - self.rules.required
@@ -170,3 +189,11 @@ class SyncStateSet:
 def may_join(durable: int | None, need: int) -> bool:
     """The expand rule: all that is confirmed, and all below the start of the epoch."""
     return durable is not None and durable >= need
+
+
+def all_is_here(
+    unheard: Collection[Member], heard: Collection[Member], alarmed: Collection[str]
+) -> bool:
+    """Whether nobody is known, or thought, to hold acknowledged bytes that the master lacks."""
+    nodes = {member.node_id for member in heard}
+    return not alarmed and all(member.node_id in nodes for member in unheard)

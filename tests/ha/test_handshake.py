@@ -16,6 +16,7 @@ from ha.handshake import (
     decide,
     proven_prefix,
 )
+from ha.state import Member
 from tandemlog.format.epochs import EpochEntry, EpochTable
 
 FILE = 1000
@@ -157,6 +158,15 @@ def test_a_slave_that_has_seen_a_later_epoch_raises_the_alarm() -> None:
         assert alarm
 
 
+def test_a_slave_of_another_master_in_this_epoch_raises_the_alarm() -> None:
+    """Two masters that did not know of each other took one epoch: their tables are equal."""
+    two = {"epochs": EPOCHS, "max_offset": 6000, "accepted_epoch": 4}
+    frame, alarm = refusal(hello(**two, master_id="n", master_incarnation="ni"))
+    assert "has followed n in epoch 4" in frame.reason
+    assert alarm
+    assert answer(hello(**two, master_id="m", master_incarnation="mi"))
+
+
 def test_the_same_master_on_another_disk_raises_the_alarm() -> None:
     frame, alarm = refusal(hello(master_id="m", master_incarnation="before"))
     assert "on another disk" in frame.reason
@@ -280,3 +290,33 @@ def test_an_answer_that_would_lose_something_is_not_followed(
 def test_an_answer_that_does_not_fit_is_a_protocol_error(got: Answer) -> None:
     with pytest.raises(ProtocolError, match="does not fit this log"):
         check_answer(got, slave())
+
+
+IN_SYNC = frozenset({Member("s", "si")})
+"""The slave was in sync with a master that has lost its page cache since."""
+
+
+def test_a_slave_that_may_hold_what_the_master_lost_is_not_cut() -> None:
+    ahead = hello(epochs=EPOCHS[:2], max_offset=5100)
+    assert answer(ahead).action is HelloAction.TRUNCATE
+    frame, alarm = refusal(ahead, view(unheard=IN_SYNC))
+    assert not frame.retry
+    assert "lost what lies behind 5000" in alarm
+
+
+def test_a_slave_that_may_hold_what_the_master_lost_does_not_start_over() -> None:
+    # the master has lost all of its log, and with it the epochs that both had
+    lost = view(epochs=EpochTable((EpochEntry(4, 0),)), end_offset=0, confirm=0)
+    assert answer(hello(), lost).action is HelloAction.RESYNC
+    _, alarm = refusal(hello(), replace(lost, unheard=IN_SYNC))
+    assert "lost what lies behind 0" in alarm
+
+
+def test_a_slave_that_may_hold_what_the_master_lost_but_holds_no_more_goes_on() -> None:
+    assert answer(hello(), view(unheard=IN_SYNC)).action is HelloAction.CONTINUE
+    assert answer(hello(incarnation="another", max_offset=5100), view(unheard=IN_SYNC)).action is (
+        HelloAction.TRUNCATE
+    )
+    # what its log lacks below the master's begin was dropped by retention, not lost
+    late = view(min_offset=4500, unheard=IN_SYNC)
+    assert answer(hello(), late).action is HelloAction.RESYNC

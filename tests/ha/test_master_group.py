@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ha.config import HaConfig, Replication
-from ha.frames import Ack, Hello
+from ha.frames import PREPARING, Ack, Hello
 from ha.handshake import MasterView
 from ha.master_group import MasterGroup
 from ha.master_session import MasterAction, MasterSession, SendAnswer, SendRefusal
@@ -146,6 +146,26 @@ def test_an_ack_that_does_not_count_ends_the_stream() -> None:
         assert not session.streaming
 
 
+def test_a_slave_that_prepares_is_alive_and_holds_nothing() -> None:
+    made = group()
+    session = join(made, hello("a"))
+    assert made.receive(session, Ack(3, "1", 1000, state=PREPARING), 102.0) == []
+    assert session.heard_at == 102.0
+    assert made.tracker.durable(Member("a", "1")) is None
+    assert made.tick(102.0) is None
+
+
+def test_a_member_that_prepares_can_confirm_nothing_so_no_put_is_taken_for_it() -> None:
+    made = group()
+    made.set.record = InSyncRecord(3, 1, frozenset({ME, Member("a", "1")}))
+    session = join(made, hello("a"))
+    for now in (101.0, 104.0, 107.0):
+        made.receive(session, Ack(3, "1", 0, state=PREPARING), now)
+        assert made.admission(now) is not None
+    made.receive(session, Ack(3, "1", 1000), 107.1)
+    assert made.admission(107.1) is None
+
+
 def test_two_nodes_with_one_id_are_not_both_taken() -> None:
     for other in (
         hello("a", incarnation="2"),
@@ -183,8 +203,14 @@ def test_a_slave_with_confirmed_bytes_that_the_master_lost_stops_sync_puts() -> 
     late = made.open(100.0)
     reason = refused(made.receive(late, ahead, 100.0))
     assert made.admission(100.0) == reason
+    other = join(made, hello("b"), 100.0)
+    made.receive(other, Ack(3, "1", 1000), 100.0)
+    assert made.tick(100.0) is None, "the set does not grow by who lacks those bytes too"
     join(made, hello("a"), 104.0)
     assert made.alarms == {}
+    made.receive(other, Ack(3, "1", 1000), 104.0)
+    settle(made, 104.0)
+    assert Member("b", "1") in made.set.members
 
 
 def test_a_later_epoch_that_a_slave_has_seen_is_to_be_remembered() -> None:

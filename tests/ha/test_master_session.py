@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from ha.chunk_codec import Chunk
 from ha.config import HaConfig
 from ha.frames import Ack, Hello, HelloAction
@@ -69,6 +71,59 @@ def test_it_sends_from_the_slaves_end_within_the_window() -> None:
     acked(session, 370)
     last = chunk(session.pump(0.0))
     assert (last.offset, last.length, last.epoch, last.epoch_start) == (450, 100, 2, 450)
+
+
+def test_chunks_follow_the_link() -> None:
+    big = replace(CONFIG, chunk_bytes=4 << 20, window_bytes=1 << 30)
+    session = MasterSession(
+        view(end_offset=1 << 30, file_size=1 << 30, epochs=EpochTable(())), big, 0
+    )
+    session.receive(replace(HELLO, epochs=(), max_offset=0), 0.0)
+
+    def lengths(count: int, took: float) -> list[int]:
+        nonlocal now
+        found = []
+        for _ in range(count):
+            now += took
+            found.append(chunk(session.pump(now)).length >> 10)
+        return found
+
+    now = 0.0
+    assert lengths(9, 0.01) == [32, 64, 128, 256, 512, 1024, 2048, 4096, 4096], "a quick link"
+    assert lengths(3, 0.2) == [4096] * 3, "within a heartbeat it stays"
+    assert lengths(9, 0.4) == [2048, 1024, 512, 256, 128, 64, 32, 32, 32]
+    assert lengths(3, 0.01) == [64, 128, 256]
+
+
+@pytest.mark.parametrize("buffered_bytes", [0, 64 << 10, 256 << 10])
+@pytest.mark.parametrize("bytes_a_second", [200_000, 600_000, 1_250_000, 12_500_000])
+def test_a_slave_behind_a_slow_link_hears_of_its_master(
+    bytes_a_second: int, buffered_bytes: int
+) -> None:
+    big = replace(CONFIG, chunk_bytes=4 << 20, window_bytes=1 << 30)
+    session = MasterSession(
+        view(end_offset=1 << 40, file_size=1 << 40, epochs=EpochTable(())), big, 0
+    )
+    session.receive(replace(HELLO, epochs=(), max_offset=0), 0.0)
+    now = left = arrived = silence = 0.0
+    while now < 20:
+        (action,) = session.tick(now) or session.pump(now)
+        assert isinstance(action, SendChunk)
+        # one message is on its way into the buffers while the next is made
+        now = max(now, left)
+        end = max(arrived, now) + (action.length + 100) / bytes_a_second
+        left = end - buffered_bytes / bytes_a_second
+        silence, arrived = max(silence, end - arrived), end
+        acked(session, session.sent, now)
+    assert silence * 1000 < big.dead_after_ms
+
+
+def test_a_lull_says_nothing_of_the_link() -> None:
+    session = joined(view(end_offset=201))
+    assert chunk(session.pump(0.0)).length == 1
+    assert session.pump(0.1) == []
+    session.view.end_offset = 1000
+    assert chunk(session.pump(60.0)).length == 100
 
 
 def test_a_chunk_says_how_far_the_master_is() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Replication
-from ha.frames import Ack, Hello
+from ha.frames import PREPARING, Ack, Hello
 from ha.handshake import MasterView
 from ha.master_group import MasterGroup
 from ha.membership import merged, own_status, row_of, slave_rows
@@ -64,6 +64,18 @@ def test_a_slave_shows_what_it_acknowledged() -> None:
     made.persisted(record)
     row = slave_rows(made, 103.0)[0]
     assert (row.state, row.in_sync, row.lag_bytes, row.lag_seconds) == ("in-sync", True, 0, 0.0)
+
+
+def test_a_slave_that_prepares_is_there() -> None:
+    made = group()
+    session = made.open(100.0)
+    made.receive(session, HELLO, 100.0)
+    made.receive(session, Ack(1, "1", 0, state=PREPARING), 110.0)
+    row = slave_rows(made, 111.0)[0]
+    assert (row.state, row.detail.split(":")[0]) == ("catching-up", "preparing")
+    assert row.lag_bytes == 100
+    made.receive(session, Ack(1, "1", 900), 111.0)
+    assert slave_rows(made, 111.0)[0].detail == "not caught up yet"
 
 
 def test_faults_and_silence_show() -> None:

@@ -6,7 +6,17 @@ import pytest
 
 from ha.chunk_codec import Chunk
 from ha.config import HaConfig, Role
-from ha.frames import Ack, Answer, Checksum, Hello, HelloAction, MemberList, Metadata, Refusal
+from ha.frames import (
+    PREPARING,
+    Ack,
+    Answer,
+    Checksum,
+    Hello,
+    HelloAction,
+    MemberList,
+    Metadata,
+    Refusal,
+)
 from ha.handshake import SlaveView
 from ha.slave_session import (
     AcceptEpoch,
@@ -128,7 +138,7 @@ def test_nothing_is_acknowledged_before_the_log_equals_the_masters() -> None:
     session.receive(ANSWER, 0.5)
     session.receive(chunk(), 0.5)
     assert session.stored(550, 0, 0.6) == []
-    assert session.tick(1.0) == []
+    assert ack(session.tick(1.0)) == Ack(3, "si", 0, 550, 0, PREPARING)
     assert ack(session.prepared(500, 0, 1.0)) == Ack(3, "si", 500, 550, 0)
     assert ack(session.stored(550, 40, 1.1)) == Ack(3, "si", 550, 550, 40)
 
@@ -221,6 +231,12 @@ def test_heartbeats_and_the_end_of_a_silent_stream() -> None:
     assert isinstance(end, Disconnect)
     assert "nothing heard from the master for 3.1 s" in end.reason
     assert session.tick(9.0) == []
+
+
+def test_members_before_the_answer_are_a_sign_of_life() -> None:
+    session = SlaveSession(HELLO, ME, CONFIG, 0.0)
+    assert session.receive(MemberList(()), 2.5) == [SeeMembers(())]
+    assert session.tick(5.0) == []
 
 
 def test_tables_and_members_are_passed_on() -> None:

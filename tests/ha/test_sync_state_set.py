@@ -152,3 +152,49 @@ def test_a_slave_has_caught_up_to_a_time_when_it_holds_what_the_master_held_then
     assert each.caught_up_at == 2.0
     each.held(400, 400, 5.0)
     assert each.behind_s(5.5) == 0.5
+
+
+def after_a_loss(*members: Member, unheard: set[Member]) -> SyncStateSet:
+    made = set_of(*members)
+    made.record = InSyncRecord(4, 7, frozenset(members), frozenset(unheard))
+    return made
+
+
+def test_nobody_joins_while_a_slave_has_acknowledged_bytes_that_the_master_lacks() -> None:
+    made = set_of(M)
+    joins = following(A, 100.0), {"a": 500}, 500, 100.0
+    assert made.propose(*joins, alarmed={"b"}) is None
+    assert made.propose(*joins, alarmed=()) is not None
+
+
+def test_who_has_acknowledged_bytes_that_the_master_lacks_does_not_leave() -> None:
+    made = set_of(M, A, B)
+    one = following(A, 200.0)
+    assert made.propose(one, {"a": 500}, 500, 200.0, alarmed={"b"}) is None
+    record = made.propose(one, {"a": 500}, 500, 200.0)
+    assert record is not None
+    assert record.members == {M, A}
+
+
+def test_nobody_joins_before_those_are_heard_who_may_have_what_the_master_lacks() -> None:
+    made = after_a_loss(M, A, unheard={A})
+    assert made.propose(following(B, 100.0), {"b": 500}, 500, 100.0) is None
+    both = following(A, 101.0) | following(B, 101.0, steady_since=100.0)
+    record = made.propose(both, {"a": 500, "b": 500}, 500, 101.0)
+    assert record is not None
+    assert (record.members, record.unheard) == ({M, A, B}, frozenset())
+
+
+def test_a_disk_that_is_gone_for_good_is_not_waited_for() -> None:
+    made = after_a_loss(M, A, B, unheard={A, B})
+    again, anew = Member("a", "2"), Member("b", "2")
+    one = following(again, 100.0)
+    assert made.propose(one, {"a": 500}, 500, 100.0) is None, "b may have it"
+    both = one | following(anew, 100.0)
+    record = made.propose(both, {"a": 500, "b": 500}, 500, 100.0)
+    assert record is not None
+    assert (record.members, record.unheard) == ({M, again, B}, {B})
+    made.resolved(record)
+    record = made.propose(both, {"a": 500, "b": 500}, 500, 100.0)
+    assert record is not None
+    assert (record.members, record.unheard) == ({M, again, anew}, frozenset())

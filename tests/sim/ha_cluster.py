@@ -22,18 +22,22 @@ from ha.errors import DivergedError
 from ha.frames import (
     Ack,
     Hello,
+    MemberList,
+    SlaveFrame,
     decode_slave_frame,
     encode_master_frame,
     encode_slave_frame,
 )
 from ha.handshake import proven_prefix
+from ha.log_crc import log_crc
 from ha.master_group import MasterGroup
 from ha.master_session import Close, MasterAction, MasterSession, SendAnswer, SendChunk, SendRefusal
-from ha.slave_session import Disconnect, SeeMembers, Send, SlaveAction, SlaveSession
-from ha.slave_store import SlaveStore, log_crc
+from ha.slave_session import Disconnect, Prepared, SeeMembers, Send, SlaveAction, SlaveSession
+from ha.slave_store import SlaveStore
 from ha.state import HaState, Member, decode_state, encode_state
 from sim.ha_nodes import (
     NODES,
+    Comparison,
     CrashError,
     MasterSide,
     Put,
@@ -65,6 +69,11 @@ class Cluster:
         self.counters: dict[str, int] = {}
         self.serial = 0
         self.trouble = self.rng.choice((0.05, 0.2, 0.6))
+        # in some worlds every comparison, or every preparation, takes longer than a silent peer is
+        # given
+        disks = Random(f"disks of {seed}")
+        self.compare_s = disks.choice((0.0, 0.0, 5.0))
+        self.prepare_s = disks.choice((0.0, 0.0, 0.0, 4.0))
 
     @property
     def now(self) -> float:
@@ -109,9 +118,9 @@ class Cluster:
 
         return save
 
-    def power_cut(self, node: SimNode) -> None:
+    def power_cut(self, node: SimNode, kept: Random | None = None) -> None:
         node.boots += 1
-        node.disk.power_cut(self.rng)
+        node.disk.power_cut(kept or self.rng)
 
     def remember_lost(self, node: SimNode) -> None:
         """The disk of this incarnation goes: what it held is kept for the checks."""
@@ -190,6 +199,7 @@ class Cluster:
         slave.stream = stream
         slave.session = SlaveSession(hello, me, config, self.now)
         slave.work.clear()
+        slave.busy_until = 0.0
         master.streams.append((master.group.open(self.now), stream))
         self.obey_slave(node, slave.session.start(self.now))
 
@@ -209,12 +219,15 @@ class Cluster:
                 self.disconnect(node, action)
             elif not isinstance(action, SeeMembers):
                 slave.work.append(action)
+                if isinstance(action, Prepared):
+                    slave.busy_until = self.now + self.prepare_s
 
     def disconnect(self, node: SimNode, why: Disconnect) -> None:
         slave = node.slave
         if slave is None or slave.session is None:
             return
         self.note(f"{node.name} disconnects: {why.reason}")
+        slave.busy_until = 0.0
         while slave.work and slave.session.state.value == "closed" and node.store is not None:
             # what was received is stored before the next hello, as the worker does
             self.work(node, len(slave.work))
@@ -229,6 +242,8 @@ class Cluster:
     def work(self, node: SimNode, count: int) -> None:
         slave = node.slave
         if slave is None or slave.session is None or not (slave.work or slave.unsettled):
+            return
+        if self.now < slave.busy_until:
             return
         batch = [slave.work.popleft() for _ in range(min(count, len(slave.work)))]
         session = slave.session
@@ -343,6 +358,21 @@ class Cluster:
                 frame.checksums, master.group.view, lambda start, end: log_crc(store, start, end)
             )
             frame = replace(frame, proven=proven)
+            if self.compare_s:
+                done_at = self.now + self.compare_s
+                master.comparing[session] = Comparison(frame, done_at, self.now)
+                return
+        self.hear(node, master, session, stream, frame)
+
+    def hear(
+        self,
+        node: SimNode,
+        master: MasterSide,
+        session: MasterSession,
+        stream: FakeStream,
+        frame: SlaveFrame,
+    ) -> None:
+        """One frame of a slave is taken in."""
         if session.state.value == "closed":
             return
         self.obey_master(node, session, stream, master.group.receive(session, frame, self.now))
@@ -351,19 +381,39 @@ class Cluster:
             node.disk.state = encode_state(state)
         self.positions(node)
 
+    def compare(
+        self, node: SimNode, master: MasterSide, session: MasterSession, stream: FakeStream
+    ) -> None:
+        """Go on with a comparison that takes its time."""
+        comparison = master.comparing[session]
+        if self.now >= comparison.done_at:
+            del master.comparing[session]
+            self.count("slow comparisons")
+            self.hear(node, master, session, stream, comparison.hello)
+        elif self.now - comparison.shown_at >= 0.3:
+            comparison.shown_at = self.now
+            self.show_life(stream)
+
+    def show_life(self, stream: FakeStream) -> None:
+        stream.send_to_slave(encode_master_frame(MemberList(())))
+
     def pump(self, node: SimNode) -> None:
         """Everything that the master's loop does between two events."""
         master = node.master
         if master is None:
             return
         for session, stream in list(master.streams):
-            self.obey_master(node, session, stream, session.tick(self.now))
+            if session in master.comparing:
+                self.compare(node, master, session, stream)
+            else:
+                self.obey_master(node, session, stream, session.tick(self.now))
             if stream.master_open and self.rng.random() < 0.8:
                 self.obey_master(node, session, stream, session.pump(self.now))
             ended = not stream.slave_open and not stream.to_master
             if ended or not stream.master_open:
                 master.group.closed(session, "the stream ended")
                 stream.master_open = False
+                master.comparing.pop(session, None)
                 master.streams.remove((session, stream))
         record = master.group.tick(self.now)
         if record is not None:

@@ -17,6 +17,7 @@ from fakes.fake_store import FakeStore
 from ha.confirm import Match
 from ha.frames import Ack
 from ha.handshake import MasterView
+from ha.slave_session import SlaveAction, SlaveSession, SlaveState
 from ha.state import HaState, Member
 from ha.store_port import StorePort
 from ha.sync_state_set import SetRules, SyncStateSet
@@ -107,11 +108,24 @@ def nothing_is_ever_lost(*_: Any) -> bool:
     return False
 
 
+def nobody_has_what_is_missing(*_: Any) -> bool:
+    return True
+
+
+def silent_while_it_prepares(this: SlaveSession, now: float) -> list[SlaveAction]:
+    return [] if this.state is SlaveState.PREPARING else TICK(this, now)
+
+
+def no_sign_of_life(*_: Any) -> None:
+    return None
+
+
 def no_followed_disk(hello: Any, view: MasterView) -> Any:
     return DECIDE(replace(hello, master_id=""), view)
 
 
 DECIDE = ha.handshake.decide
+TICK = SlaveSession.tick
 MUTATIONS: dict[str, list[Patch]] = {
     "the second slowest member is enough": [(ha.confirm, "lowest", second_lowest)],
     "acks count in any epoch and incarnation": [(ha.confirm, "counts", every_ack_counts)],
@@ -151,5 +165,10 @@ MUTATIONS: dict[str, list[Patch]] = {
         (ha.master_term, "may_have_lost", nothing_is_ever_lost)
     ],
     "a master on an empty disk is followed": [("ha.master_session", "decide", no_followed_disk)],
+    "the set grows while acknowledged bytes are missing": [
+        (ha.sync_state_set, "all_is_here", nobody_has_what_is_missing)
+    ],
+    "a slave that prepares is silent": [(SlaveSession, "tick", silent_while_it_prepares)],
+    "a master that compares is silent": [(Cluster, "show_life", no_sign_of_life)],
     "a lost disk keeps its name": [(Cluster, "incarnation", any_disk_is_the_same)],
 }

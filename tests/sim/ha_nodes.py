@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
+from ha.frames import Hello
 from ha.master_group import MasterGroup
 from ha.master_session import MasterSession
 from ha.slave_session import SlaveSession, StoreAction
@@ -27,12 +28,22 @@ class CrashError(Exception):
 
 
 @dataclass
+class Comparison:
+    """A hello whose checksums the master still compares."""
+
+    hello: Hello
+    done_at: float
+    shown_at: float
+
+
+@dataclass
 class MasterSide:
     """A master's term."""
 
     group: MasterGroup
     streams: list[tuple[MasterSession, FakeStream]] = field(default_factory=list)
     persisting: InSyncRecord | None = None
+    comparing: dict[MasterSession, Comparison] = field(default_factory=dict)
     written: InSyncRecord | None = None
     persist_at: float = 0.0
 
@@ -48,6 +59,7 @@ class SlaveSide:
     distrust: bool = False
     unsettled: bool = False
     retry_at: float = 0.0
+    busy_until: float = 0.0
     refused: str = ""
     broken: str = ""
 

@@ -12,6 +12,8 @@ from unittest.mock import patch
 import pytest
 
 from sim.ha_mutations import MUTATIONS
+from sim.ha_nodes import ViolationError
+from sim.ha_scenes import lost_by_the_master
 from sim.ha_world import World, digest
 from storage.config import FlushMode
 
@@ -23,18 +25,26 @@ SEARCH = 150
 """Seeds to try where the one below does not show the mutation any more."""
 
 CAUGHT_AT = {
-    "the master counts what it has not fsynced": 15,
+    "acks count in any epoch and incarnation": 276,
+    "the master counts what it has not fsynced": 19,
     "a joining member counts only when recorded": 221,
-    "a leaving member is not waited for any more": 30,
-    "equal length is equal history": 6,
-    "a log without epochs is trusted": 6,
-    "no proof of bytes": 6,
-    "confirmed bytes may be cut": 58,
+    "a leaving member is not waited for any more": 9,
+    "equal length is equal history": 5,
+    "a log without epochs is trusted": 5,
+    "no proof of bytes": 5,
     "a restart goes on in the same epoch": 5,
-    "a master without fsync trusts its log after a power cut": 106,
-    "a master on an empty disk is followed": 227,
-    "a lost disk keeps its name": 48,
+    "a master on an empty disk is followed": 389,
+    "a slave that prepares is silent": 4,
+    "a master that compares is silent": 7,
+    "a lost disk keeps its name": 38,
 }
+
+BY_SCENE = {
+    "confirmed bytes may be cut": lost_by_the_master,
+    "a master without fsync trusts its log after a power cut": lost_by_the_master,
+    "the set grows while acknowledged bytes are missing": lost_by_the_master,
+}
+"""What chance shows in one of two thousand worlds only."""
 
 
 def run_seed(seed: int, steps: int = STEPS) -> World:
@@ -70,18 +80,26 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert digest(run_seed(5)) == digest(run_seed(5))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_joins_a_master_that_lacks_what_another_slave_holds(seed: int) -> None:
+    assert len(lost_by_the_master(seed).acked) >= 40
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_rule_that_is_switched_off_is_noticed(name: str) -> None:
+    play = BY_SCENE.get(name, run_seed)
     pinned = CAUGHT_AT.get(name, 0)
-    run_seed(pinned)
+    play(pinned)
     with contextlib.ExitStack() as patches:
         for place, attribute, replacement in MUTATIONS[name]:
             patches.enter_context(patch.object(found(place), attribute, replacement))
         for seed in (pinned, *range(SEARCH)):
-            with contextlib.suppress(Exception):
-                run_seed(seed)
-                continue
-            return
+            try:
+                play(seed)
+            except ViolationError:
+                return
+            except Exception:
+                continue  # it stumbles, which breaks no promise
     pytest.fail(f"{name}: no seed below {SEARCH} shows it; the simulation has lost its teeth")
 
 

@@ -1,0 +1,18 @@
+"""The checksum by which two nodes find out that they hold the same bytes of the log.
+
+A slave computes it over what it holds, its master over its own log: both must read alike.
+"""
+
+import zlib
+
+from .store_port import StorePort
+
+
+def log_crc(store: StorePort, start: int, end: int) -> int:
+    """CRC-32 of the log's bytes start..end, read piece by piece."""
+    crc, position = 0, start
+    while position < end:
+        piece = store.log.read(position, min(end - position, 1 << 20))
+        crc = zlib.crc32(piece, crc)
+        position += len(piece)
+    return crc

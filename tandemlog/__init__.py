@@ -7,9 +7,16 @@
 
 Names are loaded when they are first used: a store that needs `tandemlog.format` alone loads no
 network.
+
+A program that starts others with a `preexec_fn`, as PySpark starts Java, copies its threads' state
+before the other program runs. gRPC's core would begin to poll in that copy and, its descriptors
+closed, abort it: one child in ten (grpc/grpc#43055). gRPC in Python works in no copy anyway unless
+GRPC_ENABLE_FORK_SUPPORT says so, hence the core is told the same; a value that is set stays. It is
+read when gRPC is loaded: `import tandemlog` before `import grpc`.
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +33,8 @@ if TYPE_CHECKING:
     from .received import ReceivedBatch, ReceivedMessage
     from .sync import Admin, Consumer, Producer, SendFuture, Stream
     from .topology import NodeInfo, ReadFrom, Topology
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 __all__ = [
     "COMMITTED",

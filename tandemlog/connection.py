@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-import grpc
 from grpc import aio
 from tenacity import (
     AsyncRetrying,
@@ -32,7 +31,6 @@ from tenacity import (
 from .endpoints import parse_endpoints
 from .errors import (
     ClientClosedError,
-    NodeUnavailableError,
     NoMasterError,
     TandemlogError,
     error_from,
@@ -61,7 +59,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # A restarted node is found again at once: our own retries already back off.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -128,7 +126,7 @@ class Node:
         try:
             return await method(request, timeout=timeout_ms / 1000)
         except aio.AioRpcError as error:
-            raise error_from_rpc(error.code(), error.details(), self.endpoint) from None
+            raise rpc_error(error, self.endpoint) from None
         except aio.UsageError as error:
             raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
 
@@ -222,7 +220,7 @@ class Connection:
         limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
         return AsyncRetrying(
             retry=retry_if_exception(is_retryable),
-            wait=wait_exponential(multiplier=0.05, max=1.0) + wait_random(0, 0.05),
+            wait=wait_exponential(multiplier=0.05, max=0.25) + wait_random(0, 0.05),
             stop=stop_after_delay(limit / 1000),
             reraise=True,
         )
@@ -302,8 +300,6 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(error, TandemlogError) and error.retryable
 
 
-def rpc_error(error: grpc.RpcError, endpoint: str) -> TandemlogError:
+def rpc_error(error: aio.AioRpcError, endpoint: str) -> TandemlogError:
     """The typed error for a failed streaming call."""
-    if isinstance(error, aio.AioRpcError):
-        return error_from_rpc(error.code(), error.details(), endpoint)
-    return NodeUnavailableError(f"{endpoint}: {error}")
+    return error_from_rpc(error.code(), error.details(), endpoint)

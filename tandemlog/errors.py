@@ -284,7 +284,8 @@ _NO_ANSWER = (
 
 def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) -> TandemlogError:
     """The exception for a call that ended without an answer."""
-    text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {details or 'no details'}"
+    why = " ".join((details or "no details").split())
+    text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {why}"
     if status in _NO_ANSWER:
         return NodeUnavailableError(text)
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED:

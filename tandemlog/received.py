@@ -31,7 +31,7 @@ from .format.constants import (
 )
 from .format.errors import CorruptRecordError
 from .format.properties import split_keys
-from .format.property_columns import find_properties
+from .format.property_layouts import find_properties
 from .format.ragged import compact, gather_rows
 from .format.record import Record, decode_record
 from .format.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body

@@ -167,7 +167,7 @@ class Sender:
         """Streams until one makes progress or nothing is left to send."""
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_StreamEndedError),
-            wait=wait_exponential(multiplier=0.02, max=1.0) + wait_random(0, 0.02),
+            wait=wait_exponential(multiplier=0.02, max=0.25) + wait_random(0, 0.02),
             sleep=self._pause,
         )
         async for attempt in retrying:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import settings
 
 import needs
+import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see there
 
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)

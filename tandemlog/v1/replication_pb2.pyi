@@ -209,6 +209,7 @@ class SlaveAck(_message.Message):
     received_offset: _builtins.int
     reput_offset: _builtins.int
     state: _builtins.str
+    """empty: well; "preparing": a sign of life that counts for nothing; else its fault"""
     def __init__(
         self,
         *,
@@ -238,7 +239,7 @@ class MasterFrame(_message.Message):
     REFUSAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def answer(self) -> Global___HelloAnswer:
-        """first and once"""
+        """once, and before all but members and refusal"""
 
     @_builtins.property
     def chunk(self) -> Global___LogChunk:

@@ -161,7 +161,7 @@ async def test_a_restarted_master_gets_what_it_has_not_answered() -> None:
 async def test_no_master_for_too_long_is_not_master() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)
-        async with AsyncProducer(cluster.endpoints, options(delivery_timeout_ms=200)) as producer:
+        async with AsyncProducer(cluster.endpoints, options(delivery_timeout_ms=1_000)) as producer:
             await send_all(producer, 1)
             cluster.master.faults.extend(RefusedError(common_pb2.NOT_MASTER) for _ in range(500))
             future = await producer.send(Message("orders", b"1"))

@@ -1,13 +1,13 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fault spark interop docker bench proto format install clean
+.PHONY: demo test check unit golden sim cluster fault spark interop docker bench proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-SOURCES := storage ha node tandemlog pipeline tests benchmarks scripts
+OUTSIDE := cluster or fault or spark or interop or docker
 
 $(VENV)/.run: pyproject.toml scripts/make_venv.sh
 	sh scripts/make_venv.sh $(VENV) "."
@@ -22,10 +22,12 @@ install: $(VENV)/.dev
 demo: $(VENV)/.run
 	$(PYTHON) scripts/demo.py
 
-# Lint, format, strict types; then every group of tests. Groups whose needs are missing say so and
-# are skipped, unless CI=true: then a missing need is a failure.
+# Lint, format, strict types; then every group of tests: what runs inside one process on all cores,
+# what starts processes, Spark, brokers or containers one after the other. Groups whose needs are
+# missing say so and are skipped, unless CI=true: then a missing need is a failure.
 test: check
-	$(PYTEST)
+	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
+	$(PYTEST) -m "$(OUTSIDE)"
 
 check: $(VENV)/.dev
 	$(PYTHON) -m ruff check .
@@ -33,7 +35,7 @@ check: $(VENV)/.dev
 	$(PYTHON) -m mypy
 
 unit: $(VENV)/.dev
-	$(PYTEST) -m "not golden and not sim and not cluster and not fault and not spark and not interop and not docker"
+	$(PYTEST) -n auto -m "not (golden or sim or $(OUTSIDE))"
 
 golden sim cluster fault spark interop docker: $(VENV)/.dev
 	$(PYTEST) -m $@
@@ -43,6 +45,11 @@ bench: $(VENV)/.dev
 
 proto: $(VENV)/.dev
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) scripts/generate_stubs.py
+
+# The pages that are made from the program itself.
+docs: $(VENV)/.dev
+	$(PYTHON) -m node.config_docs > docs/configuration.md
+	$(PYTHON) -m typer node.cli.app utils docs --name tandemlog --output docs/cli.md
 
 format: $(VENV)/.dev
 	$(PYTHON) -m ruff check --fix .

@@ -1,10 +1,14 @@
 """The Broker service: puts, pulls, queries and consumer offsets over gRPC.
 
 A method takes a request apart, calls the store in a reader thread (the loop never waits for a
-disk) and puts the answer together. What asks where queues end, or for a key, is answered when
-everything that was confirmed at that moment is dispatched, if that is soon: who has put a message
-finds it. Whatever goes wrong becomes the `error` of the answer: a call
+disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
 ends with a gRPC status other than OK only where the transport failed.
+
+What asks where queues end, or for a key, is answered when everything that was confirmed at that
+moment is dispatched, if that is soon: who has put a message finds it. A pull does not wait, its
+caller comes again; but a node that starts after a crash has a part of its log still to dispatch,
+and nobody shall see a queue shorter than it was: pulls wait for that part, as far as it is
+confirmed already.
 """
 # The methods have the names of broker.proto.
 # ruff: noqa: N802
@@ -30,7 +34,7 @@ from .segment_stream import SegmentStream
 MAX_QUERY = 64  # RocketMQ's limit for a query by key
 MAX_QUERY_ALL = 100_000
 MAX_ROWS = 65_536
-# How long, and over how many bytes of log, a question waits for dispatch.
+# How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
 DISPATCH_WAIT_S = 1.0
 DISPATCH_WAIT_BYTES = 64 << 20
 DISPATCH_LOOK_S = 0.005
@@ -65,6 +69,8 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._gate = gate
         self._known = known
         self._executor = executor
+        # where the log ended when this node began to serve
+        self._begin = store.log.wrote.value
 
     async def Append(
         self, request_iterator: Any, context: Any
@@ -101,6 +107,8 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
 
     async def pull_bytes(self, request: broker_pb2.PullRequest, context: Any) -> bytes:
         """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
+        if self._store.reputed.value < self._begin:
+            await self._reach(min(self._begin, self._store.confirmed.value))
         return await _answered(
             self._pulls.pull(request),
             lambda error: broker_pb2.PullResponse(error=error).SerializeToString(),
@@ -271,10 +279,15 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
 
     async def _dispatched(self) -> None:
         """Wait until what is confirmed now is in queues and index."""
+        confirmed = self._store.confirmed.value
+        # a node that catches up: what it has is the answer
+        if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
+            await self._reach(confirmed)
+
+    async def _reach(self, target: int) -> None:
+        """Wait until the log is dispatched up to `target`, for a moment at most."""
         store, loop = self._store, asyncio.get_running_loop()
-        target, deadline = store.confirmed.value, loop.time() + DISPATCH_WAIT_S
-        if target - store.reputed.value > DISPATCH_WAIT_BYTES:
-            return  # a node that catches up: what it has is the answer
+        deadline = loop.time() + DISPATCH_WAIT_S
         while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
             store.reputed.value < target and store.failure is None and loop.time() < deadline
         ):

@@ -1,6 +1,7 @@
 """A local cluster: one master and its slaves, each a process of its own, in this process group.
 
     DIR/cluster.json          what the cluster is, so that the next `up` goes on with it
+    DIR/up.lock               held by the `up` that runs it
     DIR/n0/node.toml          configuration of a node, written at each start
     DIR/n0/node.log           what it says
     DIR/n0/store/             its store; the master's may lie elsewhere (--store)
@@ -10,17 +11,21 @@ master first, so that its last puts still find their slaves, then the slaves. A 
 this process does, however it ends.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from storage.config import StoreConfig
+from storage.errors import StoreLockedError
 from storage.files import RealFileSystem
 from storage.geometry import Geometry
 
@@ -32,6 +37,7 @@ DEFAULT_SLAVES = 2
 DEFAULT_LOG_FILE_SIZE = 256 << 20
 MAX_SLAVES = 16
 PLAN = "cluster.json"
+LOCK = "up.lock"
 
 
 class ClusterError(Exception):
@@ -108,6 +114,21 @@ class NodeProcess:
             return ""
         said = [line.removeprefix("tandemlog: ") for line in lines if line.strip()]
         return said[-1] if said else ""
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else runs the cluster of `directory`, or writes its files, meanwhile. Raises
+    StoreLockedError where somebody does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreLockedError(
+                f"{directory}: another `tandemlog up` runs its cluster; stop that one first"
+            ) from None
+        yield
 
 
 def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:

@@ -106,10 +106,11 @@ class StoreSection(Section):
     commit_least_pages: int = Field(
         default=4, ge=0, description="pages of 4 KiB below which none is done"
     )
-    queue_flush_interval_ms: int = Field(
-        default=1_000, gt=0, description="time between queue flushes"
+    checkpoint_interval_ms: int = Field(
+        default=500,
+        gt=0,
+        description="least time between checkpoints: flushes of queues, index and producer table",
     )
-    checkpoint_interval_ms: int = Field(default=1_000, gt=0, description="time between checkpoints")
     warm_up: bool = Field(
         default=False, description="touch every page of a new log file beforehand"
     )
@@ -124,6 +125,11 @@ class StoreSection(Section):
         default=1_000,
         ge=0,
         description="how long a put waits for the disk before it is refused as busy",
+    )
+    max_reput_lag_bytes: int = Field(
+        default=32 << 20,
+        gt=0,
+        description="bytes not yet in queues and index above which puts wait for dispatch",
     )
     verify_crc_on_recover: bool = Field(default=True, description="check body CRCs in recovery")
 
@@ -188,16 +194,17 @@ class ReplicationSection(Section):
         default=1_000, gt=0, description="time between two lists of the members sent to the slaves"
     )
     chunk_bytes: int = Field(
-        default=1 << 20, description="bytes of log in one message of the stream"
+        default=4 << 20,
+        description="bytes of log in one message of the stream, at most: less on a slow link",
     )
     window_bytes: int = Field(
-        default=64 << 20, description="bytes sent to a slave and not yet acknowledged, at most"
+        default=256 << 20, description="bytes sent to a slave and not yet acknowledged, at most"
     )
     flush_batch_bytes: int = Field(
         default=16 << 20, gt=0, description="bytes a slave takes before it flushes and acknowledges"
     )
     log_first_bytes: int = Field(
-        default=64 << 20,
+        default=16 << 20,
         ge=0,
         description="bytes behind the master above which a slave takes log before it dispatches",
     )

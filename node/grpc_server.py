@@ -32,6 +32,9 @@ _OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_ping_strikes", 0),
+    # a host that is gone without a word must not hold its streams until TCP gives up
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 )
 SERVICES = (
     broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name,

@@ -38,6 +38,7 @@ from .grpc_server import GrpcServer
 from .health import Health, NodeNumbers
 from .known_queues import KnownQueues
 from .long_polling import LongPolling
+from .memory import give_back_at_rest
 from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
 from .roles import MasterRole, NodeRole, SlaveRole
 from .segment_stream import SegmentStream
@@ -68,6 +69,7 @@ class Node:
         self._stopping = False
         self._started_at = time.monotonic()
         self._close_replication: Callable[[], Awaitable[None]] = _nothing
+        self._slave: ReplicationSlave | None = None
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -80,6 +82,8 @@ class Node:
             executor = self._start_reads()
             await self._start_grpc(replication, executor)
             await self._start_http()
+            self._follow()
+            self._watch_memory()
             self._undo.push_async_callback(self._drain)
         except BaseException:
             await self._undo.aclose()
@@ -116,12 +120,18 @@ class Node:
             self.role = MasterRole(self.store, master)
             self.store.topics.listen(master.metadata_changed)
             return master.servicer
-        slave = ReplicationSlave(self.store, config, self._clock)
-        task = asyncio.create_task(slave.run(), name="replication")
-        task.add_done_callback(self._replication_ended)
-        self._undo.push_async_callback(_cancelled, task)
+        self._slave = slave = ReplicationSlave(self.store, config, self._clock)
         self.role = SlaveRole(slave, self.config.master)
         return slave.servicer
+
+    def _follow(self) -> None:
+        """A slave takes log when all else stands: a port that is taken is told before a byte is
+        cut or stored, and what is imported late does not share the processor with the stream."""
+        if self._slave is None:
+            return
+        task = asyncio.create_task(self._slave.run(), name="replication")
+        task.add_done_callback(self._replication_ended)
+        self._undo.push_async_callback(_cancelled, task)
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
@@ -185,6 +195,16 @@ class Node:
             split_endpoint(self.endpoints.http),
         )
         self._undo.push_async_callback(http.stop)
+
+    def _watch_memory(self) -> None:
+        store = self.store
+
+        def activity() -> int:
+            stats = store.stats
+            return store.log.wrote.value + store.reputed.value + stats.get_bytes + stats.queries
+
+        task = asyncio.create_task(give_back_at_rest(activity), name="memory")
+        self._undo.push_async_callback(_cancelled, task)
 
     async def _drain(self) -> None:
         """The first step of a stop: nothing new comes in, what came in is answered."""

@@ -27,6 +27,7 @@ COMMANDS = {
     "recover": "recover",
     "rebuild": "rebuild",
     "verify": "verify",
+    "pipeline": "pipeline",
 }
 
 

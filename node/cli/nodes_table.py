@@ -21,6 +21,9 @@ COLUMNS = (
     "detail",
 )
 
+FEW_COLUMNS = ("node", "role", "endpoint", "state", "in_sync", "lag_bytes", "detail")
+"""For a narrow terminal."""
+
 TITLES = {
     "min_offset": "min",
     "wrote_offset": "wrote",

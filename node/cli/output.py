@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -62,19 +63,50 @@ def write_table(
     titles: Mapping[str, str] | None = None,
 ) -> int:
     """Pages of a table, each with its head."""
-    console = Console(highlight=False)
+    console = _Console(highlight=False)
     if not console.is_terminal:
         # a pipe has no width: let no column be cut
-        console = Console(highlight=False, width=10_000)
+        console = _Console(highlight=False, width=10_000)
     iterator = iter(rows)
     count = 0
     while page := list(islice(iterator, PAGE)):
         names = columns or list(page[0])
-        console.print(table_of(page, names, titles))
+        table = table_of(page, names, titles)
+        if fits(table, console):
+            console.print(table)
+        else:
+            for number, row in enumerate(page, start=count):
+                _write_block(console, row, names, titles or {}, first=number == 0)
         count += len(page)
     if not count and columns:
         console.print(table_of([], columns, titles))
     return count
+
+
+class _Console(Console):
+    """Leaves it to `one_line_errors` that the reader has gone: rich would end with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def fits(table: Table, console: Console) -> bool:
+    """Whether no column would be cut."""
+    unbounded = console.options.update(max_width=10_000)
+    return Measurement.get(console, unbounded, table).maximum <= console.width
+
+
+def _write_block(
+    console: Console, row: Row, names: Sequence[str], titles: Mapping[str, str], *, first: bool
+) -> None:
+    """A row of a table that is too wide, as a line a column."""
+    if not first:
+        console.print()
+    widest = max(len(titles.get(name, name)) for name in names)
+    for name in names:
+        if value := cell_text(row.get(name)):
+            title = Text(titles.get(name, name).ljust(widest + 2), "bold")
+            console.print(title + Text(value), soft_wrap=True)
 
 
 def table_of(
@@ -85,12 +117,17 @@ def table_of(
     rows = list(rows)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        numeric = bool(rows) and all(isinstance(row.get(name), int | float) for row in rows)
+        values = [row[name] for row in rows if row.get(name) is not None]
+        numeric = bool(values) and all(_is_number(value) for value in values)
         title = (titles or {}).get(name, name)
         table.add_column(title, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell_text(row.get(name))) for name in columns))
     return table
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class StreamedTable:

@@ -20,7 +20,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from pipeline import errors
 from pipeline.options import OnCorruption
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
-from tandemlog.format.queue_unit import DEFAULT_DELAY_LEVELS
 
 from . import exit_codes
 from .command import new_app
@@ -79,7 +78,7 @@ OnCorruptionOption = Annotated[
     typer.Option("--on-corruption", help="At bytes of the log that are no record."),
 ]
 
-app = new_app("Spark over stores: rebuild, audit, compare, export, restore, count.")
+app = new_app("Spark over stores: rebuild, audit, compare, export, restore, count; and a demo.")
 
 
 @app.command("rebuild", epilog=epilog())
@@ -100,8 +99,14 @@ def rebuild_command(
         ),
     ] = None,
     delay_levels: Annotated[
-        str, typer.Option("--delay-levels", help="The delay levels of the store's broker.")
-    ] = DEFAULT_DELAY_LEVELS,
+        str | None,
+        typer.Option(
+            "--delay-levels",
+            help="The delay levels of the store's broker. "
+            "[default: what its schedule queues say, else RocketMQ's]",
+            show_default=False,
+        ),
+    ] = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     master: Master = "local[*]",
     target_mb: TargetMb = _TARGET_MB,
@@ -259,11 +264,33 @@ def stats_command(
         )
 
 
+@app.command("demo", epilog=epilog())
+def demo_command(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            help="Where everything is made; must be empty. [default: a new temporary folder]",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Messages to write.")] = 100_000,
+    master: Master = "local[*]",
+    form: FormOption = Form.TABLE,
+) -> None:
+    """The whole tour: a cluster, live topics, a stream, and every job on the files of its nodes.
+
+    Starts a master and a slave on free ports, and stops them before the jobs read their files.
+    """
+    with _job("demo", master, form, module="pipeline.tour") as job:
+        job.run(job.module.run, directory, rows=rows)
+
+
 class Job:
     """One run: the job's module, a Spark session once it is needed, and what is shown."""
 
-    def __init__(self, name: str, master: str, form: Form) -> None:
-        self.module = _loaded(f"pipeline.jobs.{name}")
+    def __init__(self, name: str, master: str, form: Form, module: str) -> None:
+        self.module = _loaded(module)
         self.result: Any = None
         self._name = name
         self._master = master
@@ -292,11 +319,11 @@ class Job:
 
 
 @contextmanager
-def _job(name: str, master: str, form: Form) -> Iterator[Job]:
+def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
     """Around a command: what goes wrong becomes one line and an exit code; 1 for findings."""
     with one_line_errors():
         try:
-            job = Job(name, master, form)
+            job = Job(name, master, form, module or f"pipeline.jobs.{name}")
             yield job
         except ModuleNotFoundError as missing:
             if (missing.name or "").split(".")[0] not in ("pyspark", "pyarrow", "py4j"):
@@ -317,6 +344,8 @@ def _exit_code(problem: errors.PipelineError) -> int:
         return exit_codes.USAGE
     if isinstance(problem, errors.FetchError):
         return exit_codes.UNREACHABLE
+    if isinstance(problem, errors.TourError):
+        return exit_codes.FAULT
     return exit_codes.STORE
 
 

@@ -28,6 +28,7 @@ from tandemlog.message import Message, SendResult
 from tandemlog.producer import AsyncProducer
 from tandemlog.producer_options import ProducerOptions
 
+from . import exit_codes
 from .command import new_app
 from .exit_codes import epilog
 from .failures import CommandError, exit_code_of, one_line_errors
@@ -36,15 +37,25 @@ from .options import (
     DEFAULT_TIMEOUT_S,
     Endpoint,
     FormatOption,
-    Timeout,
     check_endpoints,
     connection_options,
+    timeout_option,
 )
 from .output import Format, error_console, write_lines, write_rows
 
 READ_BYTES = 1 << 16
 GENERATE_BATCH = 20_000
 GENERATE_BYTES = 16 << 20
+DELIVERY_TIMEOUT_S = 30.0
+
+PutTimeout = Annotated[
+    float | None,
+    timeout_option(
+        f"How long to try before giving up. [default: {DEFAULT_TIMEOUT_S:g} to find the cluster, "
+        f"{DELIVERY_TIMEOUT_S:g} to deliver]",
+        show_default=False,
+    ),
+]
 
 app = new_app()
 
@@ -110,7 +121,7 @@ def put_command(
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    timeout: PutTimeout = None,
 ) -> None:
     """Put messages: the lines of FILE or of stdin, or generated ones.
 
@@ -130,8 +141,8 @@ def put_command(
         queue_id=queue,
     )
     options = ProducerOptions(
-        connection=connection_options(timeout),
-        delivery_timeout_ms=max(timeout, 30.0) * 1000,
+        connection=connection_options(timeout or DEFAULT_TIMEOUT_S),
+        delivery_timeout_ms=(timeout or DELIVERY_TIMEOUT_S) * 1000,
     )
     producer = AsyncProducer(check_endpoints(endpoint), options)
     with one_line_errors():
@@ -283,20 +294,19 @@ class _Put:
         return None if queue is None else np.full(count, queue, np.int64)
 
     def _finish(self, *, rows: bool) -> None:
-        if rows:
-            write_rows([self._totals.row(self._prototype.topic)], self._form)
-        if self._problem is not None:
-            failed = self._totals.sent - self._totals.acknowledged
-            raise CommandError(
-                f"{self._totals.acknowledged} messages acknowledged, {failed} not: {self._problem}",
-                exit_code_of(self._problem),
-            )
+        totals, problem = self._totals, self._problem
+        if rows and (totals.sent or problem is None):
+            write_rows([totals.row(self._prototype.topic)], self._form)
+        if problem is None:
+            return
+        counts = f"{totals.acknowledged} acknowledged, {totals.sent - totals.acknowledged} not: "
+        raise CommandError(f"{counts if totals.sent else ''}{problem}", exit_code_of(problem))
 
 
 async def lines_of(file: Path | None) -> AsyncIterator[bytes]:
     """Lines without their newline, as they come: a pipe is read while it is written."""
     from_stdin = file is None or str(file) == "-"
-    descriptor = sys.stdin.fileno() if from_stdin else os.open(str(file), os.O_RDONLY)
+    descriptor = sys.stdin.fileno() if from_stdin else _opened(str(file))
     rest = b""
     try:
         while chunk := await _read(descriptor):
@@ -308,6 +318,15 @@ async def lines_of(file: Path | None) -> AsyncIterator[bytes]:
     finally:
         if not from_stdin:
             os.close(descriptor)
+
+
+def _opened(file: str) -> int:
+    try:
+        if Path(file).is_dir():
+            raise CommandError(f"{file} is a folder, not a file of lines", exit_codes.USAGE)
+        return os.open(file, os.O_RDONLY)
+    except OSError as problem:
+        raise CommandError(f"{file}: {problem.strerror}", exit_codes.USAGE) from None
 
 
 async def _read(descriptor: int) -> bytes:

@@ -11,6 +11,10 @@ import typer
 # 10^11 ms is March 1973, and no queue has 10^11 messages.
 LEAST_MS = 100_000_000_000
 
+# What the field of a request holds, and how long a number may be written.
+MAX_MS = 2**63 - 1
+MAX_LENGTH = 40
+
 
 def parse_time_ms(text: str, now_ms: int) -> int:
     """Milliseconds since the epoch. Raises typer.BadParameter that says what is accepted."""
@@ -18,6 +22,9 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     if text == "now":
         return now_ms
     if text.removeprefix("-").isdecimal():
+        # counted first: int() takes no thousands of digits
+        if len(text) > MAX_LENGTH or int(text) > MAX_MS:
+            raise typer.BadParameter(f"a number is at most {MAX_MS}: {text[:MAX_LENGTH]}")
         value = int(text)
         if value < 0:
             raise typer.BadParameter(f"a time lies after 1970: {text}")

@@ -1,20 +1,27 @@
-"""`tandemlog topic`: make, list, describe and delete topics."""
+"""`tandemlog topic`: make, list, describe and delete topics.
+
+An update changes what is named and nothing else. It is judged by what the master holds, since a
+slave hears of a change a moment later.
+"""
 
 from typing import Annotated, Any
 
 import typer
 
 from tandemlog.admin import PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
+from tandemlog.errors import TopicExistsError
 from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.topology import ReadFrom
 
 from .command import new_app
-from .exit_codes import USAGE, epilog
+from .exit_codes import REFUSED, USAGE, epilog
 from .failures import CommandError, one_line_errors
 from .online import run_admin
 from .options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
-from .output import Format, write_rows
+from .output import Format, error_console, write_rows
 
 DEFAULT_QUEUES = 4
+DEFAULT_PERM = "rw"
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
 COLUMNS = ("topic", "read_queues", "write_queues", "perm", "order", "attributes")
@@ -38,22 +45,54 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 def create_command(
     name: Name,
     queues: Annotated[
-        int, typer.Option("--queues", "-q", min=1, max=MAX_QUEUES, help="Number of queues.")
-    ] = DEFAULT_QUEUES,
-    perm: Annotated[str, typer.Option("--perm", help="rw, r or w.")] = "rw",
-    order: Annotated[bool, typer.Option("--order", help="Mark it as ordered.")] = False,
+        int | None,
+        typer.Option(
+            "--queues",
+            "-q",
+            min=1,
+            max=MAX_QUEUES,
+            help=f"Number of queues; with --update as before, else {DEFAULT_QUEUES}.",
+            show_default=False,
+        ),
+    ] = None,
+    perm: Annotated[
+        str | None,
+        typer.Option(
+            "--perm",
+            help=f"rw, r or w; with --update as before, else {DEFAULT_PERM}.",
+            show_default=False,
+        ),
+    ] = None,
+    order: Annotated[
+        bool | None,
+        typer.Option(
+            "--order/--no-order",
+            help="Mark it as ordered; with --update as before, else not.",
+            show_default=False,
+        ),
+    ] = None,
     attributes: Annotated[
         list[str] | None,
-        typer.Option("--attribute", metavar="NAME=VALUE", help="May be given several times."),
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="May be given several times; with --update the others stay.",
+        ),
     ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Change an existing topic.")] = False,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Change an existing topic: what is named, the rest stays."),
+    ] = False,
     dry_run: DryRun = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Make a topic, or change one with --update; prints it."""
-    if perm not in _PERMS:
+    """Make a topic, or change one with --update; prints it.
+
+    A queue that holds messages is not taken away: exit code 5.
+    """
+    if perm is not None and perm not in _PERMS:
         raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
     pairs = dict(_pair(text) for text in attributes or [])
 
@@ -61,19 +100,51 @@ def create_command(
         fault = topic_fault(name)
         if fault is not None:
             raise CommandError(f"topic {name!r}: {fault}", USAGE)
+        if update:
+            return await change(admin)
+        count = DEFAULT_QUEUES if queues is None else queues
+        bits = _PERMS[DEFAULT_PERM if perm is None else perm]
+        exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
         if dry_run:
-            held = {topic.name for topic in await admin.topics()}
-            if (name in held) != update:
-                known = "exists" if name in held else "does not exist"
-                raise CommandError(f"topic {name!r} {known}", USAGE)
-            return TopicInfo(name, queues, queues, _PERMS[perm], order, pairs)
+            if any(topic.name == name for topic in await admin.topics()):
+                raise exists
+            return TopicInfo(name, count, count, bits, bool(order), pairs)
+        try:
+            return await admin.create_topic(
+                name, count, perm=bits, order=bool(order), attributes=pairs
+            )
+        except TopicExistsError:
+            raise exists from None
+
+    async def change(admin: AsyncAdmin) -> TopicInfo:
+        held = await admin.topic(name)
+        if queues is not None and queues < held.read_queues:
+            await _check_no_message_is_lost(admin, name, queues)
+        changed = TopicInfo(
+            name,
+            held.read_queues if queues is None else queues,
+            held.write_queues if queues is None else queues,
+            held.perm if perm is None else _PERMS[perm],
+            held.order if order is None else order,
+            {**held.attributes, **pairs},
+        )
+        if dry_run:
+            return changed
         return await admin.create_topic(
-            name, queues, perm=_PERMS[perm], order=order, attributes=pairs, update=update
+            name,
+            # 0: as it is; the read and the write queues of a topic need not be as many
+            queues or 0,
+            perm=changed.perm,
+            order=changed.order,
+            attributes=pairs,
+            update=True,
         )
 
     with one_line_errors():
-        topic = run_admin(endpoint, timeout, create)
+        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER)
         write_rows([_row(topic)], form, COLUMNS)
+        if dry_run:
+            _say_nothing_was_changed(name)
 
 
 @app.command("list", epilog=epilog())
@@ -150,6 +221,31 @@ def delete_command(
     with one_line_errors():
         topic = run_admin(endpoint, timeout, delete)
         write_rows([_row(topic)], form, COLUMNS)
+        if dry_run:
+            _say_nothing_was_changed(name)
+
+
+async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -> None:
+    """Raises CommandError where a queue that `queues` queues leave out holds messages: they would
+    stay in the log, and nobody could pull them."""
+    holding = {
+        each.queue_id: each.max_offset - each.min_offset
+        for each in await admin.ranges(name)
+        if each.queue_id >= queues and each.max_offset > each.min_offset
+    }
+    if holding:
+        last = max(holding)
+        count = holding[last]
+        raise CommandError(
+            f"topic {name!r}: queue {last} holds {count} message{'s' if count > 1 else ''} that "
+            f"could not be pulled with {queues} queue{'s' if queues > 1 else ''}; "
+            f"keep {last + 1} or more until they expire",
+            REFUSED,
+        )
+
+
+def _say_nothing_was_changed(name: str) -> None:
+    error_console().print(f"{name}: nothing was changed", markup=False, soft_wrap=True)
 
 
 def _pair(text: str) -> tuple[str, str]:

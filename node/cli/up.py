@@ -24,15 +24,16 @@ from ..cluster_up import (
     NodeProcess,
     Wishes,
     ending,
+    locked,
     plan_cluster,
 )
 from ..config import DEFAULT_PORT
 from .command import new_app
 from .exit_codes import epilog
 from .failures import CommandError, one_line_errors
-from .nodes_table import COLUMNS, TITLES, node_rows
+from .nodes_table import COLUMNS, FEW_COLUMNS, TITLES, node_rows
 from .options import DEFAULTS
-from .output import table_of
+from .output import fits, table_of
 
 REFRESH_S = 0.5
 
@@ -151,10 +152,11 @@ def up_command(
             plan = plan_cluster(directory, wishes)
         except ValueError as problem:
             raise typer.BadParameter(str(problem)) from None
-        cluster = LocalCluster(directory, plan, port)
-        cluster.write()
         try:
-            asyncio.run(_Foreground(cluster).run())
+            with locked(directory):
+                cluster = LocalCluster(directory, plan, port)
+                cluster.write()
+                asyncio.run(_Foreground(cluster).run())
         except ClusterError as problem:
             raise CommandError(str(problem), problem.exit_code) from None
 
@@ -229,6 +231,8 @@ class _Foreground:
             f"min_in_sync {plan.min_in_sync}"
         )
         table = table_of(rows, COLUMNS, TITLES)
+        if not fits(table, self._console):
+            table = table_of(rows, FEW_COLUMNS, TITLES)
         return Group(Text(settings), table, Text(hint, style="dim"))
 
     def _tell_changes(self, rows: list[dict[str, Any]]) -> None:

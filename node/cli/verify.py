@@ -49,10 +49,10 @@ def verify_command(
 
     With --against it is then compared with another store: logs byte by byte, queues entry by entry,
     index entries as a set. Exit code 1 where something is wrong or differs, with the first fault on
-    stderr: file, offset, record.
+    stderr: file, offset, record; also where the two share nothing that could be compared.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
-    other = None
+    other, nothing = None, False
     if against is not None:
         other = store_config(against, index_slots, index_entries, queue_file_size)
     with one_line_errors():
@@ -67,6 +67,7 @@ def verify_command(
             row["against"] = _compare_row(compared)
             lines += _compare_lines(store, against, compared)
             faults += compared.faults
+            nothing = not _compared(compared)
         row["seconds"] = round(time.monotonic() - began, 3)
         if form is Format.JSONL:
             write_lines([row])
@@ -75,6 +76,17 @@ def verify_command(
         if faults:
             more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
             raise CommandError(f"{faults[0]}{more}", FAULT)
+        if nothing:
+            raise CommandError(
+                f"nothing was compared: {store} and {against} share no confirmed stretch of the "
+                "log",
+                FAULT,
+            )
+
+
+def _compared(report: CompareReport) -> bool:
+    """Whether the stores share a stretch of the log: where they do not, nothing says they agree."""
+    return report.end > report.start
 
 
 def _verify_lines(store: Path, report: VerifyReport) -> list[str]:
@@ -90,6 +102,8 @@ def _verify_lines(store: Path, report: VerifyReport) -> list[str]:
 
 def _compare_lines(store: Path, against: Path, report: CompareReport) -> list[str]:
     held = "they are the same" if report.holds else f"{len(report.faults)} differences"
+    if not _compared(report):
+        held = "nothing was compared"
     return [
         *report.notes,
         *(f"differs: {fault}" for fault in report.faults),
@@ -114,7 +128,7 @@ def _verify_row(report: VerifyReport) -> dict[str, Any]:
 
 def _compare_row(report: CompareReport) -> dict[str, Any]:
     return {
-        "holds": report.holds,
+        "holds": report.holds and _compared(report),
         "start": report.start,
         "end": report.end,
         "queue_entries": report.units,

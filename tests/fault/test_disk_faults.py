@@ -14,8 +14,9 @@ from tandemlog.errors import TandemlogError
 
 pytestmark = pytest.mark.fault
 
+# longer than a machine that others share may stand still
 QUICK = ProducerOptions(
-    delivery_timeout_ms=2_000, answer_timeout_ms=1_500, max_block_ms=2_000, linger_ms=1
+    delivery_timeout_ms=8_000, answer_timeout_ms=6_000, max_block_ms=8_000, linger_ms=1
 )
 
 
@@ -34,7 +35,7 @@ def send_until_refused(endpoint: str, topic: str, body: bytes, most: int) -> tup
     with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, QUICK) as producer:
         for _ in range(most):
             try:
-                producer.send(Message(topic, body, queue_id=0)).result(10)
+                producer.send(Message(topic, body, queue_id=0)).result(20)
             except (TandemlogError, TimeoutError) as problem:
                 return acknowledged, str(problem)
             acknowledged += 1

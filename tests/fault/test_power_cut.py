@@ -65,7 +65,7 @@ def produce_until_cut(endpoint: str, disk: LoopDisk, prefix: str) -> dict[tuple[
     """Send until the power goes in the middle; the answer is what was acknowledged before."""
     acknowledged: dict[tuple[int, int], bytes] = {}
     options = ProducerOptions(
-        linger_ms=1, batch_bytes=4_096, delivery_timeout_ms=3_000, answer_timeout_ms=2_000
+        linger_ms=1, batch_bytes=4_096, delivery_timeout_ms=8_000, answer_timeout_ms=6_000
     )
     waiting = []
     with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, options) as producer:
@@ -103,7 +103,9 @@ def test_nothing_acknowledged_in_sync_flush_is_lost(tmp_path: Path, disk: LoopDi
             for record in running.master.read_queue("cut", queue_id)
         }
         assert running.master.stop() == 0
-    assert {place: served.get(place) for place in acknowledged} == acknowledged
+    # not two dicts compared: of thousands that differ pytest would make a picture, for minutes
+    lost = [(*place, body) for place, body in acknowledged.items() if served.get(place) != body]
+    assert not lost, f"{len(lost)} of {len(acknowledged)}, the first ones {lost[:5]}"
     sizes = running.master.settings["store"]
     report = verify(
         StoreConfig(store, index_slots=sizes["index_slots"], index_entries=sizes["index_entries"])

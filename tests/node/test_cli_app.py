@@ -50,6 +50,7 @@ def test_help_tells_the_exit_codes(
         (("up", "--slaves", "-1"), "'--slaves'"),
         (("up", "--flush", "never"), "--flush must be async or sync"),
         (("node", "--config", "/nonexistent"), "cannot read /nonexistent"),
+        (("pipeline", "audit", "/nonexistent"), "/nonexistent is not a folder"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -1,5 +1,6 @@
 """dump, recover, rebuild and verify on stores that a real broker wrote."""
 
+import errno
 import json
 import os
 import shutil
@@ -174,3 +175,95 @@ def test_index_sizes_that_do_not_fit(
         err = capfd.readouterr().err
         assert "index_slots and index_entries" in err
         assert len(err.splitlines()) == 1
+
+
+COMMANDS = ("dump", "recover", "recover --dry-run", "rebuild", "verify")
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Call:
+    """A command with a store that no fixture made."""
+
+    def run(command: str, *arguments: str | Path) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["tandemlog", *command.split(), *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            app.main()
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    return run
+
+
+def new_store(directory: Path) -> Path:
+    """Ours, stopped cleanly before the first message."""
+    MessageStore.open(StoreConfig(directory)).close()
+    return directory
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_that_is_no_store_is_left_alone(call: Call, tmp_path: Path, command: str) -> None:
+    folder = tmp_path / "somewhere"
+    (folder / "tandemlog").mkdir(parents=True)  # as in a checkout of this project
+    (folder / "commitlog").write_bytes(b"no folder")
+    code, out, err = call(command, folder)
+    assert (code, out) == (7, "")
+    assert err == f"tandemlog: {folder} is no store: it has no commitlog folder\n"
+    assert {path.name for path in folder.rglob("*")} == {"tandemlog", "commitlog"}
+
+
+def test_the_other_folder_is_no_store(call: Call, tmp_path: Path) -> None:
+    store, other = new_store(tmp_path / "store"), tmp_path / "other"
+    other.mkdir()
+    code, out, err = call("verify", store, "--against", other)
+    assert (code, out) == (7, "")
+    assert err == f"tandemlog: {other} is no store: it has no commitlog folder\n"
+
+
+@pytest.mark.parametrize("command", [each for each in COMMANDS if each != "rebuild"])
+def test_a_store_without_a_message_is_one(call: Call, tmp_path: Path, command: str) -> None:
+    store = new_store(tmp_path / "store")
+    assert not (store / "commitlog").exists()
+    assert call(command, store)[0] == 0
+
+
+def test_a_store_whose_log_lies_elsewhere_is_one(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "consumequeue").mkdir()
+    assert call("verify", tmp_path)[0] == 0
+
+
+def test_nothing_to_compare_is_not_the_same(call: Call, tmp_path: Path) -> None:
+    store, other = new_store(tmp_path / "store"), new_store(tmp_path / "other")
+    code, out, err = call("verify", store, "--against", other)
+    assert code == 1
+    assert "the same" not in out
+    assert "log 0..0, 0 queue entries, 0 index entries: nothing was compared" in out
+    assert len(err.splitlines()) == 1
+    assert f"nothing was compared: {store} and {other}" in err
+    code, out, _ = call("verify", store, "--against", other, "--format", "jsonl")
+    assert code == 1
+    (report,) = objects(out)
+    assert (report["holds"], report["against"]["holds"]) == (True, False)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("closed", [".", "commitlog"])
+def test_a_store_that_may_not_be_looked_into(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, closed: str
+) -> None:
+    store = new_store(tmp_path / "store")
+    stat = os.stat
+
+    # root may look into everything, so the mode of a folder would prove nothing
+    def refuse(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if path == store / closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr("os.stat", refuse)
+    code, out, err = call(command, store)
+    assert (code, out) == (7, "")
+    reason = "Permission denied; run it as the owner of the files"
+    assert err == f"tandemlog: {store / closed}: {reason}\n"

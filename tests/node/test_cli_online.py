@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,19 +132,79 @@ def test_topics(run: Run) -> None:
         }
     ]
     code, _, err = run("topic", "create", "made")
-    assert (code, "exists" in err) == (5, True)
+    assert (code, err) == (5, "tandemlog: topic 'made' exists; change it with --update\n")
     code, out, _ = run("topic", "create", "made", "--queues", "4", "--update", "--format", "jsonl")
     assert objects(out)[0]["read_queues"] == 4
     code, out, _ = run("topic", "describe", "made", "--format", "jsonl")
     assert [queue["queue_id"] for queue in objects(out)[0]["queues"]] == [0, 1, 2, 3]
     assert "made" in run("topic", "list")[1]
-    assert run("topic", "delete", "made", "--dry-run")[0] == 0
+    code, _, err = run("topic", "delete", "made", "--dry-run")
+    assert (code, err) == (0, "made: nothing was changed\n")
     assert run("topic", "delete", "made")[0] == 0
     for command in ("describe", "delete"):
         code, _, err = run("topic", command, "made")
         assert code == 4
         assert "'made'" in err
         assert len(err.splitlines()) == 1
+
+
+def test_an_update_changes_only_what_is_named(run: Run) -> None:
+    def create(*options: str) -> dict[str, Any]:
+        code, out, err = run("topic", "create", "kept", *options, "--format", "jsonl")
+        assert code == 0, err
+        assert err == ("kept: nothing was changed\n" if "--dry-run" in options else "")
+        (row,) = objects(out)
+        return row
+
+    first = create("--queues", "8", "--order", "--attribute", "a=1", "--attribute", "b=2")
+    run("put", "kept", "--queue", "7", stdin=b"far\n")
+    reading = first | {"perm": "r"}
+    assert create("--update", "--perm", "r", "--dry-run") == reading
+    assert create("--update") == first
+    assert create("--update", "--perm", "r") == reading
+    assert "far" in run("pull", "kept")[1]
+    assert create("--update", "--attribute", "b=3")["attributes"] == {"a": "1", "b": "3"}
+    last = create("--update", "--no-order", "--perm", "rw", "--queues", "9")
+    assert last == first | {
+        "order": False,
+        "read_queues": 9,
+        "write_queues": 9,
+        "attributes": {"a": "1", "b": "3"},
+    }
+
+
+def test_read_and_write_queues_that_differ_stay_so(run: Run, node: Node, topic: str) -> None:
+    held = node.store.topics.table[topic]
+    node.store.topics.create(replace(held, read_queues=6, write_queues=3), 1, update=True)
+    code, out, _ = run("topic", "create", topic, "--update", "--order", "--format", "jsonl")
+    assert code == 0
+    (row,) = objects(out)
+    assert (row["read_queues"], row["write_queues"], row["order"]) == (6, 3, True)
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_a_queue_with_messages_is_not_taken_away(run: Run, dry_run: tuple[str, ...]) -> None:
+    name = f"held{len(dry_run)}"
+    run("topic", "create", name, "--queues", "8")
+    run("put", name, "--queue", "5", stdin=b"a\nb\n")
+    code, out, err = run("topic", "create", name, "--update", "--queues", "5", *dry_run)
+    assert (code, out) == (5, "")
+    assert err == (
+        f"tandemlog: topic '{name}': queue 5 holds 2 messages that could not be pulled with "
+        "5 queues; keep 6 or more until they expire\n"
+    )
+    (row,) = objects(run("topic", "describe", name, "--format", "jsonl")[1])
+    assert (row["read_queues"], row["write_queues"]) == (8, 8)
+    assert run("topic", "create", name, "--update", "--queues", "6", *dry_run)[0] == 0
+
+
+def test_a_dry_run_refuses_what_the_run_would(run: Run, topic: str) -> None:
+    for arguments in ((topic,), ("nothing", "--update"), ("no spaces",)):
+        plain = run("topic", "create", *arguments)
+        assert plain[0] in (2, 4, 5)
+        assert run("topic", "create", *arguments, "--dry-run") == plain
+    assert run("topic", "create", "not-yet", "--dry-run")[2] == "not-yet: nothing was changed\n"
+    assert run("topic", "describe", "not-yet")[0] == 4
 
 
 def test_a_bad_topic_name(run: Run) -> None:
@@ -187,7 +248,7 @@ def test_a_file_of_lines(run: Run, topic: str, tmp_path: Path) -> None:
     assert len(objects(out)) == 500
     assert len(objects(run("pull", topic, "--format", "jsonl")[1])) == 500
     code, _, err = run("put", topic, str(tmp_path / "none"))
-    assert code == 7
+    assert code == 2
     assert "No such file" in err
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from node.cli import exit_codes, put
+from node.cli import app, exit_codes, put
 from node.cli.failures import CommandError, exit_code_of, one_line_errors
+from node.cli.options import connection_options
 from node.cli.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
 from node.cli.pull import EveryQueue
 from node.cli.times import parse_time_ms
@@ -27,16 +28,60 @@ from tandemlog import errors as client_errors
         ("2026-11-21T08:14:56.417+01:00", 1795245296417),
         ("2026-11-21T07:14:56Z", 1795245296000),
         ("now", 5),
+        (str(2**63 - 1), 2**63 - 1),
     ],
 )
 def test_times(text: str, ms: int) -> None:
     assert parse_time_ms(text, now_ms=5) == ms
 
 
-@pytest.mark.parametrize("text", ["", "yesterday", "-5", "2026-13-01", "1.5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "-5",
+        "2026-13-01",
+        "1.5",
+        str(2**63),
+        "9" * 20,
+        "9" * 5000,
+        "-" + "9" * 5000,
+    ],
+)
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_time_ms(text, now_ms=5)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("offsets", "t", "--at", "9" * 20),
+        ("pull", "t", "--offset", "9" * 20),
+        ("query", "t", "--key", "k", "--begin", "9" * 20),
+        ("query", "t", "--key", "k", "--end", "9" * 20),
+        ("list", "--timeout", "1e300"),
+        ("list", "--timeout", "inf"),
+        ("list", "--timeout", "nan"),
+        ("put", "t", "--generate", "1", "--timeout", "nan"),
+        ("pull", "t", "--timeout", "86401"),
+    ],
+)
+def test_numbers_beyond_what_can_be_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["tandemlog", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == exit_codes.USAGE
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert arguments[-1] in err or "--timeout" in err
+
+
+def test_a_day_is_the_longest_time_to_try() -> None:
+    assert connection_options(86_400).request_timeout_ms == 86_400_000
 
 
 def test_lines_are_json(capsys: pytest.CaptureFixture[str]) -> None:

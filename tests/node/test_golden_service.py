@@ -115,6 +115,8 @@ async def messages_hold(consumer: AsyncConsumer, expected: list[dict[str, Any]])
             "tags": record.tags,
             "keys": record.keys,
             "body_length_after_decompression": len(message.body),
+            "length": len(message.body),
+            "sha256": hashlib.sha256(message.body).hexdigest(),
             "body_after_decompression_sha256": hashlib.sha256(message.body).hexdigest(),
         }
         assert {key: found[key] for key in row if key in found} == {

@@ -1,6 +1,7 @@
 """Whole nodes in one process: a master, a pair, what they refuse, how they start and stop."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,11 +15,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ha.config import Replication
+from node import broker_service
+from node.broker_service import BrokerService
 from node.config import NodeConfig, PutSection, ReplicationSection, StoreSection
 from node.endpoints import ListenError
 from node.node import Node
 from storage.config import FlushMode
 from storage.errors import FlushFailedError, StoreLockedError
+from storage.reput import ReputService
 from tandemlog.admin import AsyncAdmin
 from tandemlog.connection import ConnectionOptions
 from tandemlog.consumer import AsyncConsumer
@@ -158,6 +162,36 @@ async def test_a_stop_is_clean_and_the_next_start_goes_on_in_a_new_epoch(tmp_pat
         assert node.status().epoch == 2
         async with AsyncConsumer(node.endpoints.listen) as consumer:
             assert [each.body for each in await consumer.pull("t", 0, 0)] == [b"one"]
+
+
+async def test_a_pull_after_a_crash_waits_for_what_is_still_to_be_dispatched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(config(tmp_path / "store")) as node, stubs(node) as channel:
+        async with AsyncAdmin(node.endpoints.listen) as admin:
+            await admin.create_topic("t", 1)
+        node.store.reput.stop()
+        for _ in range(3):
+            assert not (await append(channel, put_request())).HasField("error")
+        shutil.copytree(tmp_path / "store", tmp_path / "crashed")
+        node.store.reput.start()
+    monkeypatch.setattr(ReputService, "start", lambda self: None)
+    monkeypatch.setattr(broker_service, "DISPATCH_WAIT_S", 60.0)
+    waiting = asyncio.Event()
+    reach = BrokerService._reach
+
+    async def reaching(service: BrokerService, target: int) -> None:
+        waiting.set()
+        await reach(service, target)
+
+    monkeypatch.setattr(BrokerService, "_reach", reaching)
+    position = broker_pb2.QueuePosition(topic="t", queue_id=0, queue_offset=0)
+    async with running(config(tmp_path / "crashed")) as node, stubs(node) as channel:
+        pull = channel.broker.Pull(broker_pb2.PullRequest(positions=[position]))
+        await asyncio.wait_for(waiting.wait(), 10)
+        assert not pull.done()
+        node.store.reput.run_to()
+        assert (await pull).queues[0].count == 3
 
 
 async def test_a_store_belongs_to_one_node(tmp_path: Path) -> None:

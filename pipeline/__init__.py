@@ -6,3 +6,5 @@
 
 Importing this package imports neither Spark nor Arrow; `pipeline.session` does.
 """
+
+import tandemlog  # noqa: F401 - before gRPC, and before Spark starts Java: see there

@@ -53,7 +53,8 @@ class RawPart:
 
 @dataclass(slots=True)
 class Manifest:
-    """Offsets in the log; `files` are (base, length), `small_files` paths below the store."""
+    """Offsets in the log; `files` are (base, length), `small_files` paths below the store;
+    `delay_levels` what its schedule queues say that they are, None if that was not looked at."""
 
     file_size: int
     start: int
@@ -61,6 +62,7 @@ class Manifest:
     files: list[list[int]]
     index_tags: bool | None
     queue_file_size: int | None
+    delay_levels: str | None = None
     records: int = 0
     topics: dict[str, int] = field(default_factory=dict)
     parts: list[dict[str, Any]] = field(default_factory=list)

@@ -15,13 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE
+from tandemlog.format.dispatch import in_own_queue
 from tandemlog.format.property_crc import verify_property_crc
 from tandemlog.format.ragged import gather_rows
-from tandemlog.format.sys_flag import (
-    TRANSACTION_COMMIT,
-    TRANSACTION_MASK,
-    TRANSACTION_NONE,
-)
 
 from .describe import lenient_record, record_text
 from .dispatch import topics_of
@@ -113,7 +109,7 @@ class QueueBreak:
 @dataclass(slots=True)
 class SpanAudit:
     """What was found in a span; `damages` counts all, `findings` and `breaks` are the first
-    MAX_FINDINGS of each."""
+    MAX_FINDINGS of each. `topics` counts all records, also those that are in no queue."""
 
     file: str
     span: Span
@@ -128,6 +124,7 @@ class SpanAudit:
     findings: list[Finding] = field(default_factory=list)
     breaks: list[QueueBreak] = field(default_factory=list)
     queues: list[QueuePart] = field(default_factory=list)
+    topics: dict[str, int] = field(default_factory=dict)
 
     def add(self, finding: Finding) -> None:
         self.damages += 1
@@ -200,15 +197,17 @@ def _add_piece(audit: SpanAudit, queues: QueueCollector, piece: Piece, check_crc
     topics, topic_index = topics_of(piece.data, headers)
     if check_crc:
         _check_property_crcs(audit, piece, topics, topic_index)
-    transaction = headers.sys_flag & TRANSACTION_MASK
-    in_queue = (transaction == TRANSACTION_NONE) | (transaction == TRANSACTION_COMMIT)
-    columns = (topic_index, headers.queue_id, headers.queue_offset, headers.physical_offset)
-    if not in_queue.all():
-        columns = tuple(each[in_queue] for each in columns)
-        sizes = headers.sizes[in_queue]
-    else:
-        sizes = headers.sizes
-    queues.add(topics, columns[0], columns[1], columns[2], columns[3], sizes)
+    for topic, count in zip(topics, np.bincount(topic_index).tolist(), strict=True):
+        audit.topics[topic] = audit.topics.get(topic, 0) + count
+    in_queue = in_own_queue(headers.sys_flag).nonzero()[0]
+    queues.add(
+        topics,
+        topic_index[in_queue],
+        headers.queue_id[in_queue],
+        headers.queue_offset[in_queue],
+        headers.physical_offset[in_queue],
+        headers.sizes[in_queue],
+    )
 
 
 def _check_property_crcs(

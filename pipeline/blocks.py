@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cache
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .fast_crc import crc32
 from .log_bytes import read
 from .log_source import LogSource
 from .spans import Span

@@ -7,7 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.columns import HeaderColumns
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns, group_by_queue
+from tandemlog.format.dispatch import (
+    DispatchColumns,
+    dispatch_columns,
+    group_by_queue,
+    unit_columns,
+)
 from tandemlog.format.grouping import distinct_slices
 from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels
 
@@ -47,8 +52,9 @@ def dispatched(
     )
 
 
-def queue_slices(found: DispatchColumns) -> Iterator[QueueSlice]:
+def queue_slices(columns: DispatchColumns) -> Iterator[QueueSlice]:
     """The units by queue; a queue whose numbers do not run on gives more than one slice."""
+    found = unit_columns(columns)
     groups = group_by_queue(found)
     units, offsets = found.units[groups.order], found.queue_offset[groups.order]
     for number in range(groups.count):

@@ -39,3 +39,7 @@ class FetchError(PipelineError):
 
 class TaskFailedError(PipelineError):
     """A task on an executor failed for good; says with what."""
+
+
+class TourError(PipelineError):
+    """The demo's cluster does not start, or a step gives something else than it must."""

@@ -22,8 +22,7 @@ from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc,
 from .errors import FetchError, OptionError
 from .log_bytes import LogBytes
 from .log_end import LogEnd, Tail
-from .log_files import LogFiles
-from .log_source import remote_files
+from .log_files import LogFiles, remote_files
 
 CHUNK_BYTES = 4 << 20
 

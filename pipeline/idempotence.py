@@ -1,7 +1,7 @@
 """The name under which a task writes: the same for every attempt at the same rows.
 
     stream   producer  <query id>:<partition>       epoch  batch id
-    batch    producer  <job id>:<partition>         epoch  0
+    batch    producer  <job id>:<partition>         epoch  0, or what the user numbers runs with
 
 A query's id is in its checkpoint, a planned batch has its number and its partitions before it runs.
 So a task that Spark runs again, at once or after a restart of the driver, writes under the name of
@@ -40,8 +40,8 @@ def partition_of_task() -> int:
     return context.partitionId() if context is not None else 0
 
 
-def batch_writer_name(job_id: str, partition: int) -> WriterName:
-    return WriterName(f"{job_id}:{partition}", 0, partition)
+def batch_writer_name(job_id: str, epoch: int, partition: int) -> WriterName:
+    return WriterName(f"{job_id}:{partition}", epoch, partition)
 
 
 def stream_writer_name(local_property: Callable[[str], str | None], partition: int) -> WriterName:

@@ -93,7 +93,7 @@ class ReadOptions:
     pushdown: bool = False
     read_from: ReadFrom = ReadFrom.SLAVE
     group: str | None = None
-    pull_bytes: int = 4 << 20
+    pull_bytes: int = 3 << 20
     pull_timeout_ms: int = 30_000
     verify_crc: bool = False
 
@@ -106,6 +106,7 @@ class WriteOptions:
     topic: str | None = None
     guarantee: Guarantee = Guarantee.EXACTLY_ONCE
     idempotency_id: str | None = None
+    idempotency_epoch: int = 0
     batch_messages: int = 4096
     batch_bytes: int = 1 << 20
     send_timeout_ms: int = 120_000
@@ -181,10 +182,13 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
 def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
     """The options of a writer. Raises OptionError."""
     given = _parsed(options, Use.WRITE)
-    if stream and "idempotencyId" in given:
-        raise OptionError(
-            "option idempotencyId is for batch writes: a stream is known by its checkpoint"
-        )
+    for name in ("idempotencyId", "idempotencyEpoch"):
+        if stream and name in given:
+            raise OptionError(
+                f"option {name} is for batch writes: a stream is known by its checkpoint"
+            )
+    if "idempotencyEpoch" in given and "idempotencyId" not in given:
+        raise OptionError("option idempotencyEpoch numbers the runs of an idempotencyId: give both")
     return WriteOptions(
         cluster=_cluster(given),
         **_renamed(
@@ -192,6 +196,7 @@ def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
             topic="topic",
             guarantee="deliveryGuarantee",
             idempotency_id="idempotencyId",
+            idempotency_epoch="idempotencyEpoch",
             batch_messages="batchMessages",
             batch_bytes="batchBytes",
             send_timeout_ms="sendTimeoutMs",
@@ -360,8 +365,8 @@ def _size(least: int, most: int) -> Parser:
     def parse(text: str) -> int:
         found = re.fullmatch(r"(\d+)\s*([kmg]?)b?", text.strip().lower())
         if found is None:
-            raise ValueError("must be a number of bytes, for example 4m")
-        number = whole(found.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[found.group(2)]
+            raise ValueError("must be a number of bytes, for example 3m")
+        number: int = whole(found.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[found.group(2)]
         if not least <= number <= most:
             raise ValueError(f"must be between {least} and {most} bytes")
         return number
@@ -472,6 +477,7 @@ _OPTIONS: Final = {
         _Option("verifyCrc", _boolean, _READ),
         _Option("deliveryGuarantee", _one_of(Guarantee), _WRITE),
         _Option("idempotencyId", _writer_name, _WRITE),
+        _Option("idempotencyEpoch", _whole(0, (1 << 31) - 1), _WRITE),
         _Option("batchMessages", _whole(1, 65_535), _WRITE),
         _Option("batchBytes", _size(1, _MOST_BYTES), _WRITE),
         _Option("sendTimeoutMs", _whole(1), _WRITE),

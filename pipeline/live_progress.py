@@ -1,7 +1,8 @@
 """How far the spans of a partition are read, and what a node's answer about one of them means.
 
     FOUND                             rows, in a row from the position on unless filtered by tags
-    NO_MATCHED_MESSAGE                nothing of the wanted tags: go on at next_offset
+    NO_MATCHED_MESSAGE                nothing of the wanted tags: go on at next_offset; so it is
+                                      where a filter came to the end of the queue
     TOO_SMALL, FOUND_NULL, REMOVING   messages are gone: DataLossError, or go on behind them
     the end of the queue, or beyond   the node has not got so far: ask again, or another node
 
@@ -15,10 +16,10 @@ from typing import Final
 
 import numpy as np
 
+from tandemlog.pull_answer import PullPart
 from tandemlog.received import ReceivedBatch
 from tandemlog.v1 import broker_pb2
 
-from .live_answer import Part
 from .live_errors import DataLossError
 from .offsets import Span
 
@@ -31,6 +32,9 @@ _GONE: Final = frozenset(
         broker_pb2.MESSAGE_WAS_REMOVING,
     }
 )
+
+
+_NOTHING_WANTED: Final = frozenset({broker_pb2.NO_MATCHED_MESSAGE, broker_pb2.OFFSET_OVERFLOW_ONE})
 
 
 @dataclass(slots=True)
@@ -67,7 +71,7 @@ class Progress:
         """Rows that any queue still has to give."""
         return max((each.span.end - each.position for each in self._open), default=0)
 
-    def take(self, parts: Iterable[Part]) -> tuple[list[ReceivedBatch], bool]:
+    def take(self, parts: Iterable[PullPart]) -> tuple[list[ReceivedBatch], bool]:
         """The rows of an answer to `positions()`, and whether anything moved. Raises
         DataLossError."""
         asked = list(self._open)
@@ -90,17 +94,17 @@ class Progress:
             for each in self._open[:5]
         )
 
-    def _one(self, reading: _Reading, part: Part) -> ReceivedBatch | None:
+    def _one(self, reading: _Reading, part: PullPart) -> ReceivedBatch | None:
         head = part.head
         if head.status == broker_pb2.FOUND:
             return self._rows(reading, part)
         if head.status in _GONE:
             self._lost(reading, max(head.next_offset, reading.position + 1), head)
-        elif head.status == broker_pb2.NO_MATCHED_MESSAGE:
+        elif head.status in _NOTHING_WANTED:
             reading.position = max(reading.position, head.next_offset)
         return None
 
-    def _rows(self, reading: _Reading, part: Part) -> ReceivedBatch:
+    def _rows(self, reading: _Reading, part: PullPart) -> ReceivedBatch:
         span, head = reading.span, part.head
         batch = ReceivedBatch(
             topic=span.topic,
@@ -109,7 +113,7 @@ class Progress:
             next_offset=head.next_offset,
             min_offset=head.min_offset,
             max_offset=head.max_offset,
-            records=part.records,  # type: ignore[arg-type]  # bytes or a view, both are read alike
+            records=part.records,
             sizes=np.frombuffer(head.sizes, "<u4"),
         )
         if not self._filtered:

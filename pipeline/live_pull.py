@@ -20,10 +20,10 @@ import pyarrow as pa
 from tandemlog.connection import Connection, Node
 from tandemlog.errors import TandemlogError
 from tandemlog.format.tags import parse_tags, tag_hashes
+from tandemlog.pull_answer import PULL, PullAnswer, parse_pull
 from tandemlog.topology import ReadFrom
 from tandemlog.v1 import broker_pb2
 
-from .live_answer import PULL, PullAnswer, parse_pull
 from .live_connections import connection_of, start
 from .live_decode import decode
 from .live_errors import ClusterError, DataLossError
@@ -34,6 +34,10 @@ from .offsets import Span
 from .schema import Columns
 
 _LONG_POLL_MS: Final = 500
+"""How long a node that is behind may wait for the first message."""
+_FILTER_POLL_MS: Final = 1
+"""A node that is to wait looks on behind what it filters out. It must not wait at the end of a
+queue without a message that matches."""
 _PAUSE_S: Final = 0.02
 
 
@@ -115,7 +119,7 @@ class _Puller:
             max_messages=min(progress.most_rows, (1 << 31) - 1),
             max_bytes=self._pulling.pull_bytes,
             tag_hashes=self._hashes,
-            wait_ms=min(_LONG_POLL_MS, self._pulling.pull_timeout_ms),
+            wait_ms=_FILTER_POLL_MS if self._hashes else _LONG_POLL_MS,
             group=self._pulling.group,
         )
         return start(self._pull(request, leave))

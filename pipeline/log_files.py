@@ -130,6 +130,16 @@ def find_log(path: str | Path) -> LogFiles:
     return LogFiles(str(directory), str(store) if store is not None else None, size, tuple(files))
 
 
+def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
+    """The files that a log start .. end of a node must have; paths are only names."""
+    files = []
+    base = start - start % file_size
+    while base < end:
+        files.append(LogFile(f"{name}/{base:020d}", base, file_size))
+        base += file_size
+    return LogFiles(name, None, file_size, tuple(files))
+
+
 def _file_size(files: list[LogFile]) -> int:
     """What every file's length should be: all agree in a whole log; else what most say, and
     never more than the smallest step between two."""

@@ -18,7 +18,7 @@ from .errors import CorruptLogError, StoreMissingError
 from .find_record import next_record
 from .log_bytes import LocalLog, LogBytes, read
 from .log_end import LogEnd, find_log_end
-from .log_files import LogFile, LogFiles, find_log
+from .log_files import LogFiles, find_log
 from .queue_ends import QueueEnds, queue_ends
 
 NODE_PREFIX = "node:"
@@ -95,13 +95,3 @@ def open_store(store: str | Path) -> LogSource:
     if text.startswith(NODE_PREFIX):
         return open_log(endpoint=text.removeprefix(NODE_PREFIX))
     return open_log(path=text)
-
-
-def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:
-    """The files that a log start .. end of a node must have; paths are only names."""
-    files = []
-    base = start - start % file_size
-    while base < end:
-        files.append(LogFile(f"{name}/{base:020d}", base, file_size))
-        base += file_size
-    return LogFiles(name, None, file_size, tuple(files))

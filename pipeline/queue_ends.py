@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.file_names import parse_queue_file_name
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, last_unit
 
 CONSUME_QUEUE = "consumequeue"
 _READ_UNITS = 512
@@ -58,12 +59,15 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
         if begin is not None:
             begins.append(begin)
         for base, path in reversed(files):
-            found = _newest_unit(path)
-            if found is None:
+            units = units_of(path)
+            number = last_unit(units)
+            if number is None:
                 continue
-            number, end, size = found
-            if end > best.log_end:
-                best = QueueEnds(end, topic, queue_id, base // UNIT_SIZE + number, size=size)
+            offset, size, _ = units[number].item()
+            if offset + size > best.log_end:
+                best = QueueEnds(
+                    offset + size, topic, queue_id, base // UNIT_SIZE + number, size=size
+                )
             break
     return QueueEnds(
         best.log_end,
@@ -76,11 +80,14 @@ def queue_ends(store: str | Path | None) -> QueueEnds:
     )
 
 
-def queue_files(directory: Path) -> Iterator[tuple[str, int, list[tuple[int, Path]]]]:
-    """Topic, queue id and files (base, path), ascending and not empty, of every queue."""
+def queue_files(
+    directory: Path, only: str | None = None
+) -> Iterator[tuple[str, int, list[tuple[int, Path]]]]:
+    """Topic, queue id and files (base, path), ascending and not empty, of every queue, or of those
+    of one topic."""
     if not directory.is_dir():
         return
-    for topic in sorted(os.listdir(directory)):
+    for topic in sorted(os.listdir(directory)) if only is None else [only]:
         if not (directory / topic).is_dir():
             continue
         for queue in sorted(os.listdir(directory / topic)):
@@ -108,26 +115,9 @@ def _oldest_unit(path: Path) -> int | None:
     return None
 
 
-def _newest_unit(path: Path) -> tuple[int, int, int] | None:
-    """Number in the file, record end and record size of its last valid unit; none for a pre-blank
-    one."""
-    size = path.stat().st_size // UNIT_SIZE * UNIT_SIZE
-    if not size:
-        return None
-    units = np.memmap(path, UNIT_DTYPE, "r", shape=(size // UNIT_SIZE,))
-    # Units stand from the front without a gap; the first that is none ends them.
-    low, high = 0, len(units)
-    while low < high:
-        middle = (low + high) // 2
-        unit = units[middle]
-        if int(unit["size"]) > 0 and int(unit["physical_offset"]) >= 0:
-            low = middle + 1
-        else:
-            high = middle
-    if low == 0:
-        return None
-    newest = units[low - 1]
-    if int(newest["size"]) == PRE_BLANK_SIZE:
-        return None
-    record_size = int(newest["size"])
-    return low - 1, int(newest["physical_offset"]) + record_size, record_size
+def units_of(path: Path) -> NDArray[np.void]:
+    """UNIT_DTYPE: what the file holds, a part of a unit at its end left out."""
+    count = path.stat().st_size // UNIT_SIZE
+    if not count:
+        return np.zeros(0, UNIT_DTYPE)  # an empty file cannot be mapped
+    return np.memmap(path, UNIT_DTYPE, "r", shape=(count,))

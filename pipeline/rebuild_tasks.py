@@ -18,6 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.dispatch import unit_columns
+from tandemlog.format.file_names import names_a_folder
 from tandemlog.format.queue_unit import DelayLevels
 
 from .audit_span import Finding, damage_finding
@@ -99,11 +101,10 @@ def make_part(task: PartTask) -> PartOutcome:
                 ):
                     counts[topic] = counts.get(topic, 0) + count
                 if task.queues:
-                    rows = found.dispatch_mask
-                    columns = (found.topic_index, found.queue_id, found.queue_offset, found.units)
-                    if not rows.all():
-                        columns = tuple(column[rows] for column in columns)  # type: ignore[assignment]
-                    collector.add(found.topics, *columns)
+                    mine = unit_columns(found)
+                    collector.add(
+                        mine.topics, mine.topic_index, mine.queue_id, mine.queue_offset, mine.units
+                    )
                 if task.index:
                     items.append(index_items(found))
             outcome.first, outcome.end, outcome.ending = scan.first, scan.end, scan.ending
@@ -185,7 +186,7 @@ def _make_queue(
     directory: Path, queue: Queue, pieces: list[tuple[Part, QueueRows]], file_size: int
 ) -> WrittenQueue:
     topic, queue_id = queue
-    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+    if not names_a_folder(topic):
         raise PipelineError(f"the log has a message of topic {topic!r}, which names no folder")
     target = directory / topic / str(queue_id)
     aside = directory / topic / f"{queue_id}.{uuid.uuid4().hex}"

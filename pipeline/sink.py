@@ -1,7 +1,8 @@
 """format("tandemlog") as a sink: the driver's and the task's side of a write.
 
     driver   schema, options and topic are checked, a job gets its id
-    task     rows ──▶ chunks (sink_chunks) ──▶ columns (sink_columns) ──▶ requests (sink_sender)
+    task     rows (sink_input) ──▶ chunks (sink_chunks) ──▶ columns (sink_columns)
+                 ──▶ requests (sink_sender)
     driver   commit: notes what was written; abort: what was written stays
 
 There is no transaction: rows are in the log once their task has sent them. Exactly once means that
@@ -38,6 +39,7 @@ from .live_errors import RowError, SinkError
 from .live_options import ClusterOptions, Guarantee, WriteOptions
 from .sink_chunks import chunks
 from .sink_columns import rows_of
+from .sink_input import complete, input_of_task
 from .sink_repeats import check_repeats
 from .sink_sender import SinkSender
 
@@ -114,8 +116,10 @@ class LiveWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         partition = partition_of_task()
-        name = batch_writer_name(self._job_id, partition)
-        return write_partition(self._options, _guaranteed(self._options, name), iterator)
+        if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
+            return write_partition(self._options, WriterName(None, 0, partition), iterator)
+        name = batch_writer_name(self._job_id, self._options.idempotency_epoch, partition)
+        return write_partition(self._options, name, complete(iterator, input_of_task))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _log(f"job {self._job_id}", messages)
@@ -133,22 +137,15 @@ class LiveStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         partition = partition_of_task()
         if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
-            name = WriterName(None, 0, partition)
-        else:
-            name = stream_writer_name(local_property_of_task(), partition)
-        return write_partition(self._options, name, iterator)
+            return write_partition(self._options, WriterName(None, 0, partition), iterator)
+        name = stream_writer_name(local_property_of_task(), partition)
+        return write_partition(self._options, name, complete(iterator, input_of_task))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _log(f"batch {batchId}", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         _log(f"batch {batchId} failed; what stays in the log", messages)
-
-
-def _guaranteed(options: WriteOptions, name: WriterName) -> WriterName:
-    if options.guarantee is Guarantee.AT_LEAST_ONCE:
-        return WriterName(None, 0, name.partition)
-    return name
 
 
 def _log(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:

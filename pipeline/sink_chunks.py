@@ -75,5 +75,6 @@ def _lengths(column: pa.Array) -> NDArray[np.int64]:
     offsets = np.frombuffer(
         column.buffers()[1], kind, len(column) + 1, column.offset * kind.itemsize
     )
-    lengths: NDArray[np.int64] = np.diff(offsets.astype(np.int64))
+    wide_offsets = offsets.astype(np.int64)
+    lengths: NDArray[np.int64] = wide_offsets[1:] - wide_offsets[:-1]
     return lengths

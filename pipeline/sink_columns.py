@@ -12,6 +12,7 @@ hand on the column `properties` of the source: its tags and keys have columns of
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -29,7 +30,6 @@ from .live_errors import RowError
 
 _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))
-_RESERVED: Final = pa.array(sorted(name.encode() for name in RESERVED_PROPERTIES), pa.binary())
 
 QueuesOf = Callable[[str], int]
 """How many queues a topic has to write to."""
@@ -161,7 +161,9 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
     names = maps.keys.slice(first, last - first).cast(pa.binary())
     values = maps.items.slice(first, last - first).cast(pa.binary())
     row_of = np.repeat(np.arange(len(maps)), np.diff(offsets))
-    reserved = pc.or_(pc.is_in(names, value_set=_RESERVED), pc.starts_with(names, RESERVED_PREFIX))
+    reserved = pc.or_(
+        pc.is_in(names, value_set=_reserved()), pc.starts_with(names, RESERVED_PREFIX)
+    )
     kept = np.asarray(pc.and_(_there(values), pc.invert(reserved)))
     kept &= np.asarray(maps.is_valid())[row_of]
     if not kept.all():
@@ -176,6 +178,13 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
     return pa.Array.from_buffers(
         pa.binary(), len(maps), [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
+
+
+@cache
+def _reserved() -> pa.Array:
+    """Made when a task first needs it: the first array that Arrow makes of a Python list imports
+    pandas where it is installed, which every process that Spark starts would pay for."""
+    return pa.array(sorted(name.encode() for name in RESERVED_PROPERTIES), pa.binary())
 
 
 def _check_properties(encoded: ByteColumn, names: Any, row_of: NDArray[np.int64]) -> None:

@@ -4,6 +4,8 @@ end of the log
 | 0 0 0 0 [r at 4711] 0 0 0     says that it lies somewhere else: stale bytes, and a danger,
                                 since RocketMQ does not look at that and takes them for its log
 | torn .. [r][r][r]             lies where it says: left over from before a truncation
+| garbage [r at 4711] garbage   part of what a broker that writes without a map (writeWithoutMmap)
+                                leaves behind every end; no record begins at the end itself
 """
 
 from dataclasses import dataclass
@@ -15,18 +17,39 @@ from .audit_span import MAX_FINDINGS, Finding
 from .describe import record_text
 from .find_record import SEARCH_STEP, record_at
 from .log_bytes import LogBytes, read
-from .log_source import LogSource
-from .spans import Span
+from .log_end import LogEnd, Tail
+from .log_source import LocalLogSource, LogSource
+from .spans import Span, grouped, split
 
 _FIRST_OF_MAGICS = MAGICS[0][:1]
 
 
 @dataclass(frozen=True, slots=True)
 class TailTask:
-    """Spans behind the log's end."""
+    """Spans behind the log's end; `garbage`: what stands at the end itself is no whole record, but
+    not nothing either."""
 
     source: LogSource
     spans: tuple[Span, ...]
+    garbage: bool
+
+
+def tail_tasks(
+    source: LocalLogSource, end: LogEnd, target_bytes: int, count: int
+) -> list[TailTask]:
+    """The tasks that look behind the end of a log, at most `count`. Raises OSError."""
+    files = source.files
+    if not files.files:
+        return []
+    garbage, file = False, files.find(end.offset)
+    if end.tail is Tail.STALE and file is not None:
+        log = source.connect()
+        try:
+            garbage = record_at(log, end.offset, file.end, in_place=False) is None
+        finally:
+            log.close()
+    spans = split(files, end.offset, files.files[-1].end, target_bytes)
+    return [TailTask(source, tuple(group), garbage) for group in grouped(spans, count)]
 
 
 def scan_tail(task: TailTask) -> list[Finding]:
@@ -36,7 +59,8 @@ def scan_tail(task: TailTask) -> list[Finding]:
     try:
         for span in task.spans:
             for offset, record in _records(log, span, MAX_FINDINGS - len(findings)):
-                findings.append(_finding(task.source.files.path_of(offset), offset, record))
+                file = task.source.files.path_of(offset)
+                findings.append(_finding(file, offset, record, garbage=task.garbage))
     finally:
         log.close()
     return findings
@@ -63,11 +87,12 @@ def _records(log: LogBytes, span: Span, most: int) -> list[tuple[int, Record]]:
     return found
 
 
-def _finding(file: str, offset: int, record: Record) -> Finding:
-    stale = record.physical_offset != offset
+def _finding(file: str, offset: int, record: Record, *, garbage: bool) -> Finding:
+    elsewhere = record.physical_offset != offset
+    stale = elsewhere and not garbage
     what = (
         f"a whole record behind the log's end that says it lies at {record.physical_offset}"
-        if stale
+        if elsewhere
         else "a whole record behind the log's end, left over from before a truncation"
     )
     return Finding(

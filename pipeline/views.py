@@ -11,7 +11,6 @@ units or entries costs a fiftieth of the rows it stands for.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from .audit_span import audit_span
 from .describe import lenient_record, record_text
 from .dispatch import dispatched, index_items, queue_slices
 from .errors import CorruptLogError
+from .fast_crc import crc32
 from .log_bytes import LogBytes, read
 from .log_files import LogFiles
 from .message_columns import message_batch
@@ -29,7 +29,7 @@ from .schema import FAULT, Columns, arrow_schema
 from .spans import Span
 from .text_columns import sliced
 
-BATCH_WINDOW_BYTES = 2 << 20
+BATCH_WINDOW_BYTES = 8 << 20
 BATCH_RECORDS = 8192
 _BLOCK_ROWS = 4096
 

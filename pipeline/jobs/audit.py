@@ -20,7 +20,7 @@ from ..log_end import LogEnd, Tail
 from ..log_files import LogFiles
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
-from ..tail_scan import TailTask, scan_tail
+from ..tail_scan import TailTask, scan_tail, tail_tasks
 from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
@@ -71,18 +71,13 @@ def audit(
         AuditTask(source, tuple(group), verify_crc) for group in grouped(spans, count)
     ]
     if isinstance(source, LocalLogSource):
-        behind = split(source.files, end.offset, _files_end(source), target_bytes)
-        tasks += [TailTask(source, tuple(group)) for group in grouped(behind, cores)]
+        tasks += tail_tasks(source, end, target_bytes, cores)
     answers = run_tasks(spark, look, tasks, within(progress, "reading the log"))
     audits = [each for answer in answers for each in answer if isinstance(each, SpanAudit)]
     behind_end = [each for answer in answers for each in answer if isinstance(each, Finding)]
     result = _Judgement(source, start, end, audits, behind_end).result()
     result.summary["seconds"] = round(time.monotonic() - started, 3)
     return result
-
-
-def _files_end(source: LocalLogSource) -> int:
-    return source.files.files[-1].end if source.files.files else 0
 
 
 class _Judgement:
@@ -264,8 +259,8 @@ class _Judgement:
     def _topics(self) -> dict[str, int]:
         counts: dict[str, int] = {}
         for audit in self._audits:
-            for part in audit.queues:
-                counts[part.topic] = counts.get(part.topic, 0) + part.count
+            for topic, count in audit.topics.items():
+                counts[topic] = counts.get(topic, 0) + count
         return dict(sorted(counts.items()))
 
 

@@ -21,8 +21,8 @@ from ..errors import StoreLayoutError
 from ..log_end import LogEnd, Tail
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..record_diff import DiffOutcome, DiffTask, find_differences
-from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
-from ..tail_scan import TailTask, scan_tail
+from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted
+from ..tail_scan import TailTask, scan_tail, tail_tasks
 from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
@@ -187,10 +187,8 @@ class _Compare:
                 BlockTask(copy.source, tuple(group), number, self._block_bytes)
                 for group in grouped(spans, max(count // 2, 1))
             ]
-            if isinstance(copy.source, LocalLogSource) and copy.source.files.files:
-                last = copy.source.files.files[-1].end
-                behind = split(copy.source.files, copy.end.offset, last, self._target_bytes)
-                tasks += [TailTask(copy.source, tuple(group)) for group in grouped(behind, cores)]
+            if isinstance(copy.source, LocalLogSource):
+                tasks += tail_tasks(copy.source, copy.end, self._target_bytes, cores)
         answers = run_tasks(self._spark, work, tasks, within(self._progress, "comparing blocks"))
         sums = [answer for answer in answers if isinstance(answer, BlockSums)]
         behind_end = [each for answer in answers if isinstance(answer, list) for each in answer]

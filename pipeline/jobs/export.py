@@ -18,6 +18,7 @@ from ..export_tasks import ExportOutcome, ExportTask, export_part, rest_of
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..store_delays import stored_delay_levels
 from ..store_index import check_index_sizes, indexes_tags
 from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
@@ -137,6 +138,7 @@ def _manifest(
         files=[[file.base, file.length] for file in source.files.files],
         index_tags=_tags(source, options),
         queue_file_size=local.queues.file_size if local is not None else None,
+        delay_levels=stored_delay_levels(source),
         records=sum(outcome.records for outcome in outcomes),
         topics=dict(sorted(topics.items())),
         parts=[asdict(outcome.raw) for outcome in outcomes if outcome.raw is not None],

@@ -18,12 +18,7 @@ from pathlib import Path
 
 from tandemlog.format.file_names import index_file_name
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
-from tandemlog.format.queue_unit import (
-    DEFAULT_DELAY_LEVELS,
-    DEFAULT_QUEUE_FILE_SIZE,
-    UNIT_SIZE,
-    DelayLevels,
-)
+from tandemlog.format.queue_unit import DEFAULT_QUEUE_FILE_SIZE, UNIT_SIZE, DelayLevels
 
 from ..chain import Gap, chain_faults
 from ..errors import CorruptLogError, OptionError, StoreLayoutError
@@ -44,6 +39,7 @@ from ..rebuild_tasks import (
     make_part,
 )
 from ..spans import TARGET_BYTES, grouped, pieces_wanted, split
+from ..store_delays import stored_delay_levels
 from ..store_index import INDEX, check_index_sizes, indexes_tags
 from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
@@ -54,7 +50,8 @@ _RECORDS_A_TASK = 1 << 16
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:
     """Sizes in bytes; `queue_file_size` None: those of the store's own queue files, else
-    RocketMQ's default. `index_tags` None: as the store's own index has it, else yes."""
+    RocketMQ's default. `index_tags` None: as the store's own index has it, else yes.
+    `delay_levels` None: what the store's own schedule queues say, else RocketMQ's."""
 
     queues: bool = True
     index: bool = True
@@ -62,7 +59,7 @@ class RebuildOptions:
     index_entries: int = DEFAULT_ENTRIES
     queue_file_size: int | None = None
     index_tags: bool | None = None
-    delay_levels: str = DEFAULT_DELAY_LEVELS
+    delay_levels: str | None = None
     target_bytes: int = TARGET_BYTES
     on_corruption: OnCorruption = OnCorruption.FAIL
 
@@ -123,7 +120,7 @@ class _Rebuild:
     def _check(self) -> tuple[int, bool]:
         """Everything that can be said before a task runs; queue file size, tags or not."""
         options, source = self._options, self._source
-        DelayLevels(options.delay_levels)
+        DelayLevels(options.delay_levels or "")
         for wanted, name in ((options.queues, CONSUME_QUEUE), (options.index, INDEX)):
             if wanted and (self._out / name).exists():
                 raise OptionError(f"{self._out / name} exists already: give an empty folder")
@@ -153,6 +150,9 @@ class _Rebuild:
 
     def _make_parts(self, start: int, end: int, tags: bool) -> list[PartOutcome]:
         options, cores = self._options, parallelism(self._spark)
+        levels = options.delay_levels
+        if levels is None:
+            levels = stored_delay_levels(self._source)
         count = pieces_wanted(end - start, options.target_bytes, cores)
         spans = split(self._source.files, start, end, -(-(end - start) // count))
         tasks = [
@@ -164,7 +164,7 @@ class _Rebuild:
                 queues=options.queues,
                 index=options.index,
                 index_tags=tags,
-                delay_levels=options.delay_levels,
+                delay_levels=levels,
             )
             for number, group in enumerate(grouped(spans, count))
         ]

@@ -121,6 +121,8 @@ def _rebuild(
         chosen = replace(chosen, index_tags=manifest.index_tags)
     if chosen.queue_file_size is None:
         chosen = replace(chosen, queue_file_size=manifest.queue_file_size)
+    if chosen.delay_levels is None:
+        chosen = replace(chosen, delay_levels=manifest.delay_levels)
     # What was damaged when it was exported is damaged in the same place again.
     chosen = replace(chosen, on_corruption=OnCorruption.SKIP)
     made = rebuild(spark, target, target, chosen, progress=progress)

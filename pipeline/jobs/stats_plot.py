@@ -1,6 +1,7 @@
 """The plot of the job `stats`: when the messages came, and how large they are."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,18 @@ import matplotlib
 import numpy as np
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
 _MOST_TOPICS = 8
+_MOST_LETTERS = 24
 _OTHERS = "other topics"
 _BINS = 60
 _COLORS = 10
+_HOUR = timedelta(hours=1)
+_WIDE = 8
+"""Sizes that differ by more than this factor stand on a logarithmic axis."""
+_QUANTILES = (0.5, 0.9, 0.99)
 
 
 def draw(
@@ -30,7 +37,7 @@ def draw(
 
 
 def _draw_hours(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
-    """Stacked bars, the largest topics by name."""
+    """Stacked bars from the hour's begin to its end, the largest topics by name."""
     totals: dict[str, int] = {}
     for row in rows:
         totals[row["topic"]] = totals.get(row["topic"], 0) + row["records"]
@@ -46,26 +53,62 @@ def _draw_hours(axes: Any, rows: Sequence[dict[str, Any]]) -> None:
     for number, (name, heights) in enumerate(layers.items()):
         if heights.any():
             color = colors(number % _COLORS)
-            axes.bar(hours, heights, bottom=bottom, width=1 / 26, label=name, color=color)
+            axes.bar(
+                hours, heights, bottom=bottom, width=0.95 * _HOUR, align="edge", label=_label(name),
+                color=color,
+            )  # fmt: skip
             bottom += heights
+    axes.set_ylabel("messages an hour")
+    axes.set_title("When messages were stored (UTC)")
+    axes.yaxis.set_major_formatter(FuncFormatter(_in_thousands))
+    if not rows:
+        return
+    axes.set_xlim(hours[0] - _HOUR / 4, hours[-1] + 1.25 * _HOUR)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.set_ylabel("messages an hour")
-    axes.set_title("When messages were stored (UTC)")
-    if rows:
-        axes.legend(fontsize="small", ncols=3)
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _draw_sizes(axes: Any, sizes: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> None:
-    """A histogram over sizes that grow by a factor from bin to bin."""
+    """A histogram, its bins growing by a factor where sizes are far apart; and the quantiles."""
     axes.set_xlabel("bytes of a record")
     axes.set_ylabel("messages")
     axes.set_title("How large messages are")
+    axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
+    axes.yaxis.set_major_formatter(FuncFormatter(_in_thousands))
     if not sizes:
         return
     values = np.concatenate([each for each, _ in sizes])
     weights = np.concatenate([each for _, each in sizes])
-    edges = np.geomspace(values.min(), values.max() + 1, _BINS)
-    axes.hist(values, bins=edges, weights=weights)
-    axes.set_xscale("log")
+    low, high = int(values.min()), int(values.max())
+    if high > _WIDE * low:
+        edges: NDArray[Any] = np.geomspace(low, high + 1, _BINS)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(_in_thousands))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        # Whole bytes: bins of a fraction would be empty by turns.
+        edges = np.arange(low, high + 2, max((high - low) // _BINS, 1)) - 0.5
+        edges = np.append(edges, edges[-1] + (edges[-1] - edges[0]) / max(len(edges) - 1, 1))
+    axes.hist(values, bins=edges, weights=weights, color="tab:gray")
+    order = np.argsort(values)
+    ends = np.cumsum(weights[order])
+    for number, share in enumerate(_QUANTILES):
+        value = int(values[order[np.searchsorted(ends, share * float(ends[-1]))]])
+        label = f"p{round(100 * share)}: {value:,} bytes"
+        axes.axvline(value, color=matplotlib.colormaps["tab10"](number), label=label)
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _label(topic: str) -> str:
+    """A topic as the legend has room for it, and as matplotlib takes for plain text."""
+    if len(topic) > _MOST_LETTERS:
+        half = _MOST_LETTERS // 2
+        topic = f"{topic[:half]}…{topic[-half:]}"
+    return topic.replace("$", r"\$")
+
+
+def _in_thousands(value: float, position: object) -> str:
+    del position
+    return f"{value:,.0f}"

@@ -174,6 +174,15 @@ def test_a_stale_record_behind_the_end(log: LogBuilder, gap: int) -> None:
         assert not result.holds
 
 
+def test_old_records_in_what_a_broker_without_a_map_leaves_are_a_note(log: LogBuilder) -> None:
+    old = encode_record(topic="Old", queue_id=4, queue_offset=9, body=b"o", physical_offset=123)
+    overwrite(log, log.end, b"the second half of some record" + old)
+    for result in both(log, 1500):
+        assert result.holds
+        assert {each.kind for each in result.findings} == {"left_over"}
+        assert any("lies at 123" in each.detail for each in result.findings)
+
+
 def test_what_a_truncation_left_is_a_note(log: LogBuilder) -> None:
     left = encode_record(topic="T0", queue_id=0, queue_offset=1, body=b"left",
                          physical_offset=log.end + 200)  # fmt: skip

@@ -29,7 +29,7 @@ def test_a_stream_that_cannot_be_named_is_not_written_silently(told: dict[str, s
 
 
 def test_a_job_is_named_by_its_id() -> None:
-    assert batch_writer_name("nightly", 4) == WriterName("nightly:4", 0, 4)
+    assert batch_writer_name("nightly", 7, 4) == WriterName("nightly:4", 7, 4)
 
 
 def test_outside_of_a_task_there_is_no_query() -> None:

@@ -158,6 +158,10 @@ def test_a_stream_is_known_by_its_checkpoint_alone() -> None:
     assert write_options(given, stream=False).idempotency_id == "nightly"
     with pytest.raises(OptionError, match="checkpoint"):
         write_options(given, stream=True)
+    numbered = write_options(given | {"idempotencyEpoch": "3"}, stream=False)
+    assert numbered.idempotency_epoch == 3
+    with pytest.raises(OptionError, match="give both"):
+        write_options({"endpoint": "a", "idempotencyEpoch": "3"}, stream=False)
 
 
 @pytest.mark.parametrize("name", ["with space", "x" * 58, ""])

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pipeline.live_answer import Part
 from pipeline.live_errors import DataLossError
 from pipeline.live_progress import Progress
 from pipeline.offsets import Span
 from tandemlog.format.record import encode_record
+from tandemlog.pull_answer import PullPart
 from tandemlog.v1 import broker_pb2
 
 
@@ -17,7 +17,7 @@ def part(
     index: int = 0,
     low: int = 0,
     high: int = 99,
-) -> Part:
+) -> PullPart:
     records = [
         encode_record(topic="t", body=b"%d" % offset, queue_offset=offset) for offset in offsets
     ]
@@ -30,7 +30,7 @@ def part(
         count=len(records),
         sizes=np.array([len(each) for each in records], "<u4").tobytes(),
     )
-    return Part(head, memoryview(b"".join(records)))
+    return PullPart(head, memoryview(b"".join(records)))
 
 
 def progress(*spans: Span, filtered: bool = False, fail: bool = True) -> Progress:
@@ -70,6 +70,12 @@ def test_tags_leave_gaps_that_are_no_loss() -> None:
     assert (found, moved, reading.done) == ([], True, True)
 
 
+def test_a_filter_that_comes_to_the_end_of_the_queue() -> None:
+    reading = progress(Span("t", 0, 5, 9), filtered=True)
+    assert reading.take([part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 9)]) == ([], True)
+    assert reading.done
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -78,7 +84,7 @@ def test_tags_leave_gaps_that_are_no_loss() -> None:
         part(broker_pb2.OFFSET_FOUND_NULL, [], 7),
     ],
 )
-def test_messages_that_are_gone(answer: Part) -> None:
+def test_messages_that_are_gone(answer: PullPart) -> None:
     with pytest.raises(DataLossError, match=r"t/0: the messages 5\.\.7 are gone"):
         progress(Span("t", 0, 5, 9)).take([answer])
     reading = progress(Span("t", 0, 5, 9), fail=False)

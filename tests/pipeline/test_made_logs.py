@@ -1,5 +1,6 @@
 """Rebuild on logs of every form: V2, IPv6, CRCs, garbage behind BLANK, a log that begins later."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from tandemlog.format.index_layout import (
     tag_key,
 )
 from tandemlog.format.properties import split_keys
-from tandemlog.format.queue_unit import PRE_BLANK, encode_unit, tags_code
+from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit, tags_code
 from tandemlog.format.record import Record
 
 HERE = InProcess(2)
@@ -128,6 +129,52 @@ def test_without_tags_where_the_stores_index_has_none(tmp_path: Path) -> None:
     result = rebuild(HERE, store, tmp_path / "out", OPTIONS)
     assert result.summary["index_tags"] is False
     assert read_entries(tmp_path / "out") == expected_entries(builder.records, tags=False)
+
+
+def schedule_codes(folder: Path) -> list[int]:
+    path = folder / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "1" / f"{0:020d}"
+    return np.frombuffer(path.read_bytes(), UNIT_DTYPE)["tags_code"].tolist()
+
+
+def test_delay_levels_are_those_of_the_stores_own_queues(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store")
+    delayed = [builder.put("SCHEDULE_TOPIC_XXXX", 1, properties={"DELAY": "2"}) for _ in range(5)]
+    builder.write()
+    own = replace(OPTIONS, delay_levels="1s 9s")
+    rebuild(HERE, builder.store, tmp_path / "own", own)
+    expected = [each.store_timestamp + 9000 for each in delayed]
+    assert schedule_codes(tmp_path / "own") == expected
+    (tmp_path / "own" / "consumequeue").rename(builder.store / "consumequeue")
+    rebuild(HERE, builder.store, tmp_path / "learned", OPTIONS)
+    assert schedule_codes(tmp_path / "learned") == expected
+    export(HERE, builder.store, tmp_path / "archive")
+    restore(HERE, tmp_path / "archive", tmp_path / "again", OPTIONS)
+    assert schedule_codes(tmp_path / "again") == expected
+
+
+def test_light_queues_are_made_and_inner_batches_are_not(tmp_path: Path) -> None:
+    builder = LogBuilder(tmp_path / "store")
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "0,0"}
+    first = builder.put(properties=light)
+    builder.put("Batches", properties={"INNER_NUM": "4", "INNER_BASE": "0"}, sys_flag=0xC0)
+    builder.put("Batches", queue_offset=4, properties={"KEYS": "k"}, sys_flag=0xC0)
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "1"}
+    second = builder.put("Audit", properties=light)
+    builder.write()
+    result = rebuild(HERE, builder.store, tmp_path / "out", OPTIONS)
+    assert result.summary["topics"] == {"Audit": 1, "Batches": 2, "Orders": 1}
+    units = [encode_unit(each.physical_offset, each.size, 0) for each in (first, second)]
+    expected = {
+        "Orders/0": units[0],
+        "Audit/0": units[1],
+        "%LMQ%a/0": units[0],
+        "%LMQ%b/0": units[0] + units[1],
+    }
+    assert read_queues(tmp_path / "out") == {
+        f"{name}/{0:020d}": data.ljust(QUEUE_FILE, b"\0") for name, data in expected.items()
+    }
+    audited = audit(HERE, builder.store)
+    assert (audited.findings, audited.summary["topics"]) == ([], result.summary["topics"])
 
 
 def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:

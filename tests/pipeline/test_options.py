@@ -10,7 +10,7 @@ def test_the_defaults() -> None:
     options = parse_segment_options({"path": "/data"})
     assert (options.view, options.on_corruption) == (View.MESSAGES, OnCorruption.FAIL)
     assert options.verify_crc
-    assert options.target_bytes == 128 << 20
+    assert options.target_bytes == 256 << 20
 
 
 def test_every_option_is_understood() -> None:

@@ -61,6 +61,7 @@ def test_a_table_names_file_offset_and_message(log: LogBuilder) -> None:
         (["compare", "STORE", "node:127.0.0.1:1"], 3, "unavailable"),
         (["rebuild", "STORE", "--out", "STORE/commitlog/../x", "--queue-file-size", "30"], 7, "20"),
         (["export", "STORE", "--out", "X", "--compression", "rar"], 2, "snappy, zstd"),
+        (["demo", "--dir", "X"], 2, "does not run without"),
     ],
 )
 def test_what_goes_wrong_is_one_line(
@@ -74,6 +75,14 @@ def test_what_goes_wrong_is_one_line(
     assert result.exit_code == code
     assert message in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_demo_that_is_refused_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert run("demo").exit_code == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_spark_it_says_what_to_install(

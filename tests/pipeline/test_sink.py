@@ -1,6 +1,7 @@
 """Tasks that write, against a cluster in memory over real sockets."""
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -238,10 +239,29 @@ def test_the_driver_looks_at_the_topic_first(running: ThreadedCluster) -> None:
         check_topic(WriteOptions(ClusterOptions(("127.0.0.1:1",), retry_timeout_ms=100)))
 
 
-def test_a_batch_write_outside_of_a_task(running: ThreadedCluster) -> None:
+def invoke_udf(work: Callable[[], Any], behind_the_rows: bytes) -> Any:
+    """Named as the function of Spark's worker whose frame holds the input."""
+    input_data_stream = io.BufferedReader(io.BytesIO(behind_the_rows))  # type: ignore[arg-type]
+    assert input_data_stream.readable()
+    return work()
+
+
+def test_a_job_that_writes_again(running: ThreadedCluster) -> None:
     writer = LiveWriter(options(running, idempotency_id="nightly"))
     for _ in range(2):
-        message = writer.write(iter([pa.record_batch({"body": ["a"]})]))
+        rows = iter([pa.record_batch({"body": ["a"]})])
+        message = invoke_udf(lambda rows=rows: writer.write(rows), b"mark")
         writer.commit([message])
         writer.abort([message, None])
     assert stored(running) == ["a"]
+
+
+def test_the_last_rows_of_a_cut_input_are_not_sent(running: ThreadedCluster) -> None:
+    writer = LiveWriter(options(running))
+    rows = [pa.record_batch({"body": texts(6)})]
+    with pytest.raises(SinkError, match="stopped coming"):
+        invoke_udf(lambda: writer.write(iter(rows)), b"")
+    # The full chunk may have gone out, the begun one must not.
+    assert "row 4" not in stored(running)
+    invoke_udf(lambda: writer.write(iter([*rows, pa.record_batch({"body": texts(2, 6)})])), b"mark")
+    assert stored(running) == texts(8)

@@ -1,0 +1,33 @@
+"""What a session is told of the machine that it runs on."""
+
+import os
+
+import pytest
+
+from pipeline.session import Profile, settings
+
+JAVA = "spark.driver.extraJavaOptions"
+
+
+@pytest.mark.parametrize("cores", [1, 2, None])
+def test_few_cores_collect_garbage_with_one_thread(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert settings(Profile.LOCAL)[JAVA] == "-XX:+UseSerialGC"
+    assert JAVA not in settings(Profile.CLUSTER)
+
+
+def test_with_more_java_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert JAVA not in settings(Profile.LOCAL)
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_a_collector_that_the_environment_names_stays(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setenv(name, "-Xmx2g -XX:+UseParallelGC")
+    assert JAVA not in settings(Profile.LOCAL)
+    assert "GC" not in settings(Profile.TEST)[JAVA]

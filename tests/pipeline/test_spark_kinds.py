@@ -1,0 +1,102 @@
+"""The same job on every kind of Spark: in this process, on a cluster of processes, over Connect."""
+
+import filecmp
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from fakes.log_builder import LogBuilder, varied
+from fakes.spark_program import SparkProgram
+from pipeline.queue_ends import CONSUME_QUEUE
+from pipeline.tasks import InProcess
+from running import Running
+from tandemlog import Producer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ROWS = 500
+
+
+@dataclass
+class Job:
+    """What goes in, and what must come out."""
+
+    arguments: list[str]
+    log: LogBuilder
+    folder: Path
+
+    def check(self, answer: dict[str, Any]) -> None:
+        assert answer["records"] == len(self.log.records)
+        assert sum(answer["batches"]) == ROWS
+        assert len(answer["batches"]) > 1
+        assert answer["copied"] == sorted(f"row {number}" for number in range(ROWS))
+        self._check_files()
+
+    def _check_files(self) -> None:
+        """The queues and the index are those that are made without Spark."""
+        from fakes.pipeline_job import SIZES
+        from pipeline.jobs.rebuild import rebuild
+
+        alone = self.folder / "alone"
+        rebuild(InProcess(2), self.log.store, alone, SIZES)
+        for folder in (CONSUME_QUEUE, "index"):
+            files = [path for path in (alone / folder).rglob("*") if path.is_file()]
+            names = [str(path.relative_to(alone)) for path in files]
+            _, different, missing = filecmp.cmpfiles(
+                alone, self.folder / "out", names, shallow=False
+            )
+            assert names
+            assert (different, missing) == ([], [])
+
+
+@pytest.fixture
+def job(cluster: Running, topics: tuple[str, str], tmp_path: Path) -> Job:
+    log = varied(LogBuilder(tmp_path / "store", 16384), 90)
+    with Producer(cluster.endpoints) as producer:
+        producer.send_many(
+            topics[0],
+            [b"row %d" % number for number in range(ROWS)],
+            queues=[number % 4 for number in range(ROWS)],
+        )
+    names = [str(tmp_path / "out"), ",".join(cluster.endpoints), *topics]
+    return Job([str(log.write()), *names, str(tmp_path / "checkpoint")], log, tmp_path)
+
+
+def run(master: str, job: Job, settings: dict[str, str] | None = None) -> dict[str, Any]:
+    """The job as a program of its own."""
+    given = [f"{name}={value}" for name, value in (settings or {}).items()]
+    arguments = [master, *job.arguments, *given]
+    program = SparkProgram("fakes.pipeline_job", arguments, job.folder / "driver.log")
+    try:
+        output = program.finish()
+    finally:
+        program.kill()
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return answer
+
+
+def test_in_this_process(spark: "SparkSession", job: Job) -> None:
+    from fakes.pipeline_job import run_job
+
+    job.check(run_job(spark, job.arguments))
+
+
+def test_on_a_standalone_cluster(job: Job) -> None:
+    from fakes.spark_cluster import DRIVER, spark_cluster
+
+    with spark_cluster(job.folder) as master:
+        answer = run(master, job, DRIVER)
+    job.check(answer)
+    assert answer["workers"] == ["worker0", "worker1"]
+
+
+def test_over_connect(spark: "SparkSession", connect_port: int, job: Job) -> None:
+    for module in ("pandas", "grpc_status", "google.rpc", "zstandard"):
+        pytest.importorskip(module, reason="Spark's Connect client is not installed")
+    job.check(run(f"sc://127.0.0.1:{connect_port}", job))

@@ -25,6 +25,7 @@ TARGET = HERE / "target"
 VERSION = os.environ.get("ROCKETMQ_VERSION", "5.5.0")
 CLUSTER = "interop"
 BROKER_NAME = "interop-a"
+LOGGING = '<configuration><root level="ERROR"/></configuration>\n'
 OPENS = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -86,9 +87,8 @@ def jars() -> str:
             check=True,
             timeout=120,
         )
-    (classes / "rmq.logback-test.xml").write_text(
-        '<configuration><root level="ERROR"/></configuration>\n'
-    )
+    for name in ("rmq.logback-test.xml", "logback-test.xml"):  # since 5.1, and before
+        (classes / name).write_text(LOGGING)
     return f"{classes}:{folder}/*"
 
 
@@ -122,7 +122,10 @@ class _Process:
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
-        self.home.mkdir(parents=True, exist_ok=True)
+        # 4.x and 5.0 do not start without these
+        (self.home / "conf").mkdir(parents=True, exist_ok=True)
+        for name in ("namesrv", "broker"):
+            (self.home / "conf" / f"logback_{name}.xml").write_text(LOGGING)
         self.log = self.home / "out.log"
 
     def _spawn(self, command: list[str]) -> None:
@@ -292,11 +295,14 @@ def dump(store: Path, what: str, home: Path, slots: int) -> list[dict[str, Any]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def write_topics(store: Path, topics: dict[str, int]) -> None:
-    """A topics.json with `topics` (name: number of queues) for a store that has none yet."""
+def write_topics(
+    store: Path, topics: dict[str, int], attributes: dict[str, dict[str, str]] | None = None
+) -> None:
+    """A topics.json with `topics` (name: number of queues) for a store that has none yet;
+    `attributes` are those of 5.x topics."""
     table = {
         name: {
-            "attributes": {},
+            "attributes": (attributes or {}).get(name, {}),
             "order": False,
             "perm": 6,
             "readQueueNums": queues,

@@ -1,20 +1,33 @@
-import com.alibaba.fastjson2.JSON;
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONArray;
+import com.alibaba.fastjson.JSONObject;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -27,18 +40,24 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  * <pre>usage: StoreClient NAME_SERVER BROKER_NAME</pre>
  */
 public final class StoreClient {
+    /** ResponseCode.NO_MESSAGE, whose class changed its package with 5.1. */
+    private static final int NO_MESSAGE = 208;
     private final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("GID_store_client");
     private final DefaultMQProducer producer = new DefaultMQProducer("PID_store_client");
     private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+    private final List<String> popGroups = new ArrayList<>();
+    private final String nameServer;
     private final String broker;
 
     private StoreClient(String nameServer, String broker) throws Exception {
+        this.nameServer = nameServer;
         this.broker = broker;
         for (var each : List.of(consumer, producer, admin)) {
             each.setNamesrvAddr(nameServer);
             each.setInstanceName("store-client-" + each.getClass().getSimpleName());
         }
         producer.setRetryTimesWhenSendFailed(0);
+        producer.setMaxMessageSize(64 << 20);
         consumer.start();
         producer.start();
         admin.start();
@@ -51,7 +70,8 @@ public final class StoreClient {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 Object answer;
                 try {
-                    answer = client.answer(line.split(" "));
+                    // what "put" takes is JSON, which may have spaces
+                    answer = client.answer(line.startsWith("put ") ? line.split(" ", 2) : line.split(" "));
                 } catch (Exception problem) {
                     answer = Map.of("error", problem.getClass().getSimpleName() + ": " + problem.getMessage());
                 }
@@ -73,6 +93,8 @@ public final class StoreClient {
             }
             case "pull":
                 return pull(queue(words[1], words[2]), words.length > 3 ? words[3] : "*");
+            case "pull_once":
+                return pullOnce(queue(words[1], words[2]), words[3], Long.parseLong(words[4]), Integer.parseInt(words[5]));
             case "key":
                 return key(words[1], words[2]);
             case "view": {
@@ -82,10 +104,19 @@ public final class StoreClient {
             case "search": {
                 MessageQueue queue = queue(words[1], words[2]);
                 long time = Long.parseLong(words[3]);
-                return Map.of(
-                    "lower", admin.searchLowerBoundaryOffset(queue, time),
-                    "upper", admin.searchUpperBoundaryOffset(queue, time));
+                return boundaries(queue, time);
             }
+            case "flood":
+                return flood(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+            case "put":
+                return put(JSON.parseObject(words[1]));
+            case "transactions":
+                return transactions(words[1], Integer.parseInt(words[2]));
+            case "consume":
+                return consume(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
+            case "pop":
+                setPop(words[1], words[2]);
+                return consume(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
             case "send":
                 return send(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]), words[4]);
             case "fill":
@@ -97,6 +128,155 @@ public final class StoreClient {
 
     private MessageQueue queue(String topic, String id) {
         return new MessageQueue(topic, broker, Integer.parseInt(id));
+    }
+
+    /** Brokers before 5.0 know one answer for a time, 5.x clients ask for either boundary. */
+    private Map<String, Object> boundaries(MessageQueue queue, long time) throws Exception {
+        Map<String, Object> found = new LinkedHashMap<>();
+        for (String name : List.of("lower", "upper")) {
+            String method = "search" + name.substring(0, 1).toUpperCase() + name.substring(1) + "BoundaryOffset";
+            try {
+                Object offset = admin.getClass().getMethod(method, MessageQueue.class, long.class).invoke(admin, queue, time);
+                found.put(name, offset);
+            } catch (NoSuchMethodException old) {
+                found.put("nearest", admin.searchOffset(queue, time));
+            }
+        }
+        return found;
+    }
+
+    /**
+     * Sends `messages` one by one, or as one batch where `batch` is true. Each has topic, queue_id,
+     * and body (text) or length (random bytes; with `repeat` a text that compresses well); and may
+     * have tags, keys, delay, flag, unit (any properties by name, reserved ones too).
+     */
+    private Map<String, Object> put(JSONObject order) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        List<MessageQueue> queues = new ArrayList<>();
+        JSONArray rows = order.getJSONArray("messages");
+        for (int i = 0; i < rows.size(); i++) {
+            JSONObject row = rows.getJSONObject(i);
+            Message message = new Message(row.getString("topic"), row.getString("tags"), body(row));
+            if (row.containsKey("keys")) {
+                message.setKeys(row.getString("keys"));
+            }
+            if (row.containsKey("delay")) {
+                message.setDelayTimeLevel(row.getIntValue("delay"));
+            }
+            message.setFlag(row.getIntValue("flag"));
+            if (row.containsKey("properties")) {
+                for (Map.Entry<String, Object> each : row.getJSONObject("properties").entrySet()) {
+                    MessageAccessor.putProperty(message, each.getKey(), String.valueOf(each.getValue()));
+                }
+            }
+            messages.add(message);
+            queues.add(queue(row.getString("topic"), row.getString("queue_id")));
+        }
+        List<Object> sent = new ArrayList<>();
+        if (order.getBooleanValue("batch")) {
+            sent.add(producer.send(messages, queues.get(0), 20000).getSendStatus().name());
+        } else {
+            for (int i = 0; i < messages.size(); i++) {
+                sent.add(producer.send(messages.get(i), queues.get(i), 20000).getSendStatus().name());
+            }
+        }
+        return Map.of("sent", sent);
+    }
+
+    private static byte[] body(JSONObject row) {
+        if (row.containsKey("body")) {
+            return row.getString("body").getBytes(StandardCharsets.UTF_8);
+        }
+        byte[] body = new byte[row.getIntValue("length")];
+        if (row.getBooleanValue("repeat")) {
+            Arrays.fill(body, (byte) 'r');
+        } else {
+            new Random(row.getIntValue("length")).nextBytes(body);
+        }
+        return body;
+    }
+
+    /** Threads that send without an end: until the broker is gone. The answer comes at once. */
+    private Map<String, Object> flood(String topic, int queues, int threads) {
+        for (int i = 0; i < threads; i++) {
+            int seed = i;
+            Thread thread = new Thread(() -> {
+                Random random = new Random(seed);
+                try {
+                    for (int number = 0; ; number++) {
+                        byte[] body = new byte[1 + random.nextInt(300)];
+                        random.nextBytes(body);
+                        Message message = new Message(topic, "TagA", "flood-" + seed + "-" + number, body);
+                        producer.send(message, queue(topic, Integer.toString(random.nextInt(queues))));
+                    }
+                } catch (Exception gone) {
+                    System.err.println("flood ends: " + gone);
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+        return Map.of("threads", threads);
+    }
+
+    /** Transactions in turn committed, rolled back, and left open. */
+    private Map<String, Object> transactions(String topic, int count) throws Exception {
+        LocalTransactionState[] outcomes = LocalTransactionState.values();
+        TransactionMQProducer sender = new TransactionMQProducer("PID_transactions");
+        sender.setNamesrvAddr(nameServer);
+        sender.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object number) {
+                return outcomes[(Integer) number % outcomes.length];
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                return LocalTransactionState.UNKNOW;
+            }
+        });
+        sender.start();
+        for (int i = 0; i < count; i++) {
+            Message message = new Message(topic, "tx", "tx" + i, ("transaction " + i).getBytes(StandardCharsets.UTF_8));
+            sender.sendMessageInTransaction(message, i);
+        }
+        sender.shutdown();
+        return Map.of("sent", count);
+    }
+
+    /** A push consumer that sends every third message back once, and ends after `count` messages. */
+    private Map<String, Object> consume(String topic, String group, int count, int seconds) throws Exception {
+        DefaultMQPushConsumer push = new DefaultMQPushConsumer(group);
+        push.setNamesrvAddr(nameServer);
+        push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        push.subscribe(topic, "*");
+        AtomicInteger taken = new AtomicInteger();
+        push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            MessageExt message = messages.get(0);
+            taken.incrementAndGet();
+            context.setDelayLevelWhenNextConsume(1);
+            return message.getQueueOffset() % 3 == 0 && message.getReconsumeTimes() == 0
+                ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        if (popGroups.contains(group)) {
+            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
+        }
+        push.start();
+        for (long end = System.nanoTime() + seconds * 1_000_000_000L; taken.get() < count && System.nanoTime() < end;) {
+            Thread.sleep(50);
+        }
+        push.shutdown();
+        return Map.of("taken", taken.get());
+    }
+
+    /** Tell the broker that this group gets its messages by POP (brokers since 5.0). */
+    private void setPop(String topic, String group) throws Exception {
+        Class<?> modes = Class.forName("org.apache.rocketmq.common.message.MessageRequestMode");
+        String address = admin.examineBrokerClusterInfo().getBrokerAddrTable().get(broker).selectBrokerAddr();
+        admin.getClass()
+            .getMethod("setMessageRequestMode", String.class, String.class, String.class, modes, int.class, long.class)
+            .invoke(admin, address, topic, group, modes.getField("POP").get(null), 8, 5000L);
+        popGroups.add(group);
     }
 
     private Map<String, Object> pull(MessageQueue queue, String tags) throws Exception {
@@ -117,11 +297,32 @@ public final class StoreClient {
         return Map.of("messages", messages);
     }
 
+    private Map<String, Object> pullOnce(MessageQueue queue, String tags, long offset, int count) throws Exception {
+        PullResult result = consumer.pull(queue, tags, offset, count, 20000);
+        List<Long> offsets = new ArrayList<>();
+        if (result.getMsgFoundList() != null) {
+            result.getMsgFoundList().forEach(message -> offsets.add(message.getQueueOffset()));
+        }
+        Map<String, Object> row = new LinkedHashMap<>();
+        row.put("status", result.getPullStatus().name());
+        row.put("next_begin_offset", result.getNextBeginOffset());
+        row.put("min_offset", result.getMinOffset());
+        row.put("max_offset", result.getMaxOffset());
+        row.put("offsets", offsets);
+        return row;
+    }
+
     private Map<String, Object> key(String topic, String key) throws Exception {
         List<Object> messages = new ArrayList<>();
-        QueryResult result = admin.queryMessage(topic, key, 64, 0, Long.MAX_VALUE);
-        for (MessageExt message : result.getMessageList()) {
-            messages.add(describe(message));
+        try {
+            QueryResult result = admin.queryMessage(topic, key, 64, 0, Long.MAX_VALUE);
+            for (MessageExt message : result.getMessageList()) {
+                messages.add(describe(message));
+            }
+        } catch (MQClientException none) {
+            if (none.getResponseCode() != NO_MESSAGE) {
+                throw none;
+            }
         }
         return Map.of("messages", messages);
     }

@@ -1,5 +1,5 @@
-import com.alibaba.fastjson2.JSON;
-import com.alibaba.fastjson2.JSONWriter;
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.serializer.SerializerFeature;
 import java.io.File;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
@@ -48,7 +48,7 @@ public final class StoreDump {
     }
 
     private static void print(Map<String, Object> row) {
-        OUT.println(JSON.toJSONString(row, JSONWriter.Feature.WriteNulls));
+        OUT.println(JSON.toJSONString(row, SerializerFeature.WriteMapNullValue));
     }
 
     private static String host(SocketAddress address) {

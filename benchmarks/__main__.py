@@ -5,9 +5,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import Figure, report
+from benchmarks.harness import Figure, bring_in_memory, report
 
-MODULES = ("append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory")
+MODULES = (
+    "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -16,6 +18,7 @@ def main() -> int:
         module = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"tandemlog-bench-{name}-") as folder:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", file=sys.stderr, flush=True)
+            bring_in_memory(Path(folder), 4 << 30)
             figures += module.run(Path(folder))
     return 0 if report(figures, Path("build") / "bench.json") else 1
 

@@ -7,9 +7,10 @@ that the README names.
 
 import json
 import math
+import mmap
 import os
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -47,9 +48,46 @@ class Figure:
         return {**asdict(self), "ratio": self.ratio, "holds": self.holds}
 
 
-def best_of(runs: int, measure: Callable[[], float]) -> float:
+def median_of(runs: int, measure: Callable[[], float]) -> float:
     """The median of several runs: other processes only ever make one slower, or faster by luck."""
     return statistics.median(measure() for _ in range(runs))
+
+
+def medians_in_turns(runs: int, measures: Sequence[Callable[[], float]]) -> list[float]:
+    """The median of each measure, all run in turns: whatever else the machine does meanwhile falls
+    on every one, and not on one side of a ratio."""
+    rounds = [[measure() for measure in measures] for _ in range(runs)]
+    return [statistics.median(found) for found in zip(*rounds, strict=True)]
+
+
+def bring_in_memory(folder: Path, size: int) -> None:
+    """Have `size` bytes of free memory that this machine really holds.
+
+    A virtual machine gives memory that lay free for some seconds back to its host, and the first
+    touch of a page then costs four times what the page cache costs by itself: 0.7 s a GB. Whoever
+    fills the page cache would be measured by that.
+    """
+    scratch = folder / "scratch"
+    piece = bytes(1 << 20)
+    with scratch.open("wb", buffering=0) as file:
+        for _ in range(size // len(piece)):
+            file.write(piece)
+    scratch.unlink()
+
+
+class MemoryAtHand:
+    """`size` bytes that this machine really holds (see bring_in_memory), kept until `release`: who
+    fills the page cache only later than some seconds from now finds them then."""
+
+    def __init__(self, size: int) -> None:
+        self._pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        # in large pages: quickly given back
+        self._pages.madvise(mmap.MADV_HUGEPAGE)
+        for start in range(0, size, mmap.PAGESIZE):
+            self._pages[start] = 1
+
+    def release(self) -> None:
+        self._pages.close()
 
 
 def number(value: float | None) -> str:

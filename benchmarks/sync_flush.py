@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import tandemlog
-from benchmarks.harness import Figure, best_of
+from benchmarks.harness import Figure, median_of
 from benchmarks.nodes import cluster
 from benchmarks.workload import BODY_BYTES, QUEUES, topics
 from tandemlog import Message, ProducerOptions
@@ -48,7 +48,7 @@ def run(folder: Path) -> list[Figure]:
     for flush in ("async", "sync"):
         with cluster(folder / flush, 1, flush=flush) as made:
             endpoints = made.endpoints.split(",")
-            rates[flush] = best_of(3, partial(rate, endpoints))
+            rates[flush] = median_of(3, partial(rate, endpoints))
     return [
         Figure(
             "sync flush, 64 producers",

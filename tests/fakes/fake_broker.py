@@ -98,7 +98,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
 
     def _master_only(self) -> None:
         if not self.is_master:
-            hint = self.cluster.nodes[self.cluster.master_id].advertised
+            master = self.cluster.nodes.get(self.cluster.master_id)
+            hint = "" if master is None else master.advertised
             raise RefusedError(common_pb2.NOT_MASTER, "this node is a slave", hint=hint)
 
     def _limit(self) -> int:
@@ -418,6 +419,7 @@ class FakeCluster:
         return [node.endpoint for node in self.nodes.values()]
 
     def promote(self, node_id: str) -> None:
+        """Makes `node_id` the master; nobody with ""."""
         self.master_id = node_id
         self.epoch += 1
 

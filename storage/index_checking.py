@@ -3,7 +3,7 @@
 RocketMQ writes the index through a map and fsyncs a file when it is full, so after a crash its
 newest file may have anything in it. The log says what has to be there, in which order:
 
-    log     r0: u0 k0 t0 | r1: u1 t1 | r2: u2 k2 t2 | ...     hash and offset of every entry
+    log     r0: u0 k0 t0 | r1: u1 t1 | r2: u2 k2 t2 | ...     hash, offset and time of every entry
     file    [k0 t0 u1 t1 u2 ?? ...]
              ^ may begin inside the first record, whose other entries are in the file before
 
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tandemlog.format.index_chains import time_diffs
 
 from .dispatch_source import DispatchSource
 from .index_file import IndexFile
@@ -89,13 +91,20 @@ def _agreeing(file: IndexFile, source: DispatchSource, log_end: int) -> tuple[in
             break
         hashes = batch.columns.key_hash
         physical = batch.columns.physical_offset[batch.columns.entry_record]
+        times = batch.columns.store_timestamp[batch.columns.entry_record]
+        seconds = time_diffs(file.header.begin_timestamp, times)
         if position == first:
             skip = _in_the_file_before(file, physical, first)
-            hashes, physical = hashes[skip:], physical[skip:]
+            hashes, physical, seconds = hashes[skip:], physical[skip:], seconds[skip:]
         count = min(len(hashes), total - kept)
         stored = file.read(kept + 1, kept + 1 + count)
-        same = (stored["key_hash"] == hashes[:count]) & (
-            stored["physical_offset"] == physical[:count]
+        in_time = stored["time_diff"] == seconds[:count]
+        if not kept:
+            in_time[:1] = True  # the first one's time counts from the file before
+        same = (
+            (stored["key_hash"] == hashes[:count])
+            & (stored["physical_offset"] == physical[:count])
+            & in_time
         )
         agreeing = count if same.all() else int(np.argmin(same))
         kept += agreeing

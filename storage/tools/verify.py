@@ -2,8 +2,8 @@
 
     log      each record: magic, lengths, body CRC, its own position; no hole below what was durable
     queues   the log says which units there must be: they are there, and no others
-    index    every entry points to a record that has such a key; every key of every record is
-             there; every chain is as the hashes say
+    index    every entry points to a record that has such a key, and tells its store time; every
+             key of every record is there; every chain is as the hashes say
 
 The log is walked once, by columns, and the queues and the index are held against each stretch of
 it. A store that stopped before everything was dispatched says how far it came (its recovery
@@ -24,6 +24,7 @@ from tandemlog.format.dispatch import (
     group_by_queue,
     unit_columns,
 )
+from tandemlog.format.index_chains import time_diffs
 from tandemlog.format.light_queues import LIGHT_PREFIX
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
 
@@ -306,6 +307,19 @@ def _unit_text(unit: bytes, dtype: np.dtype[np.void]) -> str:
     return f"offset {physical}, size {size}, tags code {code}"
 
 
+@dataclass(frozen=True, slots=True)
+class _IndexFile:
+    """One index file's n entries by the log offset they point to: `physical` i8[n] ascending,
+    `hashes` i8[n], `seconds` i4[n] after `begin_timestamp` (ms), `numbers` i8[n] of the entries."""
+
+    path: str
+    begin_timestamp: int
+    physical: NDArray[np.int64]
+    hashes: NDArray[np.int64]
+    seconds: NDArray[np.int32]
+    numbers: NDArray[np.int64]
+
+
 class _IndexCheck:
     """The index files against the log, stretch by stretch."""
 
@@ -317,7 +331,7 @@ class _IndexCheck:
         paths = geometry.index_files() if geometry.config.index_enabled else []
         if paths:
             geometry.check_index()
-        self._sorted: list[tuple[str, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+        self._sorted: list[_IndexFile] = []
         for path in paths:
             status = files.status(path)
             if status is not None and status.size:
@@ -338,8 +352,16 @@ class _IndexCheck:
         self._report.index_entries += entries.count
         physical = entries.entries["physical_offset"].astype(np.int64)
         order = np.argsort(physical, kind="stable")
-        hashes = entries.entries["key_hash"].astype(np.int64)
-        self._sorted.append((str(entries.path), physical[order], hashes[order], order + 1))
+        self._sorted.append(
+            _IndexFile(
+                str(entries.path),
+                entries.header.begin_timestamp,
+                physical[order],
+                entries.entries["key_hash"].astype(np.int64)[order],
+                entries.entries["time_diff"].astype(np.int32)[order],
+                order + 1,
+            )
+        )
 
     def decide(self, found: DispatchColumns, part: ScanPart, delay_levels: DelayLevels) -> None:
         """Does this store index tags? Stores of RocketMQ before 5.4 do not."""
@@ -378,12 +400,35 @@ class _IndexCheck:
             physical = int(found.physical_offset[pair >> 31])
             self._report.add(
                 Fault(
-                    self._sorted[-1][0],
+                    self._sorted[-1].path,
                     -1,
                     f"there is no entry with hash {pair & 0x7FFFFFFF} for the record at offset "
                     f"{physical}",
                 )
             )
+        self._check_times(found, part)
+
+    def _check_times(self, found: DispatchColumns, part: ScanPart) -> None:
+        """Entries of this stretch against their records' store times. A file's first entry is not
+        looked at: its time counts from the end of the file before, which may have expired."""
+        starts = found.physical_offset.astype(np.int64)
+        for file in self._sorted:
+            begin, end = np.searchsorted(file.physical, (starts[0], part.end_offset))
+            records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
+            wanted = time_diffs(file.begin_timestamp, found.store_timestamp[records])
+            wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1)
+            wrong &= starts[records] == file.physical[begin:end]
+            for row in np.flatnonzero(wrong)[:1].tolist():
+                number = int(file.numbers[begin + row])
+                self._report.add(
+                    Fault(
+                        file.path,
+                        number,
+                        f"entry {number} says {int(file.seconds[begin + row])} s after the file's "
+                        f"begin; the record at offset {int(starts[records[row]])} was stored "
+                        f"{int(wanted[row])} s after it",
+                    )
+                )
 
     def _pairs(
         self, found: DispatchColumns, part: ScanPart
@@ -396,36 +441,37 @@ class _IndexCheck:
         low, high = int(starts[0]), part.end_offset
         pairs: list[NDArray[np.int64]] = []
         where: list[tuple[str, int]] = []
-        for path, physical, hashes, numbers in self._sorted:
-            begin, end = np.searchsorted(physical, (low, high))
+        for file in self._sorted:
+            begin, end = np.searchsorted(file.physical, (low, high))
             if begin == end:
                 continue
-            records = np.searchsorted(starts, physical[begin:end], side="right") - 1
-            exact = starts[records] == physical[begin:end]
+            records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
+            exact = starts[records] == file.physical[begin:end]
             for stray in np.flatnonzero(~exact)[:1].tolist():
-                number = int(numbers[begin + stray])
-                offset = int(physical[begin + stray])
+                number = int(file.numbers[begin + stray])
+                offset = int(file.physical[begin + stray])
                 self._report.add(
                     Fault(
-                        path,
+                        file.path,
                         number,
                         f"entry {number} points to offset {offset}, where no record starts",
                     )
                 )
-            pairs.append(records[exact] << 31 | hashes[begin:end][exact])
-            where += [(path, each) for each in numbers[begin:end][exact].tolist()]
+            pairs.append(records[exact] << 31 | file.hashes[begin:end][exact])
+            where += [(file.path, each) for each in file.numbers[begin:end][exact].tolist()]
         return np.concatenate(pairs) if pairs else np.zeros(0, np.int64), where
 
     def finish(self, log_end: int) -> None:
         """Entries that point beyond the log."""
-        for path, physical, _, numbers in self._sorted:
-            beyond = int(np.searchsorted(physical, log_end))
-            if beyond < len(physical):
+        for file in self._sorted:
+            beyond = int(np.searchsorted(file.physical, log_end))
+            if beyond < len(file.physical):
+                number = int(file.numbers[beyond])
                 self._report.add(
                     Fault(
-                        path,
-                        int(numbers[beyond]),
-                        f"entry {int(numbers[beyond])} points to offset {int(physical[beyond])}, "
+                        file.path,
+                        number,
+                        f"entry {number} points to offset {int(file.physical[beyond])}, "
                         f"the log ends at {log_end}",
                     )
                 )

@@ -91,6 +91,25 @@ def test_entries_are_kept_up_to_the_first_that_differs(entry: int) -> None:
     assert_whole(derived)
 
 
+def test_an_entry_of_another_time_is_cut() -> None:
+    foreign = Foreign(log_of(9))
+    foreign.newest[entry_position(SLOTS, 7) + 15] ^= 4
+    derived = foreign.again()
+    found = check(derived)
+    assert found.kept <= 6
+    assert found.cut > 0
+    derived.dispatch()
+    assert_whole(derived)
+    entries = np.concatenate([file.read(1, file.header.next_entry) for file in derived.index.files])
+    assert not entries["time_diff"].any()
+
+
+def test_the_time_of_a_first_entry_may_be_any() -> None:
+    foreign = Foreign(log_of(9))
+    foreign.newest[entry_position(SLOTS, 1) + 15] ^= 4
+    assert check(foreign.again()).cut == 0
+
+
 def test_slots_and_chains_are_set_right() -> None:
     foreign = Foreign(log_of(9))
     for slot in range(SLOTS):

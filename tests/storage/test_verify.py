@@ -172,6 +172,7 @@ def entry_position(copy: golden.GoldenCopy, number: int) -> int:
     [
         (3, "chain"),
         (11, "where no record starts"),
+        (15, "entry 50 says 4 s after the file's begin; the record"),
         (19, "chain"),
     ],
 )
@@ -182,6 +183,13 @@ def test_a_flipped_bit_in_the_index_is_named(
     flip(path, entry_position(small, 50) + byte)
     report = verified(small)
     assert any(str(path) in fault.file and named in fault.reason for fault in report.faults)
+
+
+def test_the_time_of_the_first_entry_counts_from_a_file_that_may_be_gone(
+    small: golden.GoldenCopy,
+) -> None:
+    flip(sorted((small.store / "index").iterdir())[0], entry_position(small, 1) + 15)
+    assert verified(small).holds
 
 
 def test_a_wrong_slot_is_named(small: golden.GoldenCopy) -> None:

@@ -8,6 +8,7 @@ description and its default here; docs/configuration.md is made from this module
 below take plain frozen dataclasses (`store_config`) and read no file and no environment.
 """
 
+import json
 import os
 import re
 import tomllib
@@ -16,13 +17,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from ha.config import HaConfig, Replication, Role
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 
-ENV_PREFIX = "TANDEMLOG_"
-ENV_DELIMITER = "__"
+from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
+
 DEFAULT_PORT = 10911
 
 # Environment variables with our prefix that are not settings of a node: what the command line
@@ -395,16 +401,40 @@ def load_config(path: Path | None) -> NodeConfig:
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
             raise ConfigError(f"{path} is not TOML: {problem}") from problem
     faults = _unknown_variables(os.environ)
-    source = str(path) if path is not None else "the environment"
     try:
         config = NodeConfig(**content)
     except ValidationError as problem:
-        faults = [_explain(fault) for fault in problem.errors()] + faults
-    except ValueError as problem:  # a variable that holds no JSON where a section is expected
-        faults = [str(problem), *faults]
+        faults = [
+            f"{_source(path, fault)}: {_explain(fault)}" for fault in problem.errors()
+        ] + faults
+    except SettingsError as problem:
+        faults = [_not_json(problem, os.environ), *faults]
     if faults:
-        raise ConfigError("\n".join(f"{source}: {fault}" for fault in faults))
+        raise ConfigError("\n".join(faults))
     return config
+
+
+def _source(path: Path | None, fault: Any) -> str:
+    """What its owner has to change: the variables that gave the key, else the file. What is wrong
+    with several keys together names the file and every variable that is set."""
+    location = fault["loc"]
+    if location:
+        names = givers(location, os.environ)
+        if names:
+            return ", ".join(names)
+        return str(path) if path is not None else "the environment"
+    valid = _variables(NodeConfig, ENV_PREFIX)
+    names = sorted(name for name in os.environ if name.upper() in valid)
+    return " and ".join(filter(None, [str(path) if path is not None else "", ", ".join(names)]))
+
+
+def _not_json(problem: SettingsError, environment: Mapping[str, str]) -> str:
+    """The variable that should hold JSON, as a section or a list does, and does not."""
+    cause = problem.__cause__
+    if not isinstance(cause, json.JSONDecodeError):
+        return f"the environment: {problem}"
+    names = [name for name, text in environment.items() if text == cause.doc]
+    return f"{', '.join(sorted(names))}: must be JSON: {cause} (got {cause.doc!r})"
 
 
 def _explain(fault: Any) -> str:

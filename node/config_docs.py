@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from .config import ENV_DELIMITER, ENV_PREFIX, NodeConfig
+from .config import NodeConfig
+from .config_sources import ENV_DELIMITER, ENV_PREFIX
 
 _HEAD = f"""# Configuration of a node
 

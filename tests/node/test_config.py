@@ -93,6 +93,58 @@ def test_an_unknown_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
         load_config(None)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("TANDEMLOG_STORE__FLUSH", "x", "TANDEMLOG_STORE__FLUSH: store.flush: Input should be"),
+        ("tandemlog_store__flush", "x", "tandemlog_store__flush: store.flush: Input should be"),
+        ("TANDEMLOG_STORE", '{"flush": "x"}', "TANDEMLOG_STORE: store.flush: Input should be"),
+        ("TANDEMLOG_STORE", "5", "TANDEMLOG_STORE: store: Input should be"),
+        ("TANDEMLOG_STORE", "{x", "TANDEMLOG_STORE: must be JSON: Expecting"),
+        ("TANDEMLOG_LISTEN", "x", "TANDEMLOG_LISTEN: listen: must be host:port"),
+        (
+            "TANDEMLOG_STORE__RETENTION__DELETE_HOURS",
+            '["x"]',
+            "TANDEMLOG_STORE__RETENTION__DELETE_HOURS: store.retention.delete_hours.0: Input",
+        ),
+        (
+            "TANDEMLOG_STORE__RETENTION__DELETE_HOURS",
+            "4,5",
+            "TANDEMLOG_STORE__RETENTION__DELETE_HOURS: must be JSON: Extra data",
+        ),
+    ],
+)
+def test_a_bad_variable_is_named_and_not_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:
+    monkeypatch.setattr("os.environ", {name: text, "TANDEMLOG_NODE_ID": "n7"})
+    with pytest.raises(ConfigError) as raised:
+        load_config(toml(tmp_path, '[store]\nflush = "async"\n'))
+    assert str(raised.value).startswith(said)
+
+
+def test_a_bad_file_is_named_beside_good_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "os.environ", {"TANDEMLOG_STORE": '{"buffered": true}', "TANDEMLOG_NODE_ID": "n7"}
+    )
+    path = toml(tmp_path, '[store]\nflush = "x"\n')
+    with pytest.raises(ConfigError) as raised:
+        load_config(path)
+    assert str(raised.value).startswith(f"{path}: store.flush: ")
+
+
+def test_settings_that_exclude_each_other_name_the_file_and_what_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {"TANDEMLOG_ROLE": "slave"})
+    path = toml(tmp_path, "")
+    with pytest.raises(ConfigError) as raised:
+        load_config(path)
+    assert str(raised.value).startswith(f"{path} and TANDEMLOG_ROLE: master: a slave needs")
+
+
 def test_variables_that_are_no_settings_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "os.environ",

@@ -9,6 +9,10 @@ sparse. The length of the files is read from the files where there are any.
 
 One thread creates and truncates; another may drop old files. Readers take the tuple of files as
 it is at that moment; a file that goes away meanwhile stays readable through the views they hold.
+
+Files go from either end of the row, one after the other, and one that the disk does not let go is
+in the row again: if its neighbour went next, there would be a gap, and no open any more. One that
+somebody has deleted by hand is gone already, which is what was wanted.
 """
 
 import logging
@@ -144,7 +148,10 @@ class MappedFileQueue:
         return self._delete(tuple(file for file in reversed(self.row) if file.base > offset))
 
     def drop_before(self, offset: int) -> list[Path]:
-        """Delete the files that end at or before `offset`, oldest first, never the last one."""
+        """Delete the files that end at or before `offset`, oldest first, never the last one.
+
+        Raises OSError; those that are left are in the row then.
+        """
         return self._delete(tuple(file for file in self.row[:-1] if file.end <= offset))
 
     def clear(self, move_to: Path | None = None) -> list[Path]:
@@ -190,16 +197,34 @@ class MappedFileQueue:
             self._files.make_directory(move_to)
         with self._row_lock:
             self.row = tuple(file for file in self.row if file not in gone)
-        for file in gone:
+        for number, file in enumerate(gone):
+            try:
+                self._remove(file, move_to)
+            except OSError:
+                self._put_back(gone[number:])
+                raise
+        if move_to is not None:
+            self._files.fsync_directory(move_to)
+        self._files.fsync_directory(self.directory)
+        return [file.path for file in gone]
+
+    def _remove(self, file: MappedFile, move_to: Path | None) -> None:
+        try:
             if move_to is None:
                 file.delete()
             else:
                 file.close()
                 self._files.rename(file.path, move_to / file.path.name)
-        if move_to is not None:
-            self._files.fsync_directory(move_to)
-        self._files.fsync_directory(self.directory)
-        return [file.path for file in gone]
+        except FileNotFoundError:
+            if self._files.status(file.path) is not None:
+                raise  # it is the directory `move_to` that is missing
+            logger.warning("was gone before it was deleted: %s", file.path)
+
+    def _put_back(self, files: tuple[MappedFile, ...]) -> None:
+        """As new ones: the old ones are closed for good."""
+        again = [MappedFile(self._files, file.path, file.base, file.size) for file in files]
+        with self._row_lock:
+            self.row = tuple(sorted((*self.row, *again), key=lambda file: file.base))
 
     def _load(self) -> None:
         found: list[tuple[int, Path, int]] = []

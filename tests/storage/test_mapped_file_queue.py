@@ -191,6 +191,48 @@ def test_dropping_the_beginning_keeps_the_last_file(files: MemoryFiles) -> None:
     assert bases(row) == [200]
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_file_that_cannot_be_deleted_stays_in_the_row(files: MemoryFiles, number: int) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 400)
+    row.sync(0, 400)
+    files.fail("unlink", number, name="0100", times=1)
+    with pytest.raises(OSError, match="0100"):
+        row.drop_before(300)
+    assert bases(row) == [100, 200, 300]
+    assert bytes(row.view(150, 100)) == b"x" * 50
+    files.fail("unlink", number, name="0200", times=1)
+    with pytest.raises(OSError, match="0200"):
+        row.truncate_after(100)
+    assert bases(row) == [100, 200]
+    assert bases(MappedFileQueue(files, ROOT, 100)) == [100, 200]
+    assert len(row.drop_before(300)) == 1
+    assert bases(MappedFileQueue(files, ROOT, 100)) == [200]
+
+
+def test_a_file_that_somebody_has_deleted_is_gone(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 500)
+    files.unlink(ROOT / "00000000000000000000")
+    files.unlink(ROOT / "00000000000000000300")
+    assert len(row.drop_before(200)) == 2
+    assert "was gone before it was deleted: /queue/00000000000000000000" in caplog.text
+    row.clear(Path("/aside"))
+    assert files.listdir(ROOT) == []
+    assert files.listdir(Path("/aside")) == ["00000000000000000200", "00000000000000000400"]
+
+
+def test_a_missing_folder_to_move_to_is_no_missing_file(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 200)
+    files.fail("rename", errno.ENOENT, times=1)
+    with pytest.raises(FileNotFoundError):
+        row.clear(Path("/aside"))
+    assert bases(row) == [0, 100]
+
+
 def test_clearing_deletes_or_moves(files: MemoryFiles) -> None:
     row = MappedFileQueue(files, ROOT, 100)
     row.write(0, b"x" * 200)

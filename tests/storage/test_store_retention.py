@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.cleaning import PAUSE_S, Cleaner
 from storage.config import ConfirmSource, RetentionConfig
@@ -98,3 +100,32 @@ def test_a_put_comes_in_after_the_first_of_several_files() -> None:
     assert clean(bench, pause) == 3
     putting.join(PATIENCE_S)
     assert left == [files - 1]
+
+
+def test_log_files_that_somebody_has_deleted_keep_none_on_the_disk() -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=100)))
+    fill(bench)
+    oldest, _, third, *_ = (file.path for file in bench.store.log.files)
+    bench.files.unlink(oldest)
+    bench.files.unlink(third)
+    clean(bench)
+    newest = bench.store.log.files
+    assert bench.files.listdir(DIRECTORY / "commitlog") == [file.path.name for file in newest]
+    assert len(newest) == 1
+    bench.kill()
+    assert bench.store.log.min_offset == newest[0].base
+
+
+def test_a_log_file_that_cannot_be_deleted_leaves_no_gap() -> None:
+    """The next one would go in its place, and the store could not be opened any more."""
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=2)))
+    fill(bench)
+    bench.files.fail("unlink", name="commitlog", times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        clean(bench)
+    assert bench.store.log.min_offset == 0
+    assert clean(bench) == 2
+    start, before = bench.store.log.min_offset, bench.bodies()
+    bench.kill()
+    assert bench.store.log.min_offset == start
+    assert bench.bodies() == before

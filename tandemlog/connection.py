@@ -237,20 +237,22 @@ class Connection:
     async def _discover(self) -> Topology:
         known = dict.fromkeys(self.seeds)
         known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
-        answers = await self._describe_all(known)
-        self.topology = merge_answers(answers, tuple(known), self.topology)
+        answers, unanswered = await self._describe_all(known)
+        self.topology = merge_answers(answers, tuple(known), self.topology, unanswered)
         self._topology_at = time.monotonic()
         return self.topology
 
     async def _describe_all(
         self, endpoints: dict[str, None]
-    ) -> dict[str, admin_pb2.DescribeClusterResponse]:
-        """The answers by endpoint; endpoints that the answers name are asked as well. Once a
-        master has answered the rest get a short while only: one dead host delays nobody."""
+    ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, str]]:
+        """The answers by endpoint, and of the others why there is none; endpoints that the answers
+        name are asked as well. Once a master has answered the rest get a short while only: one
+        dead host delays nobody."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
         tasks = {loop.create_task(self._describe(endpoint)): endpoint for endpoint in endpoints}
         answers: dict[str, admin_pb2.DescribeClusterResponse] = {}
+        unanswered: dict[str, str] = {}
         try:
             while tasks and (left := deadline - loop.time()) > 0:
                 done, _ = await asyncio.wait(
@@ -258,7 +260,8 @@ class Connection:
                 )
                 for task in done:
                     endpoint, answer = tasks.pop(task), task.result()
-                    if answer is None:
+                    if isinstance(answer, TandemlogError):
+                        unanswered[endpoint] = answer.reason or "refused"
                         continue
                     answers[endpoint] = answer
                     for other in _named_by(answer):
@@ -271,9 +274,10 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return answers
+        unanswered.update(dict.fromkeys(tasks.values(), "no answer in time"))
+        return answers, unanswered
 
-    async def _describe(self, endpoint: str) -> admin_pb2.DescribeClusterResponse | None:
+    async def _describe(self, endpoint: str) -> admin_pb2.DescribeClusterResponse | TandemlogError:
         node = self.node(endpoint)
         request = admin_pb2.DescribeClusterRequest()
         try:
@@ -282,7 +286,7 @@ class Connection:
             )
         except TandemlogError as error:
             logger.debug("no description of the cluster: %s", error)
-            return None
+            return error
 
 
 def _named_by(answer: admin_pb2.DescribeClusterResponse) -> Iterable[str]:

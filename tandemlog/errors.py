@@ -27,7 +27,8 @@ class TandemlogError(Exception):
     """Base of all errors of this package.
 
     `field`, `limit` and `actual` name what was wrong, where one value was; `record_index` the
-    message of a batch (-1: not about one); `hint` an endpoint to ask instead.
+    message of a batch (-1: not about one); `hint` an endpoint to ask instead; `reason` what ended
+    a call without an answer, in a few words.
     """
 
     retryable: ClassVar[bool] = False
@@ -44,6 +45,7 @@ class TandemlogError(Exception):
         actual: int = 0,
         record_index: int = -1,
         hint: str = "",
+        reason: str = "",
     ) -> None:
         super().__init__(message)
         self.field = field
@@ -51,6 +53,7 @@ class TandemlogError(Exception):
         self.actual = actual
         self.record_index = record_index
         self.hint = hint
+        self.reason = reason
 
     def restated(self, message: str) -> Self:
         """The same error with a message that says more."""
@@ -61,6 +64,7 @@ class TandemlogError(Exception):
             actual=self.actual,
             record_index=self.record_index,
             hint=self.hint,
+            reason=self.reason,
         )
 
     def copy(self) -> Self:
@@ -282,14 +286,36 @@ _NO_ANSWER = (
 )
 
 
+_NO_HANDSHAKE = ("Socket closed", "SETTINGS frame", "Failed parsing HTTP/2")
+
+
 def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) -> TandemlogError:
     """The exception for a call that ended without an answer."""
     why = " ".join((details or "no details").split())
     text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {why}"
+    reason = _short_reason(status, why)
     if status in _NO_ANSWER:
-        return NodeUnavailableError(text)
+        return NodeUnavailableError(text, reason=reason)
     if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return BatchTooLargeError(text, field="request")
+        return BatchTooLargeError(text, field="request", reason=reason)
     if status is grpc.StatusCode.UNIMPLEMENTED:
-        return InvalidArgumentError(f"{text}; is this a tandemlog node, and a current one?")
-    return RefusedError(text)
+        return InvalidArgumentError(
+            f"{text}; is this a tandemlog node, and a current one?", reason=reason
+        )
+    return RefusedError(text, reason=reason)
+
+
+def _short_reason(status: grpc.StatusCode, why: str) -> str:
+    """The end of gRPC's sentence, which names every layer that the call went through."""
+    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return "no answer in time"
+    if status is grpc.StatusCode.UNIMPLEMENTED:
+        return "no tandemlog node"
+    if "errors resolving" in why or "DNS resolution failed" in why:
+        return "name not resolved"
+    last = why.rpartition(": ")[2]
+    last = last[:1].lower() + last[1:]
+    # Somebody takes the connection and does not speak plain HTTP/2: nodes do, TLS does not.
+    if "failed to connect" in why and any(mark in why for mark in _NO_HANDSHAKE):
+        return f"no gRPC without TLS there: {last}"
+    return last

@@ -5,7 +5,7 @@ node the newest epoch counts, the master's word before a slave's. All of this is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from .v1 import admin_pb2, common_pb2
@@ -51,7 +51,9 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All known nodes, and the cluster's settings as its master (else any node) tells them."""
+    """All known nodes, and the cluster's settings as its master (else any node) tells them.
+    `asked` are endpoints, `unanswered` says of those that gave no answer why, where that is known.
+    """
 
     nodes: tuple[NodeInfo, ...] = ()
     asked: tuple[str, ...] = ()
@@ -62,6 +64,7 @@ class Topology:
     max_message_size: int = 4 << 20
     max_batch_size: int = 32 << 20
     master_id: str = ""
+    unanswered: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def master(self) -> NodeInfo | None:
@@ -88,16 +91,20 @@ class Topology:
 
     def asked_text(self) -> str:
         """Who was asked and what came of it, for error messages."""
-        answered = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
-        return ", ".join(f"{name} ({answered.get(name, 'no answer')})" for name in self.asked)
+        said = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
+        said = {**self.unanswered, **said}
+        return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked)
 
 
 def merge_answers(
     answers: Mapping[str, admin_pb2.DescribeClusterResponse],
     asked: tuple[str, ...],
     previous: Topology,
+    unanswered: Mapping[str, str] | None = None,
 ) -> Topology:
-    """The picture from the nodes' answers by the endpoint that was asked."""
+    """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
+    endpoint gave none."""
+    reasons = dict(unanswered or {})
     reached = {answer.answered_by: endpoint for endpoint, answer in answers.items()}
     own: dict[str, NodeInfo] = {}
     told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
@@ -119,7 +126,7 @@ def merge_answers(
     speaker = _speaker(answers, master_id)
     if speaker is None:
         unreached = tuple(replace(node, reachable=False) for node in previous.nodes)
-        return replace(previous, nodes=unreached, asked=asked, master_id="")
+        return replace(previous, nodes=unreached, asked=asked, master_id="", unanswered=reasons)
     return Topology(
         nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
         asked=asked,
@@ -130,6 +137,7 @@ def merge_answers(
         max_message_size=speaker.max_message_size or 4 << 20,
         max_batch_size=speaker.max_batch_size or 32 << 20,
         master_id=master_id,
+        unanswered=reasons,
     )
 
 

@@ -114,7 +114,10 @@ ERRORS = {
         r"has no offset 99, it holds 0..1",
     ),
     "schema": ({"columns": "size"}, "no column 'size'"),
-    "cluster": ({"endpoint": "127.0.0.1:1", "retryTimeoutMs": "300"}, "127.0.0.1:1 (no answer)"),
+    "cluster": (
+        {"endpoint": "127.0.0.1:1", "retryTimeoutMs": "300"},
+        "127.0.0.1:1 (connection refused)",
+    ),
 }
 
 
@@ -143,7 +146,7 @@ def test_one_clear_error_of_a_read(
         (
             "'x' as body",
             {"endpoint": "127.0.0.1:1", "retryTimeoutMs": "300"},
-            "127.0.0.1:1 (no answer)",
+            "127.0.0.1:1 (connection refused)",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from tandemlog.errors import (
     NodeUnavailableError,
     RefusedError,
     TandemlogError,
+    error_from_rpc,
 )
 
 
@@ -34,3 +35,36 @@ def test_a_failed_call_says_where_and_why_in_one_line(
     words = status.name.lower().replace("_", " ")
     assert str(error).splitlines()[0].startswith(f"h:1: {words}: one two")
     assert "\n" not in str(error)
+
+
+REFUSED = (
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: "
+    "Failed to connect to remote host: Connection refused"
+)
+UNRESOLVED = (
+    "errors resolving x.invalid:1: [field:hostname lookup error:address lookup failed for "
+    "x.invalid:1: Domain name not found]"
+)
+CLOSED = (
+    "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: Socket closed"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "details", "reason"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, REFUSED, "connection refused"),
+        (grpc.StatusCode.UNAVAILABLE, UNRESOLVED, "name not resolved"),
+        (grpc.StatusCode.UNAVAILABLE, CLOSED, "no gRPC without TLS there: socket closed"),
+        (grpc.StatusCode.UNAVAILABLE, "Socket closed", "socket closed"),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded", "no answer in time"),
+        (grpc.StatusCode.UNIMPLEMENTED, "Method not found!", "no tandemlog node"),
+        (grpc.StatusCode.PERMISSION_DENIED, "", "no details"),
+    ],
+)
+def test_a_failed_call_has_a_short_reason(
+    status: grpc.StatusCode, details: str, reason: str
+) -> None:
+    error = error_from_rpc(status, details, "h:1")
+    assert error.reason == reason
+    assert error.copy().reason == reason

@@ -55,6 +55,16 @@ def test_no_answer_keeps_the_nodes_but_no_master() -> None:
     assert after.max_message_size == 7
 
 
+def test_why_there_was_no_answer_is_told() -> None:
+    topology = merge_answers(
+        {"m:1": answer("m", "m", status("m", common_pb2.MASTER))},
+        ("m:1", "s:1", "t:1"),
+        Topology(),
+        {"s:1": "connection refused"},
+    )
+    assert topology.asked_text() == "m:1 (master), s:1 (connection refused), t:1 (no answer)"
+
+
 def test_lag_and_in_sync_are_the_masters_to_say() -> None:
     master = answer(
         "m",

@@ -9,6 +9,7 @@ import pytest
 from fakes.fake_broker import ThreadedCluster, running_cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "client.md"
+README = PAGE.parent.parent / "README.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -27,6 +28,16 @@ def test_the_examples_run(cluster: ThreadedCluster, capsys: pytest.CaptureFixtur
     printed = capsys.readouterr().out
     assert "body: 104857600 bytes, at most 1048576" in printed
     assert "property 'DELAY' is reserved" in printed
+
+
+def test_the_tour_of_the_readme_does_not_make_the_topics_of_the_page() -> None:
+    made = r'topic create (\S+)|create_topic\("([^"]+)"'
+    page, tour = (
+        {"".join(names) for names in re.findall(made, path.read_text())} for path in (PAGE, README)
+    )
+    assert page
+    assert tour
+    assert not page & tour
 
 
 def test_the_page_names_every_setting() -> None:

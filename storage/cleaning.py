@@ -9,13 +9,14 @@ thread that runs, not the one that has to be woken.
 
 The log goes first, then what points into it: queue files, index files, and the epochs that ended
 below its new start. A crash in between leaves derived files that point below the log, which every
-reader passes over and the next round drops.
+reader passes over and the next round drops. So does a file of them that cannot be deleted, and it
+keeps none of the others.
 """
 
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 
 from .errors import DiskFullError
 from .retention import Decision, LogFileAge, decide
@@ -70,15 +71,17 @@ class Cleaner:
 
     def drop_before(self, offset: int) -> int:
         """Drop the log files that end at or before `offset`, and what points to nothing else;
-        answers how many files of the log went."""
+        answers how many files of the log went. Raises OSError where one could not be deleted, of
+        the derived ones after all the others."""
         parts = self._parts
         gone = parts.log.drop_before(offset)
-        start = parts.log.min_offset
-        parts.queues.set_log_minimum(start)
-        if parts.index is not None:
-            parts.index.drop_before(start)
-        parts.epochs.truncate_prefix(start)
         parts.stats.files_deleted += len(gone)
+        start = parts.log.min_offset
+        with ExitStack() as derived:  # calls each, the last first, whatever they raise
+            derived.callback(parts.epochs.truncate_prefix, start)
+            if parts.index is not None:
+                derived.callback(parts.index.drop_before, start)
+            derived.callback(parts.queues.set_log_minimum, start)
         return len(gone)
 
     def _oldest(self) -> LogFileAge | None:

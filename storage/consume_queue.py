@@ -134,10 +134,10 @@ class ConsumeQueue:
             self._disk.shorten(self.file(self.last), position - self.last, self.file_size)
 
     def drop_first(self) -> None:
-        """Delete the first file; never called for the last one."""
-        base = self.first
-        self.first = base + self.file_size
-        self._disk.delete(self.file(base))
+        """Delete the first file; never called for the last one. Raises OSError: it is still the
+        first then, or the next one would go and leave a gap."""
+        self._disk.delete(self.file(self.first))
+        self.first += self.file_size
 
     def destroy(self) -> None:
         """Delete all files."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tandemlog.format.queue_unit import UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
-from .errors import FlushFailedError, StoreBusyError
+from .errors import CorruptStoreError, FlushFailedError, StoreBusyError
 from .file_pool import FilePool
 from .files import FileSystem
 from .queue_runs import QueueRuns, regroup
@@ -229,17 +229,35 @@ class ConsumeQueueStore:
 
     def set_log_minimum(self, log_offset: int) -> int:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,
-        never a queue's last one. Answers how many files were deleted."""
-        deleted = 0
+        never a queue's last one. Answers how many files were deleted.
+
+        A queue of which a file is missing is damaged. Raises the first OSError where files could
+        not be deleted, after all the others.
+        """
+        deleted, faults = 0, []
         with self._lock, self._units.file_lock, Change(self._units):
             self._log_minimum = log_offset
-            for dense, queue in list(self._units.queues.items()):
-                while dense not in self._damaged and 0 <= queue.first < queue.last:
-                    newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
-                    if int(newest["physical_offset"][0]) >= log_offset:
-                        break
-                    queue.drop_first()
-                    deleted += 1
+            for dense in list(self._units.queues):
+                try:
+                    deleted += self._drop_below(dense, log_offset)
+                except OSError as fault:
+                    faults.append(fault)
+        if faults:
+            raise faults[0]
+        return deleted
+
+    def _drop_below(self, dense: int, log_offset: int) -> int:
+        queue, deleted = self._units.queues[dense], 0
+        while dense not in self._damaged and 0 <= queue.first < queue.last:
+            try:
+                newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
+            except CorruptStoreError as fault:
+                self.mark_damaged(dense, str(fault))
+                break
+            if int(newest["physical_offset"][0]) >= log_offset:
+                break
+            queue.drop_first()
+            deleted += 1
         return deleted
 
     def delete(self, queues: Iterable[int]) -> None:

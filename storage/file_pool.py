@@ -5,15 +5,20 @@ first needed, kept in the order of their use, and the longest unused is closed w
 many. A descriptor is closed only when nobody is inside a call with it, because its number could
 be given to another file.
 
+A file that is to go and that somebody has deleted by hand is gone, which is what was wanted.
+
 What was written is remembered until `sync`. A few files are synced one by one; many together by
 one call for the whole file system, which costs one commit of its journal in place of thousands.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from pathlib import Path
 
 from .files import Buffer, FileSystem
+
+logger = logging.getLogger(__name__)
 
 SYNC_TOGETHER = 64
 MOST_OPEN = 8192
@@ -96,7 +101,10 @@ class FilePool:
     def delete(self, path: str) -> None:
         """Remove the file; the removal is durable after `sync`."""
         self._forget(path)
-        self.files.unlink(Path(path))
+        try:
+            self.files.unlink(Path(path))
+        except FileNotFoundError:
+            logger.warning("was gone before it was deleted: %s", path)
         with self._lock:
             self._dirty.discard(path)
             self._dirty_directories.add(Path(path).parent)

@@ -266,10 +266,7 @@ class IndexService:
 
     def drop_newest(self) -> None:
         """Delete the newest file. Raises OSError."""
-        file = self._list[-1]
-        self._list = self._list[:-1]
-        file.release()
-        self._pool.delete(str(file.path))
+        self._drop(-1)
 
     def doubt(self) -> None:
         """What the files hold may be in the page cache alone, as a process leaves it that was
@@ -288,17 +285,27 @@ class IndexService:
             self.truncate(before.header.end_physical_offset)
 
     def drop_before(self, log_offset: int) -> int:
-        """Delete files that point below `log_offset` only, never the newest; answers how many."""
+        """Delete files that point below `log_offset` only, never the newest; answers how many.
+        Raises OSError."""
         deleted = 0
         with self._lock:
             self._generation += 1
             while len(self._list) > 1 and self._list[0].header.end_physical_offset < log_offset:
-                file = self._list[0]
-                self._list = self._list[1:]
-                file.release()
-                self._pool.delete(str(file.path))
+                self._drop(0)
                 deleted += 1
         return deleted
+
+    def _drop(self, at: int) -> None:
+        """Delete a file, which queries do not come to any more. One that the disk does not let go
+        is in the list again: left out, it would come back in the middle of it at the next open."""
+        before = self._list
+        self._list = [file for file in before if file is not before[at]]
+        before[at].release()
+        try:
+            self._pool.delete(str(before[at].path))
+        except OSError:
+            self._list = before
+            raise
 
     def reset(self, log_offset: int) -> None:
         """Forget all files, which are no longer there; the log begins at `log_offset`."""

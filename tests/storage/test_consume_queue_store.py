@@ -311,6 +311,33 @@ def test_old_files_go_with_the_log_and_the_minimum_moves(store: Store) -> None:
     assert store.queues.min_offset(1) == 1
 
 
+def test_a_file_that_cannot_be_deleted_leaves_no_gap_and_keeps_no_other(store: Store) -> None:
+    store.add(*[0] * 17, *[1] * 17)
+    store.dispatch()
+    checkpoint = store.queues.flush()
+    store.log_start = 10 * SIZE
+    store.files.fail("unlink", name="T/0", times=1)
+    with pytest.raises(OSError, match="T/0"):
+        store.queues.set_log_minimum(300)
+    assert len(store.files.listdir(ROOT / "T" / "0")) == 4
+    assert len(store.files.listdir(ROOT / "T" / "1")) == 2
+    assert store.queues.set_log_minimum(300) == 3
+    store.log_start = 300
+    findings = store.load(checkpoint)
+    assert findings.damaged == {}
+
+
+def test_a_file_that_is_missing_keeps_no_other(store: Store) -> None:
+    store.add(*[0] * 17, *[1] * 17)
+    store.dispatch()
+    store.queues.flush()
+    store.queues.close()
+    store.files.unlink(ROOT / "T" / "0" / f"{0:020d}")
+    assert store.queues.set_log_minimum(300) == 2
+    assert "missing" in store.queues.damaged[0]
+    assert len(store.files.listdir(ROOT / "T" / "1")) == 2
+
+
 def test_search_by_time(store: Store) -> None:
     store.add(*[0, 1] * 10)
     store.dispatch()

@@ -71,6 +71,18 @@ def test_a_deleted_file_is_closed_and_its_removal_durable(files: MemoryFiles) ->
         pool.read(path, 0, 1)
 
 
+def test_a_file_that_somebody_has_deleted_is_gone(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    files.unlink(ROOT / "t" / "0" / "0")
+    pool.delete(path)
+    pool.sync()
+    assert f"was gone before it was deleted: {path}" in caplog.text
+
+
 def test_shorten_clears_the_rest(files: MemoryFiles) -> None:
     pool = pool_of(files)
     path = f"{ROOT}/t/0/0"

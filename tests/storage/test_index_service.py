@@ -236,6 +236,23 @@ def test_old_files_go_with_the_log_save_the_newest(index: Index) -> None:
     assert index.names() == [newest]
 
 
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_file_that_cannot_be_deleted_is_still_there(index: Index, newest: bool) -> None:
+    fill(index, 20)
+    index.dispatch()
+    names = index.names()
+    index.files.fail("unlink", name=str(ROOT / "index"), times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        index.service.drop_newest() if newest else index.service.drop_before(10_000)
+    assert [file.name for file in index.service.files] == names
+    index.check()
+    if newest:
+        index.service.drop_newest()
+    else:
+        index.service.drop_before(10_000)
+    assert index.names() == (names[:-1] if newest else names[-1:])
+
+
 def test_a_query_under_way_outlives_the_deletion_of_its_file(index: Index) -> None:
     for _ in range(30):
         index.add("k0")

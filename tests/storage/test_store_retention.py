@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.cleaning import PAUSE_S, Cleaner
 from storage.config import ConfirmSource, RetentionConfig
@@ -129,3 +130,36 @@ def test_a_log_file_that_cannot_be_deleted_leaves_no_gap() -> None:
     bench.kill()
     assert bench.store.log.min_offset == start
     assert bench.bodies() == before
+
+
+@pytest.mark.parametrize("kind", ["consumequeue", "index"])
+def test_a_derived_file_that_cannot_be_deleted_goes_later_and_damages_nothing(kind: str) -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=4)))
+    bench.store.epochs.append(EpochEntry(1, 0))
+    bench.store.epochs.append(EpochEntry(2, 100))
+    fill(bench)
+    bench.store.persist()
+    bench.files.fail("unlink", name=kind, times=1)
+    with pytest.raises(OSError, match="Input/output"):
+        clean(bench)
+    assert bench.store.epochs.table.entries == (EpochEntry(2, 100),)
+    assert clean(bench) == 4
+    before = bench.bodies()
+    bench.kill()
+    assert bench.store.recovery.queues_rebuilt == {}
+    assert bench.bodies() == before
+    bench.put(3)
+    assert_whole(bench)
+
+
+def test_a_queue_file_that_somebody_has_deleted_is_made_again() -> None:
+    bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=4)))
+    fill(bench)
+    bench.store.persist()
+    bench.store.queues.close()
+    bench.files.unlink(DIRECTORY / "consumequeue" / "T" / "0" / f"{0:020d}")
+    assert clean(bench) == 4
+    bench.settle()
+    (only,) = (each for each in bench.store.reader.ranges() if each.queue_id == 0)
+    assert len(bench.bodies()) == 301 - only.min_offset
+    assert_whole(bench)

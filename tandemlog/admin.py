@@ -26,6 +26,7 @@ from .v1 import admin_pb2, broker_pb2
 
 PERM_READ = 4
 PERM_WRITE = 2
+DEFAULT_QUEUES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,30 @@ class TopicInfo:
     """A topic; `perm` is the sum of 4 (read) and 2 (write)."""
 
     name: str
-    read_queues: int
-    write_queues: int
+    read_queues: int = DEFAULT_QUEUES
+    write_queues: int = DEFAULT_QUEUES
     perm: int = PERM_READ | PERM_WRITE
     order: bool = False
     attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def changed(
+        self,
+        queues: int | None = None,
+        *,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> "TopicInfo":
+        """The topic with what is given; None, and attributes that are not named, stay. Read and
+        write queues, which need not be as many, become `queues` both."""
+        return TopicInfo(
+            self.name,
+            self.read_queues if queues is None else queues,
+            self.write_queues if queues is None else queues,
+            self.perm if perm is None else perm,
+            self.order if order is None else order,
+            {**self.attributes, **(attributes or {})},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +103,29 @@ class AsyncAdmin:
     async def create_topic(
         self,
         name: str,
-        queues: int = 4,
+        queues: int | None = None,
         *,
-        perm: int = PERM_READ | PERM_WRITE,
-        order: bool = False,
+        perm: int | None = None,
+        order: bool | None = None,
         attributes: Mapping[str, str] | None = None,
         update: bool = False,
     ) -> TopicInfo:
-        """Creates a topic, or changes one with `update`; raises TopicExistsError,
+        """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
+        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError,
         InvalidTopicNameError, and what the master refuses."""
         fault = topic_fault(name)
         if fault is not None:
             raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")
+        held = await self._held(name) if update else TopicInfo(name)
+        wanted = held.changed(queues, perm=perm, order=order, attributes=attributes)
         request = admin_pb2.CreateTopicRequest(
             topic=admin_pb2.Topic(
                 name=name,
-                read_queues=queues,
-                write_queues=queues,
-                perm=perm,
-                order=order,
-                attributes=dict(attributes or {}),
+                read_queues=wanted.read_queues,
+                write_queues=wanted.write_queues,
+                perm=wanted.perm,
+                order=wanted.order,
+                attributes=wanted.attributes,
             ),
             update=update,
         )
@@ -130,7 +153,13 @@ class AsyncAdmin:
         """One topic; raises UnknownTopicError."""
         for each in await self._positions.topics([name]):
             return _topic(each)
-        raise UnknownTopicError(f"topic {name!r} does not exist", field="topic")
+        raise _unknown(name)
+
+    async def _held(self, name: str) -> TopicInfo:
+        """The topic as the master has it, whoever is read from; raises UnknownTopicError."""
+        for each in await self._connection.topics([name]):
+            return _topic(each)
+        raise _unknown(name)
 
     async def groups(self) -> list[str]:
         """All consumer groups with a committed offset or a configuration."""
@@ -236,6 +265,10 @@ class AsyncAdmin:
         if not answer.known:
             return None
         return ProducerInfo(answer.epoch, answer.last_sequence, answer.last_timestamp)
+
+
+def _unknown(name: str) -> UnknownTopicError:
+    return UnknownTopicError(f"topic {name!r} does not exist", field="topic")
 
 
 def _topic(topic: admin_pb2.Topic) -> TopicInfo:

@@ -4,7 +4,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from .admin import PERM_READ, PERM_WRITE, AsyncAdmin, ProducerInfo, TopicInfo
+from .admin import AsyncAdmin, ProducerInfo, TopicInfo
 from .connection import ConnectionOptions
 from .errors import ClientClosedError
 from .loop_thread import LoopThread
@@ -52,14 +52,15 @@ class Admin:
     def create_topic(
         self,
         name: str,
-        queues: int = 4,
+        queues: int | None = None,
         *,
-        perm: int = PERM_READ | PERM_WRITE,
-        order: bool = False,
+        perm: int | None = None,
+        order: bool | None = None,
         attributes: Mapping[str, str] | None = None,
         update: bool = False,
     ) -> TopicInfo:
-        """Creates a topic, or changes one with `update`; raises TopicExistsError,
+        """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
+        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError,
         InvalidTopicNameError, and what the master refuses."""
         return self._run(
             self._admin.create_topic(

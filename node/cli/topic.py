@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tandemlog.admin import PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
+from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
 from tandemlog.errors import TopicExistsError
 from tandemlog.format.constants import is_system_topic, topic_fault
 from tandemlog.topology import ReadFrom
@@ -20,8 +20,6 @@ from .online import run_admin
 from .options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 from .output import Format, error_console, write_rows
 
-DEFAULT_QUEUES = 4
-DEFAULT_PERM = "rw"
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
 COLUMNS = ("topic", "read_queues", "write_queues", "perm", "order", "attributes")
@@ -59,7 +57,7 @@ def create_command(
         str | None,
         typer.Option(
             "--perm",
-            help=f"rw, r or w; with --update as before, else {DEFAULT_PERM}.",
+            help="rw, r or w; with --update as before, else rw.",
             show_default=False,
         ),
     ] = None,
@@ -94,6 +92,7 @@ def create_command(
     """
     if perm is not None and perm not in _PERMS:
         raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
+    bits = None if perm is None else _PERMS[perm]
     pairs = dict(_pair(text) for text in attributes or [])
 
     async def create(admin: AsyncAdmin) -> TopicInfo:
@@ -102,17 +101,13 @@ def create_command(
             raise CommandError(f"topic {name!r}: {fault}", USAGE)
         if update:
             return await change(admin)
-        count = DEFAULT_QUEUES if queues is None else queues
-        bits = _PERMS[DEFAULT_PERM if perm is None else perm]
         exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
         if dry_run:
             if any(topic.name == name for topic in await admin.topics()):
                 raise exists
-            return TopicInfo(name, count, count, bits, bool(order), pairs)
+            return TopicInfo(name).changed(queues, perm=bits, order=order, attributes=pairs)
         try:
-            return await admin.create_topic(
-                name, count, perm=bits, order=bool(order), attributes=pairs
-            )
+            return await admin.create_topic(name, queues, perm=bits, order=order, attributes=pairs)
         except TopicExistsError:
             raise exists from None
 
@@ -120,24 +115,10 @@ def create_command(
         held = await admin.topic(name)
         if queues is not None and queues < held.read_queues:
             await _check_no_message_is_lost(admin, name, queues)
-        changed = TopicInfo(
-            name,
-            held.read_queues if queues is None else queues,
-            held.write_queues if queues is None else queues,
-            held.perm if perm is None else _PERMS[perm],
-            held.order if order is None else order,
-            {**held.attributes, **pairs},
-        )
         if dry_run:
-            return changed
+            return held.changed(queues, perm=bits, order=order, attributes=pairs)
         return await admin.create_topic(
-            name,
-            # 0: as it is; the read and the write queues of a topic need not be as many
-            queues or 0,
-            perm=changed.perm,
-            order=changed.order,
-            attributes=pairs,
-            update=True,
+            name, queues, perm=bits, order=order, attributes=pairs, update=True
         )
 
     with one_line_errors():

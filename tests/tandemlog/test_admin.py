@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -40,6 +41,21 @@ async def test_topics_are_made_changed_and_deleted(admin: AsyncAdmin) -> None:
         await admin.delete_topic("bills")
     with pytest.raises(errors.InvalidTopicNameError):
         await admin.create_topic("not a name")
+
+
+async def test_an_update_keeps_what_is_not_passed(cluster: FakeCluster, admin: AsyncAdmin) -> None:
+    made = await admin.create_topic("bills", 8, perm=4, order=True, attributes={"a": "1", "b": "2"})
+    assert await admin.create_topic("bills", update=True) == made
+    assert await admin.create_topic("bills", 9, update=True) == replace(
+        made, read_queues=9, write_queues=9
+    )
+    await admin.create_topic("bills", 8, order=False, attributes={"b": "3"}, update=True)
+    assert await admin.topic("bills") == TopicInfo("bills", 8, 8, 4, False, {"a": "1", "b": "3"})
+    cluster.log.topics["bills"].write_queues = 3
+    changed = await admin.create_topic("bills", perm=6, update=True)
+    assert (changed.read_queues, changed.write_queues, changed.perm) == (8, 3, 6)
+    with pytest.raises(errors.UnknownTopicError):
+        await admin.create_topic("nothing", update=True)
 
 
 async def test_the_cluster_is_described(cluster: FakeCluster, admin: AsyncAdmin) -> None:

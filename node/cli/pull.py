@@ -28,7 +28,7 @@ from .options import (
     now_ms,
 )
 from .output import Format, StreamedTable, write_lines
-from .times import LEAST_MS, parse_time_ms
+from .times import LEAST_MS, MAX_LENGTH, parse_time_ms
 
 if TYPE_CHECKING:
     from tandemlog.received import ReceivedMessage
@@ -122,7 +122,7 @@ class EveryQueue(Mapping[Queue, int]):
 def _parse_start(offset: str | None) -> Start | EveryQueue | None:
     if offset is None or offset in (EARLIEST, LATEST):
         return offset
-    if offset.isdecimal() and int(offset) < LEAST_MS:
+    if offset.isdecimal() and len(offset) <= MAX_LENGTH and int(offset) < LEAST_MS:
         return EveryQueue(int(offset))
     return parse_time_ms(offset, now_ms())
 

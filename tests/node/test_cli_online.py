@@ -282,11 +282,11 @@ def test_where_to_begin(run: Run, topic: str) -> None:
     assert bodies("--from", "master") == [b"a", b"b", b"c"]
 
 
-@pytest.mark.parametrize("digits", [41, 5_000])
-def test_an_offset_beyond_all_numbers_is_refused(run: Run, topic: str, digits: int) -> None:
-    code, out, err = run("pull", topic, "--offset", "9" * digits)
-    assert (code, out) == (2, "")
-    assert "a number is at most 9223372036854775807" in err
+def test_an_offset_beyond_all_numbers_is_refused(run: Run) -> None:
+    for digits in (41, 5_000):
+        code, out, err = run("pull", "any", "--offset", "9" * digits)
+        assert (code, out) == (2, "")
+        assert "a number is at most 9223372036854775807" in err
 
 
 def test_tags_are_filtered(run: Run, topic: str) -> None:

@@ -23,6 +23,9 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from tandemlog.format.errors import FormatError
+from tandemlog.format.tags import parse_tags
+
 from .offsets import Span
 
 _NO_END = (1 << 63) - 1
@@ -101,10 +104,11 @@ def _both(before: frozenset[Any] | None, now: frozenset[Any]) -> frozenset[Any]:
 
 
 def _are_tags(values: Sequence[str]) -> bool:
-    """Whether an expression can say them: no separator in them, no blank around them."""
-    return bool(values) and all(
-        each and each.strip() == each and "|" not in each and each != "*" for each in values
-    )
+    """Whether an expression can say them: no separator in them, no blank around them, no quotes."""
+    try:
+        return parse_tags(" || ".join(values)) == frozenset(values)
+    except FormatError:
+        return False
 
 
 def _offsets(narrowing: Narrowing, condition: Filter) -> Narrowing | None:

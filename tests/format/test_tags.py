@@ -1,5 +1,7 @@
 """Tag expressions."""
 
+import re
+
 import pytest
 
 from tandemlog.format.errors import FormatError
@@ -29,6 +31,17 @@ def test_some(expression: str, tags: set[str]) -> None:
 def test_refuses_bars_alone(expression: str) -> None:
     with pytest.raises(FormatError, match="names no tag"):
         parse_tags(expression)
+
+
+@pytest.mark.parametrize("expression", ["a && b", "a&&b || c", "'a'", 'a || "b"', "`a` || b", "''"])
+def test_refuses_what_looks_like_another_language(expression: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(repr(expression))):
+        parse_tags(expression)
+
+
+@pytest.mark.parametrize("tag", ["a & b", "it's", '5"', "'", "R&D"])
+def test_signs_within_a_tag_are_part_of_it(tag: str) -> None:
+    assert parse_tags(tag) == {tag}
 
 
 def test_hashes() -> None:

@@ -294,6 +294,9 @@ def test_tags_are_filtered(run: Run, topic: str) -> None:
         run("put", topic, "--tag", tag, stdin=tag.encode())
     out = run("pull", topic, "--tags", "red || blue", "--format", "jsonl")[1]
     assert {each["tags"] for each in objects(out)} == {"red", "blue"}
+    code, out, err = run("pull", topic, "--tags", "red && blue")
+    assert (code, out) == (2, "")
+    assert "tag expression 'red && blue'" in err
 
 
 def test_a_group_goes_on_where_it_stopped(run: Run, topic: str) -> None:

@@ -57,6 +57,8 @@ def test_tags_are_asked_of_the_nodes() -> None:
         (EqualTo(("tags",), "a || b"), None),
         (EqualTo(("tags",), " a"), None),
         (EqualTo(("tags",), "*"), None),
+        (EqualTo(("tags",), "'a'"), None),
+        (EqualTo(("tags",), "a && b"), None),
         (In(("tags",), ()), None),
         (EqualTo(("tags",), "a"), "b"),
         (IsNotNull(("tags",)), None),

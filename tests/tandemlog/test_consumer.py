@@ -115,6 +115,8 @@ async def test_only_the_tags_asked_for(cluster: FakeCluster, tags: str, rest: se
         assert {int(message.body) % 2 for message in batch} <= rest
         with pytest.raises(errors.InvalidArgumentError, match="names no tag"):
             await reader.follow("orders", tags="||")
+        with pytest.raises(errors.InvalidArgumentError, match="'a && b'"):
+            await reader.follow("orders", tags="a && b")
 
 
 async def test_tags_of_one_hash_are_told_apart(cluster: FakeCluster) -> None:

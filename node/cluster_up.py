@@ -30,6 +30,7 @@ from storage.files import RealFileSystem
 from storage.geometry import Geometry
 
 from .config import ConfigError
+from .endpoints import usable
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2
@@ -228,6 +229,13 @@ class LocalCluster:
     @property
     def endpoints(self) -> str:
         return ",".join(node.endpoint for node in self.nodes)
+
+    def check_ports(self) -> None:
+        """Raises ListenError where another process has the port of a node. Were that a node of
+        another cluster, its answers would be taken for those of the node that cannot start."""
+        for node in self.nodes:
+            usable(node.node_id, node.endpoint)
+            usable(node.node_id, node.http_endpoint)
 
     def write(self) -> None:
         """Write the plan and every node's configuration."""

@@ -10,7 +10,7 @@ _WILDCARDS = ("0.0.0.0", "::", "")
 
 
 class ListenError(Exception):
-    """An address that this node cannot listen on; the message names it and the setting."""
+    """An address that a node cannot listen on; the message names it and the setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
 
     Raises ListenError, and ConfigError where others could not be told how to reach this node.
     """
-    listen = _usable("listen", config.listen)
-    http = _usable("http_listen", config.http_listen) if config.http_listen else ""
+    listen = usable("listen", config.listen)
+    http = usable("http_listen", config.http_listen) if config.http_listen else ""
     host, port = split_endpoint(listen)
     advertise = config.advertise
     if not advertise:
@@ -61,8 +61,8 @@ def join(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _usable(setting: str, endpoint: str) -> str:
-    """`endpoint`, with a free port where it says 0.
+def usable(what: str, endpoint: str) -> str:
+    """`endpoint`, with a free port where it says 0. Raises ListenError that begins with `what`.
 
     The port is bound and let go before the store is opened: a recovery may take a while, and what
     will not work afterwards should be said first.
@@ -77,9 +77,7 @@ def _usable(setting: str, endpoint: str) -> str:
             probe.bind((host, port))
             return join(host, int(probe.getsockname()[1]))
     except OSError as problem:
-        raise ListenError(
-            f"{setting}: cannot listen on {endpoint}: {_reason(problem)}"
-        ) from problem
+        raise ListenError(f"{what}: cannot listen on {endpoint}: {_reason(problem)}") from problem
 
 
 def _reason(problem: OSError) -> str:

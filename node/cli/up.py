@@ -28,8 +28,9 @@ from ..cluster_up import (
     plan_cluster,
 )
 from ..config import DEFAULT_PORT
+from ..endpoints import ListenError
 from .command import new_app
-from .exit_codes import epilog
+from .exit_codes import ADDRESS, epilog
 from .failures import CommandError, one_line_errors
 from .nodes_table import COLUMNS, FEW_COLUMNS, TITLES, node_rows
 from .options import DEFAULTS
@@ -155,10 +156,13 @@ def up_command(
         try:
             with locked(directory):
                 cluster = LocalCluster(directory, plan, port)
+                cluster.check_ports()
                 cluster.write()
                 asyncio.run(_Foreground(cluster).run())
         except ClusterError as problem:
             raise CommandError(str(problem), problem.exit_code) from None
+        except ListenError as problem:
+            raise CommandError(f"{problem}; choose another --port", ADDRESS) from None
 
 
 class _Foreground:

@@ -148,15 +148,27 @@ def test_the_nodes_end_with_up_however_it_ends(tmp_path: Path, port: int) -> Non
 
 
 def test_up_says_why_a_node_did_not_start(tmp_path: Path, port: int) -> None:
+    (tmp_path / "n1").mkdir()
+    (tmp_path / "n1" / "store").write_text("")
+    up = Up(tmp_path, port, "--slaves", "1", *SIZES, "--commit-log-file-size=1048576")
+    out, _ = up.process.communicate(timeout=60)
+    assert up.process.returncode == 7
+    assert "n1 ended with exit code 7: " in out.splitlines()[-1]
+
+
+@pytest.mark.parametrize("distance", [0, 1, 101])
+def test_up_starts_nothing_where_a_port_is_taken(tmp_path: Path, port: int, distance: int) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port + 1))
+        taken.bind(("127.0.0.1", port + distance))
         taken.listen()
         up = Up(tmp_path, port, "--slaves", "1", *SIZES, "--commit-log-file-size=1048576")
         out, _ = up.process.communicate(timeout=60)
     assert up.process.returncode == 8
-    last = out.splitlines()[-1]
-    assert "n1 ended with exit code 8: listen: cannot listen on" in last
-    assert "the port is taken by another process" in last
+    assert out == (
+        f"tandemlog: n{distance % 100}: cannot listen on 127.0.0.1:{port + distance}: the port is "
+        "taken by another process; choose another --port\n"
+    )
+    assert not (tmp_path / "cluster.json").exists()
 
 
 def node_at(folder: Path, **settings: object) -> NodeProcess:

@@ -7,9 +7,11 @@
 The in-sync set begins as the last recorded one: whoever is in it may hold acknowledged bytes, so
 it must follow before anything is confirmed, or leave by rule once the others suffice. Where this
 master may have lost bytes that it counted as held, they cannot even leave before they have
-followed: one of them may hold the only copy.
+followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
+forgotten only when the record that acts on it is durable.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -20,6 +22,8 @@ from .config import HaConfig, Replication
 from .handshake import MasterView
 from .state import HaState, InSyncRecord, Member
 from .store_port import StorePort
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +47,22 @@ def begin_term(
     state: HaState,
     save: Callable[[HaState], None],
     config: HaConfig,
-    boot_id: str,
 ) -> Term:
-    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does.
-
-    `boot_id` names the machine's boot; empty where it is not known.
-    """
+    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does."""
     epoch = next_epoch(store.epochs.table, state)
     me = Member(state.node_id, state.incarnation)
     others = frozenset(each for each in state.record.members if each.node_id != me.node_id)
-    lost = may_have_lost(store, state, config, boot_id)
-    unheard = others if lost else state.record.unheard & others
+    unheard = others if may_have_lost(store, config) else state.record.unheard & others
+    if unheard:
+        logger.warning(
+            "acknowledged bytes may be missing here: wait_for=%s reason=%s",
+            sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
+        )  # fmt: skip
     record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard)
     # it follows itself: whoever serves in the same epoch later is another history
-    state = replace(state, accepted_epoch=epoch, followed=me, record=record, boot_id=boot_id)
+    state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
+    store.settle_doubt()
     cover_old_bytes(store)
     store.become_master(epoch)
     log = store.log
@@ -87,18 +92,10 @@ def cover_old_bytes(store: StorePort) -> None:
         store.epochs.replace(EpochTable((EpochEntry(0, low), *entries)))
 
 
-def may_have_lost(store: StorePort, state: HaState, config: HaConfig, boot_id: str) -> bool:
-    """Whether bytes that the master counted as held may be gone since the last term.
-
-    Only where it counts what is not fsynced, and only with the machine: the page cache outlives a
-    process. Whole records that recovery had to cut are lost in any case.
-    """
-    if config.replication is not Replication.SYNC:
-        return False
-    if store.recovery.cut_saved:
-        return True
-    same_boot = bool(boot_id) and boot_id == state.boot_id
-    return store.config.flush is FlushMode.ASYNC and not store.recovery.clean_stop and not same_boot
+def may_have_lost(store: StorePort, config: HaConfig) -> bool:
+    """Whether bytes that a quorum of this master was promised for may be gone from here. In async
+    replication nobody was promised any."""
+    return config.replication is Replication.SYNC and bool(store.doubt)
 
 
 def own_position(store: StorePort) -> int:

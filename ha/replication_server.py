@@ -29,7 +29,7 @@ from .master_term import Term, begin_term, own_position
 from .membership import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource, tables_of
 from .replication_service import Context, ReplicationService
-from .state_file import StateFile, machine_boot_id
+from .state_file import StateFile
 from .store_port import StorePort
 
 if TYPE_CHECKING:
@@ -108,7 +108,6 @@ class ReplicationMaster:
             state,
             self._state_file.save,
             self.config,
-            machine_boot_id(),
         )
         self._group = MasterGroup(
             self.config,

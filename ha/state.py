@@ -5,8 +5,6 @@ incarnation      names this disk's history: a new one after lost data, so that a
 accepted_epoch   the highest epoch this node has followed or led: nothing lower is accepted
 followed         the master of that epoch and its disk: the same master with another disk has
                  lost what was acknowledged, however high its epoch is
-boot_id          the machine's boot in which the node ran last: what was written and not fsynced
-                 survives the end of a process, not that of a machine
 record           the in-sync set of the last term as master: every acknowledged byte is
                  durable on each of its members. A coordinator's record has the same shape.
 """
@@ -47,7 +45,6 @@ class HaState:
     node_id: str
     incarnation: str
     accepted_epoch: int = 0
-    boot_id: str = ""
     followed: Member | None = None
     record: InSyncRecord = field(default_factory=InSyncRecord)
 
@@ -59,7 +56,6 @@ def encode_state(state: HaState) -> bytes:
         "node_id": state.node_id,
         "incarnation": state.incarnation,
         "accepted_epoch": state.accepted_epoch,
-        "boot_id": state.boot_id,
         "followed": None if state.followed is None else _member_out(state.followed),
         "in_sync": {
             "epoch": state.record.epoch,
@@ -82,7 +78,6 @@ def decode_state(data: bytes) -> HaState:
             node_id=str(document["node_id"]),
             incarnation=str(document["incarnation"]),
             accepted_epoch=int(document["accepted_epoch"]),
-            boot_id=str(document["boot_id"]),
             followed=None if followed is None else _member_in(followed),
             record=InSyncRecord(
                 epoch=int(record["epoch"]),

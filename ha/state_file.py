@@ -56,14 +56,6 @@ class StateFile:
         write_small(self._files, self.path, encode_state(state))
 
 
-def machine_boot_id(path: Path = Path("/proc/sys/kernel/random/boot_id")) -> str:
-    """A name of this boot of the machine; empty where the system does not tell."""
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
-
-
 def new_incarnation() -> str:
     """A name that no other disk has had."""
     return uuid.uuid4().hex

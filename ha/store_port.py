@@ -52,18 +52,18 @@ class TablePort(Protocol):
     def replace_from_json(self, data: bytes) -> None: ...
 
 
-class RecoveryPort(Protocol):
-    """What opening the store found. `cut_saved` names where whole records were cut to."""
-
-    clean_stop: bool
-    cut_saved: str
-
-
 class StorePort(Protocol):
     """A store that is open."""
 
     @property
-    def recovery(self) -> RecoveryPort: ...
+    def doubt(self) -> str:
+        """Why bytes that counted as held here may be missing since an earlier stop, until
+        `settle_doubt`; empty where none are."""
+        ...
+
+    def settle_doubt(self) -> None:
+        """Durable on return."""
+        ...
 
     @property
     def log(self) -> LogPort: ...

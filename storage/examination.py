@@ -63,6 +63,11 @@ class Examination:
     remains: Remains | None = None
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def cuts_records(self) -> bool:
+        """Whether recovery will cut whole records behind a damaged one."""
+        return self.remains is not None and self.remains.has_records
+
 
 def examine(geometry: Geometry, files: FileSystem) -> Examination:
     """Look at the store of `geometry`; nothing is changed.

@@ -32,6 +32,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_CHUNK = 1 << 20
 TEMPORARY_SUFFIX = ".tmp"
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,14 @@ class FileSystem(Protocol):
     def sync_all(self, path: Path) -> None:
         """Make every file and name on the disk that holds `path` durable, by one call: for
         thousands of small files. What it reports is only whether all went well."""
+        ...
+
+    def drop_cache(self, handle: int) -> None:
+        """Let the next reads of the file ask the disk; what is not yet written stays."""
+        ...
+
+    def boot_id(self) -> str:
+        """Names this boot of the machine, whose page cache ends with it; empty if not known."""
         ...
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
@@ -206,6 +215,15 @@ class RealFileSystem:
                 _raise_errno("syncfs")
         finally:
             os.close(handle)
+
+    def drop_cache(self, handle: int) -> None:
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def boot_id(self) -> str:
+        try:
+            return BOOT_ID.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)

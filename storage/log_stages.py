@@ -109,8 +109,8 @@ class LogStages:
         return self.fail(
             FlushFailedError(
                 f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "
-                f"{self.wrote.value} may be lost: mend the disk, then boot the machine anew before "
-                "the node, whose page cache may still show what the disk does not hold"
+                f"{self.wrote.value} may be lost: mend the disk, then start the node again, which "
+                "goes on with what the disk holds"
             )
         )
 

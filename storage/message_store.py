@@ -38,6 +38,7 @@ from .epoch_file import EpochFile
 from .errors import (
     BatchRefusedError,
     DiskFullError,
+    FlushFailedError,
     StoreBusyError,
     StoreClosedError,
     StoreError,
@@ -48,6 +49,7 @@ from .files import Buffer, FileSystem, RealFileSystem
 from .flush import FlushService
 from .geometry import Geometry
 from .index_service import IndexService
+from .last_stop import LastStop
 from .lock_file import LockFile
 from .log_surgery import cut_store, set_aside, take_over_log_end
 from .metadata import GroupTable, TopicTable
@@ -71,6 +73,7 @@ logger = logging.getLogger(__name__)
 OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
+FLAG_INTERVAL_S = 5.0
 SLAVE = "it is a slave: put to the master"
 
 
@@ -83,6 +86,7 @@ class MessageStore:
         recovery: RecoveryReport,
         lock: LockFile,
         abort: AbortFile,
+        last_stop: LastStop,
         recovered_time: int,
         confirmed_at_most: int | None,
     ) -> None:
@@ -90,6 +94,8 @@ class MessageStore:
         self._parts = parts
         self._lock_file = lock
         self._abort = abort
+        self._last_stop = last_stop
+        parts.log.flushed.listen(self._note_failure)
         self._persistence = Persistence(parts, recovered_time, confirmed_at_most)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
@@ -128,18 +134,28 @@ class MessageStore:
         paths = StorePaths(config.directory)
         abort = AbortFile(paths.abort, files)
         lock = LockFile(paths.lock, abort, files)
+        last_stop = LastStop(paths, files)
         lock.acquire()
         try:
+            last_stop.distrust()
             geometry = Geometry.of(config, files)
             if config.index_enabled:
                 geometry.check_index()
             found = examine(geometry, files)
+            last_stop.begin(found, config.flush)
             abort.create(os.getpid())
             parts = open_parts(geometry, files, clock)
             try:
                 report = recover(parts, found, progress)
-                store = cls(parts, report, lock, abort, found.store_timestamp, confirmed_at_most)
+                report.doubt = last_stop.doubt
+                store = cls(
+                    parts, report, lock, abort, last_stop, found.store_timestamp, confirmed_at_most
+                )
                 store.persist()
+            except FlushFailedError:
+                last_stop.fsync_failed()
+                close_parts(parts)
+                raise
             except BaseException:
                 close_parts(parts)
                 raise
@@ -232,6 +248,16 @@ class MessageStore:
         return self.log.failure or self.reput.failure
 
     @property
+    def doubt(self) -> str:
+        """Why bytes that counted as held here may be missing since an earlier stop, until
+        `settle_doubt`; empty where none are (last_stop.py)."""
+        return self._last_stop.doubt
+
+    def settle_doubt(self) -> None:
+        """The doubt has been acted on: forget it, durably."""
+        self._last_stop.settle()
+
+    @property
     def read_only_reason(self) -> str:
         """Why no put is taken now; empty where puts are taken."""
         if self._closed:
@@ -276,6 +302,7 @@ class MessageStore:
     def _finish(self) -> bool:
         """Everything before the files are let go; whether the stop is clean."""
         self._keeper.close()
+        self._note_failure()
         try:
             self._flush.close()
             self.reput.stop()
@@ -313,6 +340,7 @@ class MessageStore:
             Task("retention", config.retention.check_interval_ms / 1000, self._clean),
             Task("producers", FORGET_INTERVAL_S, self._forget_producers),
             Task("log-maps", MAPS_INTERVAL_S, self._release_maps),
+            Task("fsync-flag", FLAG_INTERVAL_S, self._note_failure),
         ]
 
     def _save_offsets(self) -> None:
@@ -448,6 +476,11 @@ class MessageStore:
         with self._write_lock:
             self._read_only = SLAVE
         logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)
+
+    def _note_failure(self) -> None:
+        """In the thread that met it, and again as long as the disk does not take it."""
+        if isinstance(self.log.failure, FlushFailedError):
+            self._last_stop.fsync_failed()
 
     def _follow_log(self) -> None:
         """A single node confirms for itself."""

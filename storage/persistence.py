@@ -12,12 +12,15 @@ a store that claims too little and never too much.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tandemlog.format.checkpoint import Checkpoint
 
 from .consume_queue_store import QueueCheckpoint
+from .errors import FlushFailedError, StoreError
 from .recovery_point import RecoveryPoint
+from .set_aside import vouch_for_nothing
 from .small_files import write_small
 from .store_parts import StoreParts
 
@@ -37,16 +40,30 @@ class Persistence:
         self._lock = threading.RLock()
         self._saved_point: RecoveryPoint | None = None
         self._saved_producers: int | None = None
+        self._beginning_anew = False
 
     def save(self, *, log_end: int | None = None) -> RecoveryPoint:
         """Run all steps; nothing of the log at or after `log_end` is vouched for. Raises
-        FlushFailedError, DiskFullError or OSError; what was durable before stays so."""
+        DiskFullError or OSError, after which what was durable before stays so, and
+        FlushFailedError, which is the end of writing: a second fsync proves nothing for queues
+        and index either."""
+        try:
+            return self._save(log_end)
+        except FlushFailedError as fault:
+            self._parts.log.fail(fault)
+            raise
+
+    def _save(self, log_end: int | None) -> RecoveryPoint:
         parts = self._parts
         with self._lock:
+            if self._beginning_anew:
+                raise StoreError("the log could not be set aside: the next open ends that")
             # read before the flushes: what is flushed later is not what they speak of
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
             if log_end is not None:
                 flushed = min(flushed, log_end)
+            if flushed <= parts.log.min_offset:
+                flushed = 0  # of an empty log not even its beginning need be on the disk
             durable = min(confirmed, flushed)
             self._look_at_times(flushed)
             queues = parts.queues.flush()
@@ -65,6 +82,19 @@ class Persistence:
             self.save(log_end=log_end)
             cut()
             self.save()
+
+    @contextmanager
+    def begin_anew(self) -> Iterator[None]:
+        """Around a change that leaves nothing of what the store holds. Nobody saves in between,
+        and where it raises nobody at all: what it has done by half is for the next open to end.
+        Raises OSError."""
+        with self._lock:
+            self._beginning_anew = True
+            vouch_for_nothing(self._parts)
+            self._saved_point = self._saved_producers = None
+            self._durable_time = self._dispatched_time = 0
+            yield
+            self._beginning_anew = False
 
     def _look_at_times(self, flushed: int) -> None:
         """The store times (ms) that are durable: the appender's, on a slave those of dispatch."""

@@ -70,7 +70,7 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
     if found.remains is not None:
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
-        if found.remains.has_records:
+        if found.cuts_records:
             report.cut_saved = str(_save_remains(parts, found.log_end, found.remains.end))
     point = found.point
     if point is not None and point.flushed > found.log_end and not found.damages:

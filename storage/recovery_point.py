@@ -1,7 +1,7 @@
 """How far everything derived from the log is durable: where the next recovery may start.
 
-    line 1   crc32 of the rest, decimal
-    line 2   JSON: dispatched, flushed, confirmed, ..., queues {topic: {queue id: next}}
+    tandemlog/recovery.json, checked JSON:
+    dispatched, flushed, confirmed, ..., queues {topic: {queue id: next}}
 
 RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
 it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
@@ -21,12 +21,11 @@ It is only a promise about what is already on disk: written last, replaced atomi
 damaged it costs a longer recovery and nothing else.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from zlib import crc32
 
+from .checked_json import decode_checked, encode_checked
 from .files import FileSystem
 from .small_files import read_small, remove_small, write_small
 
@@ -54,17 +53,12 @@ class RecoveryPoint:
             "index_tags": self.index_tags,
             "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
         }
-        text = json.dumps(document, separators=(",", ":")).encode()
-        return b"%d\n%s\n" % (crc32(text), text)
+        return encode_checked(document)
 
 
 def decode(data: bytes) -> RecoveryPoint:
     """Raises ValueError for anything that `encode` has not written."""
-    first, _, rest = data.partition(b"\n")
-    text = rest.removesuffix(b"\n")
-    if not first.isdigit() or int(first) != crc32(text):
-        raise ValueError("its checksum is wrong")
-    document = json.loads(text)
+    document = decode_checked(data)
     if document["version"] != VERSION:
         raise ValueError(f"version {document['version']}, this program knows {VERSION}")
     return RecoveryPoint(

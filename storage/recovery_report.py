@@ -24,6 +24,7 @@ class RecoveryReport:
     index              what had to be done about the index
     dispatched         records dispatched to queues, index and producers
     offsets_clamped    consumer offsets that lay above the end of their queue
+    doubt              why bytes that counted as held here may be missing (session_file.py)
     """
 
     clean_stop: bool = True
@@ -43,6 +44,7 @@ class RecoveryReport:
     dispatched: int = 0
     confirmed: int = 0
     offsets_clamped: int = 0
+    doubt: str = ""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -66,6 +68,8 @@ class RecoveryReport:
         yield f"dispatched {self.dispatched} records to {self.queues} queues"
         if self.offsets_clamped:
             yield f"lowered {self.offsets_clamped} consumer offsets to the end of their queue"
+        if self.doubt:
+            yield f"what was acknowledged last may be missing: {self.doubt}"
         yield from self.notes
 
 

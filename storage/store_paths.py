@@ -73,5 +73,13 @@ class StorePaths:
         return self.own / "recovery.json"
 
     @property
+    def session(self) -> Path:
+        return self.own / "session.json"
+
+    @property
+    def fsync_flag(self) -> Path:
+        return self.own / "fsync-failed"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

@@ -73,6 +73,7 @@ def recovery_row(report: RecoveryReport, *, dry_run: bool) -> dict[str, Any]:
         "dispatched": report.dispatched,
         "confirmed": report.confirmed,
         "offsets_clamped": report.offsets_clamped,
+        "doubt": report.doubt,
         "notes": report.notes,
         "seconds": round(report.seconds, 3),
     }

@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..abort_file import AbortFile
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
 from ..epoch_file import EpochFile
 from ..examination import Examination, examine
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
+from ..last_stop import LastStop
+from ..lock_file import LockFile
 from ..message_store import MessageStore
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
@@ -55,8 +58,11 @@ def recover(
 
 
 def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport:
-    """What `recover` would find and do; nothing is written."""
+    """What `recover` would find and do; nothing is written. Raises StoreLockedError while a node
+    has the store open: what it is just writing would look like damage."""
     files = files if files is not None else RealFileSystem()
+    paths = StorePaths(config.directory)
+    LockFile(paths.lock, AbortFile(paths.abort, files), files).check()
     geometry = Geometry.of(config, files)
     if config.index_enabled:
         geometry.check_index()
@@ -70,6 +76,7 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         scanned_records=found.scanned_records,
         damages=found.damages,
         confirmed=found.log_end,
+        doubt=LastStop(StorePaths(config.directory), files).following(found, config.flush).doubt,
         notes=found.notes,
     )
     if found.remains is not None:

@@ -149,6 +149,18 @@ class FilesSuite:
         files.sync_all(root)
         assert files.read_file(root / "a" / "b" / "c") == b"x"
 
+    def test_a_dropped_cache_loses_nothing(self, files: FileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.pwrite(handle, b"synced", 0)
+        files.fdatasync(handle)
+        files.pwrite(handle, b"SYN", 0)
+        files.drop_cache(handle)
+        assert files.pread(handle, 6, 0) == b"SYNced"
+        files.close(handle)
+
+    def test_a_boot_has_one_name(self, files: FileSystem, root: Path) -> None:
+        assert files.boot_id() == files.boot_id() != ""
+
     def test_status(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.pwrite(handle, b"12345", 0)

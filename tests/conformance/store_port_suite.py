@@ -50,7 +50,8 @@ class StorePortSuite:
         assert log.min_offset == log.wrote.value == log.committed.value == log.flushed.value == 0
         assert opened.store.confirmed.value == 0
         assert opened.store.epochs.table == EpochTable()
-        assert opened.store.recovery.cut_saved == ""
+        assert opened.store.doubt == ""
+        opened.store.settle_doubt()
 
     def test_a_master_begins_an_epoch_and_takes_puts(self, opened: Opened) -> None:
         store = opened.store

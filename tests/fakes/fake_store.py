@@ -40,6 +40,8 @@ class FakeDisk:
     state: bytes = b""
     aside: list[bytes] = field(default_factory=list)
     fsync_fails: bool = False
+    counts_unflushed: bool = False
+    doubt: str = ""
 
     @property
     def end(self) -> int:
@@ -47,6 +49,8 @@ class FakeDisk:
 
     def power_cut(self, rng: Random) -> None:
         """Keep what is durable and some beginning of the rest."""
+        if self.counts_unflushed:
+            self.doubt = "a power cut"
         keep = rng.randint(self.durable, self.end)
         del self.data[keep - self.start :]
         self.durable = keep
@@ -65,14 +69,6 @@ class FakeDisk:
             position += size
         del self.data[position:]
         self.durable = min(self.durable, self.end)
-
-
-@dataclass
-class FakeRecovery:
-    """What opening found."""
-
-    clean_stop: bool = False
-    cut_saved: str = ""
 
 
 class FakeTable:
@@ -164,7 +160,15 @@ class FakeStore:
         self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeTable(), FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
         self.master = False
-        self.recovery = FakeRecovery()
+        disk.counts_unflushed = flush is FlushMode.ASYNC
+
+    @property
+    def doubt(self) -> str:
+        return self.disk.doubt
+
+    def settle_doubt(self) -> None:
+        self.before("settle_doubt")
+        self.disk.doubt = ""
 
     def append(self, payload: bytes) -> tuple[int, int]:
         """A master's put: a record at the log's end; its start and end."""

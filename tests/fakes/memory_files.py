@@ -3,7 +3,8 @@
 It passes the same suite as the real one (conformance/files_suite.py), and is stricter where a
 kernel would be lenient: what was not fsynced is gone after `crash`, a name whose directory was
 not fsynced too; a file that is mapped can be neither grown nor cut. After a failed fdatasync the
-writes before it never become durable, however often the call is repeated.
+writes before it never become durable, however often the call is repeated, and reads show them until
+the file's cache is dropped.
 
 Simpler than a disk: making, renaming and removing a directory is durable at once.
 """
@@ -32,6 +33,8 @@ class _File:
     modified_ms: int = 0
     # a map may have changed any byte, or the file was cut: the journal does not tell all
     copy_whole: bool = False
+    # an fdatasync has failed: `data` shows what is not on the disk
+    failed: bool = False
 
 
 @dataclass
@@ -51,6 +54,7 @@ class MemoryFiles:
         self.capacity = capacity
         self.now_ms = 1_700_000_000_000
         self.calls: Counter[str] = Counter()
+        self.boots = 1
         self._tree: dict[Path, dict[str, _File | None]] = {Path("/"): {}}
         self._durable: dict[Path, dict[str, _File | None]] = {Path("/"): {}}
         self._handles: dict[int, tuple[_File, Path, bool]] = {}
@@ -85,6 +89,7 @@ class MemoryFiles:
         whole, or in part, or not, as the disk's cache would have it."""
         with self._lock:
             self._drop_process()
+            self.boots += 1
             self._tree = {path: dict(entries) for path, entries in self._durable.items()}
             for entries in self._tree.values():
                 for file in entries.values():
@@ -185,7 +190,7 @@ class MemoryFiles:
             file, path, _ = self._opened("fdatasync", handle)
             failure = self._failing("fdatasync", path)
             if failure is not None:
-                file.unsynced.clear()
+                _fail_to_write(file)
                 raise _error(failure.number, path)
             _make_durable(file)
 
@@ -195,7 +200,7 @@ class MemoryFiles:
             for entries in self._tree.values():
                 for file in entries.values():
                     if file is not None and failure is not None:
-                        file.unsynced.clear()
+                        _fail_to_write(file)
                     elif file is not None:
                         _make_durable(file)
             if failure is not None:
@@ -208,6 +213,20 @@ class MemoryFiles:
             if path not in self._tree:
                 raise _error(errno.ENOENT, path)
             self._durable[path] = dict(self._tree[path])
+
+    def drop_cache(self, handle: int) -> None:
+        with self._lock:
+            file, path, _ = self._opened("drop_cache", handle)
+            self._enter("drop_cache", path)
+            if file.failed:
+                held = bytearray(_padded(file.durable, len(file.data)))
+                for offset, piece in file.unsynced:
+                    _overlay(held, offset, piece)
+                file.data[:] = held[: len(file.data)]
+                file.failed = False
+
+    def boot_id(self) -> str:
+        return f"boot {self.boots}"
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         with self._lock:
@@ -390,6 +409,12 @@ def _make_durable(file: _File) -> None:
     file.durable_size = len(file.data)
 
 
+def _fail_to_write(file: _File) -> None:
+    file.unsynced.clear()
+    file.copy_whole = False
+    file.failed = True
+
+
 def _lose(file: _File, survivors: random.Random | None) -> None:
     kept = bytearray(_padded(file.durable, file.durable_size))
     for offset, piece in file.unsynced if survivors is not None else ():
@@ -406,7 +431,7 @@ def _lose(file: _File, survivors: random.Random | None) -> None:
     file.durable = bytearray(file.data)
     file.unsynced = []
     file.allocated = min(file.allocated, file.durable_size)
-    file.copy_whole = False
+    file.copy_whole = file.failed = False
 
 
 def _overlay(target: bytearray, offset: int, piece: bytes) -> None:

@@ -3,14 +3,16 @@
 from dataclasses import replace
 from random import Random
 
-from fakes.fake_store import FakeDisk, FakeRecovery, FakeStore
+import pytest
+
+from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Replication
 from ha.master_term import Term, begin_term, may_have_lost, next_epoch, own_position
 from ha.state import HaState, InSyncRecord, Member
 from storage.config import FlushMode
 from tandemlog.format.epochs import EpochEntry, EpochTable
 
-STATE = HaState("c", "m", "i1", boot_id="boot 1")
+STATE = HaState("c", "m", "i1")
 CONFIG = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)
 B = Member("b", "1")
 
@@ -25,9 +27,9 @@ def filled(disk: FakeDisk | None = None, flush: FlushMode = FlushMode.ASYNC) -> 
     return store
 
 
-def begin(store: FakeStore, state: HaState = STATE, boot_id: str = "boot 1") -> Term:
+def begin(store: FakeStore, state: HaState = STATE) -> Term:
     saved: list[HaState] = []
-    term = begin_term(store, state, saved.append, CONFIG, boot_id)
+    term = begin_term(store, state, saved.append, CONFIG)
     assert saved == [term.state]
     return term
 
@@ -76,23 +78,37 @@ def test_the_last_set_goes_on() -> None:
 
 def test_members_are_waited_for_after_the_machine_stopped() -> None:
     state = replace(STATE, record=InSyncRecord(1, 8, frozenset({B})))
-    term = begin(filled(), state, "boot 2")
+    store = filled()
+    store.disk.power_cut(Random(1))
+    term = begin(store, state)
     assert term.record.unheard == term.view.unheard == {B}
-    again = begin(filled(), term.state, "boot 2")
+    assert store.doubt == "", "the record says it now"
+    again = begin(filled(), term.state)
     assert again.record.unheard == {B}, "also over another start"
+
+
+def test_a_doubt_is_not_settled_before_the_record_is_durable() -> None:
+    state = replace(STATE, record=InSyncRecord(1, 8, frozenset({B})))
+    store = filled()
+    store.disk.power_cut(Random(1))
+
+    def full(_: HaState) -> None:
+        raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        begin_term(store, state, full, CONFIG)
+    assert begin(store, state).record.unheard == {B}
 
 
 def test_what_may_be_lost() -> None:
     store = filled()
-    assert not may_have_lost(store, STATE, CONFIG, "boot 1"), "the page cache is still there"
-    assert may_have_lost(store, STATE, CONFIG, "boot 2")
-    assert may_have_lost(store, replace(STATE, boot_id=""), CONFIG, "")
-    assert not may_have_lost(store, STATE, HaConfig("c", "m"), "boot 2"), "nobody was promised"
-    assert not may_have_lost(filled(flush=FlushMode.SYNC), STATE, CONFIG, "boot 2")
-    store.recovery = FakeRecovery(clean_stop=True)
-    assert not may_have_lost(store, STATE, CONFIG, "boot 2")
-    store.recovery = FakeRecovery(clean_stop=True, cut_saved="/store/tandemlog/cut-5")
-    assert may_have_lost(store, STATE, CONFIG, "boot 1")
+    assert not may_have_lost(store, CONFIG)
+    store.disk.doubt = "a power cut"
+    assert may_have_lost(store, CONFIG)
+    assert not may_have_lost(store, HaConfig("c", "m")), "nobody was promised"
+    synced = filled(flush=FlushMode.SYNC)
+    synced.disk.power_cut(Random(1))
+    assert not may_have_lost(synced, CONFIG)
 
 
 def test_the_own_position_is_what_the_flush_mode_promises() -> None:

@@ -9,12 +9,10 @@ from fakes.memory_files import MemoryFiles
 from ha.config import HaConfig
 from ha.errors import StateFileError
 from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
-from ha.state_file import StateFile, machine_boot_id, new_incarnation
+from ha.state_file import StateFile, new_incarnation
 
 A, B = Member("a", "1"), Member("b", "2")
-STATE = HaState(
-    "c", "n", "i", 5, "boot", A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B}))
-)
+STATE = HaState("c", "n", "i", 5, A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B})))
 ROOT = Path("/store")
 
 
@@ -72,9 +70,3 @@ def test_a_damaged_file_is_named(files: MemoryFiles) -> None:
 
 def test_incarnations_differ() -> None:
     assert new_incarnation() != new_incarnation()
-
-
-def test_the_boot_id_is_that_of_the_machine_or_empty(tmp_path: Path) -> None:
-    assert machine_boot_id(tmp_path / "missing") == ""
-    (tmp_path / "boot").write_text("abc\n")
-    assert machine_boot_id(tmp_path / "boot") == "abc"

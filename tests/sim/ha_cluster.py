@@ -119,7 +119,6 @@ class Cluster:
         return save
 
     def power_cut(self, node: SimNode, kept: Random | None = None) -> None:
-        node.boots += 1
         node.disk.power_cut(kept or self.rng)
 
     def remember_lost(self, node: SimNode) -> None:
@@ -152,9 +151,7 @@ class Cluster:
             )
             return
         config = self.config(node.name)
-        term = master_term.begin_term(
-            node.store, state, self.saver(node), config, f"boot {node.boots}"
-        )
+        term = master_term.begin_term(node.store, state, self.saver(node), config)
         own = master_term.own_position(node.store)
         node.master = MasterSide(
             MasterGroup(config, term.me, term.view, term.record, own, self.now)

@@ -74,7 +74,6 @@ class SimNode:
     master: MasterSide | None = None
     slave: SlaveSide | None = None
     lives: int = 0
-    boots: int = 0
     crash_in: int = -1
     lowest_confirm: int = 0
 

@@ -12,8 +12,11 @@ from storage.errors import (
     DiskFullError,
     FlushFailedError,
     StoreBusyError,
+    StoreError,
     StoreReadOnlyError,
 )
+from storage.fsync_flag import FsyncFlag
+from storage.session_file import FSYNC
 
 
 def test_a_failed_fsync_ends_the_writing_for_good() -> None:
@@ -30,6 +33,106 @@ def test_a_failed_fsync_ends_the_writing_for_good() -> None:
     assert len(bench.bodies()) == 1
     bench.store.close()
     assert bench.files.status(DIRECTORY / "abort") is not None
+
+
+def test_after_a_failed_fsync_the_page_cache_is_not_believed() -> None:
+    """In the same boot every read would show what is not on the disk, and the next flush would
+    have nothing to do: what is acknowledged behind it would be lost with the power."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(5)
+    bench.settle()
+    held = bench.bodies()
+    bench.put(5)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    bench.kill()
+    assert bench.bodies() == held
+    assert bench.store.doubt == "", "nothing of it was acknowledged"
+    bench.put(5)
+    bench.store.flush()
+    bench.store.reput.run_to()
+    acknowledged = bench.bodies()
+    assert len(acknowledged) == 10
+    bench.crash()
+    assert bench.bodies() == acknowledged
+
+
+def test_a_disk_that_takes_not_even_the_note_of_it_gets_it_later() -> None:
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(5)
+    for call in ("fdatasync", "pwrite", "sync_all"):
+        bench.files.fail(call, errno.EIO)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    flag = FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files)
+    assert not flag.is_raised()
+    bench.files.heal()
+    bench.clock.advance(60)
+    bench.store._keeper.run_due()
+    assert flag.is_raised()
+    bench.kill()
+    assert not flag.is_raised()
+    assert bench.bodies() == []
+
+
+def test_a_full_disk_still_takes_the_note() -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    for call in ("preallocate", "atomic_replace"):
+        bench.files.fail(call, errno.ENOSPC)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    assert FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files).is_raised()
+
+
+def test_in_async_flush_a_failed_fsync_leaves_a_doubt() -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    assert bench.kill().doubt == FSYNC
+    assert bench.bodies() == []
+
+
+def test_a_disk_that_still_fails_keeps_the_store_closed() -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    bench.files.fail("sync_all", errno.EIO, times=2)
+    with pytest.raises(StoreError, match="cannot be opened"):
+        bench.kill()
+    # what the kernel has to tell of the failure before is none of now
+    bench.files.fail("sync_all", errno.EIO, times=1)
+    assert bench.open().doubt == FSYNC
+
+
+@pytest.mark.parametrize("name", ["consumequeue", "index"])
+def test_a_failed_fsync_of_what_is_derived_ends_the_writing_too(name: str) -> None:
+    """A second one that succeeds would let the recovery point vouch for what is not there."""
+    bench = Bench()
+    bench.put(5)
+    bench.settle()
+    bench.files.fail("fdatasync", errno.EIO, name=name, times=1)
+    bench.files.fail("sync_all", errno.EIO, times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.persist()
+    with pytest.raises(FlushFailedError):
+        bench.put()
+    bench.files.heal()
+    bench.kill()
+    bench.put(2)
+    bench.settle()
+    bench.store.persist()
+    before = bench.bodies()
+    assert len(before) == 7
+    bench.crash()
+    assert bench.bodies() == before
+    assert bench.store.recovery.queues_rebuilt == {}
 
 
 def put_until_refused(bench: Bench) -> None:

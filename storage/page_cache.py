@@ -1,0 +1,43 @@
+"""Back to what the disk holds, after an fsync that failed.
+
+The kernel keeps pages that it could not write in its cache and calls them clean (ext4, for one):
+every read shows them, no later fsync reports them, and a power cut takes them. So before anything
+of such a store is believed, what can be written is written, and every page is dropped.
+"""
+
+import logging
+from pathlib import Path
+
+from .files import FileSystem
+
+logger = logging.getLogger(__name__)
+
+
+def forget_page_cache(root: Path, files: FileSystem) -> None:
+    """Drop the cached pages of every file below `root`. Raises OSError where the disk still
+    fails."""
+    try:
+        files.sync_all(root)
+    except OSError as fault:
+        logger.warning("the disk of %s did not write all it was given: %s", root, fault)
+        # Linux may have told of the failure that is known already; of that only once.
+        files.sync_all(root)
+    for path in _files_below(root, files):
+        handle = files.open(path, write=False)
+        try:
+            files.drop_cache(handle)
+        finally:
+            files.close(handle)
+
+
+def _files_below(root: Path, files: FileSystem) -> list[Path]:
+    found: list[Path] = []
+    waiting = [root]
+    while waiting:
+        directory = waiting.pop()
+        for name in files.listdir(directory):
+            path = directory / name
+            status = files.status(path)
+            if status is not None:
+                (waiting if status.is_directory else found).append(path)
+    return found

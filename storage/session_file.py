@@ -1,0 +1,107 @@
+"""What the last process that had the store open may have lost, told to the next ones.
+
+    last process    its end                   what may be missing
+    any             clean                     nothing
+    sync flush      not clean                 nothing: it counted only what was fsynced
+    async flush     the process alone ended   nothing: the page cache outlives it
+    async flush     the machine ended too     what was not fsynced
+    async flush     an fsync failed           what was not fsynced
+    any             damage cut whole records  those records
+
+"Missing" is what was counted as held: acknowledged where a quorum was of this node. That doubt
+outlives any number of opens, as a slave or by a tool, until a term begins that acts on it
+(ha/master_term.py), so it is written down before the open changes anything
+(tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt).
+
+A file that is damaged leaves the doubt, one that is missing leaves it where the stop was not clean.
+"""
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from .checked_json import decode_checked, encode_checked
+from .files import FileSystem
+from .small_files import read_small, write_small
+
+logger = logging.getLogger(__name__)
+
+CUT = "whole records behind a damaged one were cut"
+DAMAGED = "the note about the last stop is damaged"
+FSYNC = "an fsync failed, and what was written since the last good one counted as held"
+MACHINE = "the machine stopped before all that counted as held was fsynced"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A process that has or had the store open.
+
+    `boot_id` names the machine's boot, empty where it is not known. `counts_unflushed`: bytes
+    count as held before they are fsynced. `doubt` says why bytes that counted as held may be
+    missing; empty: none are.
+    """
+
+    boot_id: str
+    counts_unflushed: bool
+    doubt: str = ""
+
+    def following(
+        self, last: "Session | None", *, clean: bool, cut: bool, fsync_failed: bool = False
+    ) -> "Session":
+        """This session after `last` (None: not known), which stopped `clean` or not, perhaps after
+        an fsync that failed; `cut`: whole records are about to be cut."""
+        return replace(self, doubt=_doubt(last, self, clean, cut, fsync_failed))
+
+
+def _doubt(last: Session | None, now: Session, clean: bool, cut: bool, fsync_failed: bool) -> str:
+    if last is not None and last.doubt:
+        return last.doubt
+    if cut:
+        return CUT
+    counted = now.counts_unflushed if last is None else last.counts_unflushed
+    if clean or not counted:
+        return ""
+    if fsync_failed:
+        return FSYNC
+    same_boot = last is not None and last.boot_id and last.boot_id == now.boot_id
+    return "" if same_boot else MACHINE
+
+
+class SessionFile:
+    """The session of one store on disk; every change is durable on return."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.value: Session | None = None
+
+    def load(self) -> Session | None:
+        """The last one; None where there is none."""
+        data = read_small(self._files, self.path)
+        if data is not None:
+            try:
+                self.value = _decode(data)
+            except (ValueError, KeyError, TypeError) as fault:
+                logger.warning("%s is damaged: %s", self.path, fault)
+                self.value = Session("", counts_unflushed=True, doubt=DAMAGED)
+        return self.value
+
+    def save(self, session: Session) -> None:
+        if session == self.value:
+            return
+        write_small(self._files, self.path, encode_checked(asdict(session)))
+        self.value = session
+
+    def settle(self) -> None:
+        """The doubt has been acted on."""
+        if self.value is not None and self.value.doubt:
+            self.save(replace(self.value, doubt=""))
+
+
+def _decode(data: bytes) -> Session:
+    document = decode_checked(data)
+    return Session(
+        boot_id=str(document["boot_id"]),
+        counts_unflushed=bool(document["counts_unflushed"]),
+        doubt=str(document["doubt"]),
+    )

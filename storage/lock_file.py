@@ -6,6 +6,7 @@ process from locking twice, and closing any handle of the file gives the lock up
 that this process has open are remembered here too.
 """
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -37,22 +38,26 @@ class LockFile:
     def acquire(self) -> None:
         """Raises StoreLockedError that names the process which has the store open."""
         with _held_guard:
-            if self._store in _held.setdefault(self._world, set()):
-                raise StoreLockedError(
-                    f"{self.path.parent} is open in this process (pid {os.getpid()}); "
-                    "close it there first"
-                )
+            self._refuse_own()
             self._files.make_directory(self.path.parent)
-            handle = self._files.open(self.path, create=True)
-            if not self._files.lock_range(handle, 0, 1):
-                self._files.close(handle)
-                raise StoreLockedError(
-                    f"{self.path.parent} is open in {self._holder()}; one process at a time may "
-                    "have a store open: stop that one, or choose another directory"
-                )
+            handle = self._locked(create=True)
             self._files.pwrite(handle, LOCK_TEXT, 0)
             self._handle = handle
             _held[self._world].add(self._store)
+
+    def check(self) -> None:
+        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing."""
+        with _held_guard:
+            # Before any handle: closing it would give the lock of this process up.
+            self._refuse_own()
+            if self._files.status(self.path) is None:
+                return
+            try:
+                self._files.close(self._locked())
+            except OSError as fault:
+                # Nobody has a store open on a read-only file system.
+                if fault.errno != errno.EROFS:
+                    raise
 
     def release(self) -> None:
         with _held_guard:
@@ -60,6 +65,24 @@ class LockFile:
                 self._files.close(self._handle)
                 self._handle = None
                 _held[self._world].discard(self._store)
+
+    def _refuse_own(self) -> None:
+        if self._store in _held.setdefault(self._world, set()):
+            raise StoreLockedError(
+                f"{self.path.parent} is open in this process (pid {os.getpid()}); "
+                "close it there first"
+            )
+
+    def _locked(self, *, create: bool = False) -> int:
+        """A handle of the file, with the lock."""
+        handle = self._files.open(self.path, create=create)
+        if not self._files.lock_range(handle, 0, 1):
+            self._files.close(handle)
+            raise StoreLockedError(
+                f"{self.path.parent} is open in {self._holder()}; one process at a time may "
+                "have a store open: stop that one, or choose another directory"
+            )
+        return handle
 
     def _holder(self) -> str:
         process_id = self._abort.process_id()

@@ -152,8 +152,8 @@ def test_a_store_in_use(run: Run, copy: golden.GoldenCopy) -> None:
         )
     )
     try:
-        for command in ("recover", "rebuild"):
-            code, _, err = run(command)
+        for command in (["recover"], ["recover", "--dry-run"], ["rebuild"]):
+            code, _, err = run(*command)
             assert code == 7
             assert f"pid {os.getpid()}" in err
             assert len(err.splitlines()) == 1

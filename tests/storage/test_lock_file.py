@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -64,7 +65,46 @@ def test_another_process_is_named(tmp_path: Path) -> None:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(StoreLockedError, match=f"process {holder.pid};"):
             lock_of(tmp_path).acquire()
+        with pytest.raises(StoreLockedError, match=f"process {holder.pid};"):
+            lock_of(tmp_path).check()
         holder.communicate("")
     lock = lock_of(tmp_path)
     lock.acquire()
     lock.release()
+
+
+def test_a_look_takes_nothing_and_writes_nothing(tmp_path: Path) -> None:
+    lock_of(tmp_path / "store").check()
+    assert not (tmp_path / "store").exists()
+    (tmp_path / "lock").write_bytes(b"")
+    lock_of(tmp_path).check()
+    assert (tmp_path / "lock").read_bytes() == b""
+    lock = lock_of(tmp_path)
+    lock.acquire()
+    lock.release()
+
+
+def test_a_look_at_a_store_of_this_process_leaves_it_locked(tmp_path: Path) -> None:
+    lock = lock_of(tmp_path)
+    lock.acquire()
+    with pytest.raises(StoreLockedError, match="this process"):
+        lock_of(tmp_path).check()
+    look = (
+        "import fcntl, sys; lock = open(sys.argv[1], 'r+'); "
+        "fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
+    )
+    taken = subprocess.run(
+        [sys.executable, "-c", look, str(tmp_path / "lock")], capture_output=True, check=False
+    )
+    assert b"BlockingIOError" in taken.stderr
+    lock.release()
+
+
+def test_a_look_at_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *, create: bool = False, write: bool = True) -> int:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    lock = lock_of(tmp_path)
+    (tmp_path / "lock").write_bytes(b"lock")
+    monkeypatch.setattr(lock._files, "open", refuse)
+    lock.check()

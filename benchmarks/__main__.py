@@ -1,5 +1,6 @@
-"""usage: python -m benchmarks [NAME ...]     NAME is a module of this folder, e.g. append pull"""
+"""Measure, print a table, write build/bench.json. Ends with 1 where a goal is missed."""
 
+import argparse
 import importlib
 import sys
 import tempfile
@@ -13,8 +14,14 @@ MODULES = (
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    # no choices: argparse holds an empty list against them
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODULES)}")
+    names = parser.parse_args().names or MODULES
+    if unknown := sorted(set(names) - set(MODULES)):
+        parser.error(f"no benchmark {', '.join(unknown)}: choose from {', '.join(MODULES)}")
     figures: list[Figure] = []
-    for name in sys.argv[1:] or MODULES:
+    for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
         with tempfile.TemporaryDirectory(prefix=f"tandemlog-bench-{name}-") as folder:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", file=sys.stderr, flush=True)

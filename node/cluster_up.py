@@ -28,6 +28,7 @@ from storage.config import StoreConfig
 from storage.errors import StoreLockedError
 from storage.files import RealFileSystem
 from storage.geometry import Geometry
+from tandemlog.format.words import counted
 
 from .config import ConfigError
 from .endpoints import usable
@@ -143,7 +144,8 @@ def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
     plan = _new_plan(directory, wishes) if held is None else _next_plan(directory, held, wishes)
     if plan.min_in_sync > plan.slaves + 1:
         raise ConfigError(
-            f"min_in_sync {plan.min_in_sync} needs {plan.min_in_sync - 1} slaves, not {plan.slaves}"
+            f"min_in_sync {plan.min_in_sync} needs {counted(plan.min_in_sync - 1, 'slave')}, "
+            f"not {plan.slaves}"
         )
     return plan
 

@@ -7,6 +7,7 @@ many queues: then it is empty so far.
 
 from storage.metadata import TopicTable
 from storage.queue_table import QueueTable
+from tandemlog.format.words import counted
 from tandemlog.v1 import common_pb2
 
 from .error_status import RequestRefusedError
@@ -36,7 +37,7 @@ class KnownQueues:
         if not 0 <= queue_id < count:
             raise RequestRefusedError(
                 common_pb2.UNKNOWN_QUEUE,
-                f"topic {topic!r} has {count} queues, there is no queue {queue_id}",
+                f"topic {topic!r} has {counted(count, 'queue')}, there is no queue {queue_id}",
                 field="queue_id",
                 limit=count,
                 actual=queue_id,

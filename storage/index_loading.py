@@ -12,6 +12,7 @@ Whatever is missing then is dispatched from the service's `next_offset` on.
 from dataclasses import dataclass, field
 
 from tandemlog.format.errors import FormatError
+from tandemlog.format.words import counted
 
 from .files import FileSystem
 from .index_service import IndexService
@@ -112,7 +113,8 @@ def _cut_to_state(
     elif not (clean and same):
         if not same:
             findings.notes.append(
-                f"index file {newest.name}: {header.next_entry - 1} entries cut to "
+                f"index file {newest.name}: "
+                f"{counted(header.next_entry - 1, 'entry', 'entries')} cut to "
                 f"{state.next_entry - 1}, the rest is made again from the log"
             )
         newest.cut(state.next_entry, state.end_timestamp)

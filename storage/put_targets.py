@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.format.words import counted
 
 from .errors import BatchRefusedError
 from .metadata import TopicTable
@@ -115,7 +116,8 @@ class PutTargets:
         return BatchRefusedError(
             "UNKNOWN_QUEUE",
             "queue_id",
-            f"topic {topic!r} has {config.write_queues} queues, there is no queue {queue_id}",
+            f"topic {topic!r} has {counted(config.write_queues, 'queue')}, there is no queue "
+            f"{queue_id}",
             limit=config.write_queues,
             actual=queue_id,
             record_index=record,

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
+from tandemlog.format.words import counted
 
 from .consume_queue import ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore, QueueCheckpoint
@@ -143,7 +144,8 @@ class _Loader:
         if known < 0:
             return "it was damaged before the last stop"
         if not queue.first_unit <= known <= queue.capacity:
-            return f"its files hold {queue.first_unit}..{queue.capacity}, it had {known} units"
+            held = f"{queue.first_unit}..{queue.capacity}"
+            return f"its files hold {held}, it had {counted(known, 'unit')}"
         if known > queue.first_unit and not _points_below(
             queue.read(known - 1, 1), checkpoint.log_offset
         ):

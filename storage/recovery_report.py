@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tandemlog.format.words import counted
+
 from .log_scan import Damage
 
 MAX_LINES = 10
@@ -54,20 +56,24 @@ class RecoveryReport:
         yield f"the store {stop}; the log holds {self.log_start}..{self.log_end}"
         if self.foreign:
             yield "it has no recovery point of ours, so the whole log was read"
-        yield f"checked {self.scanned_records} records from offset {self.scanned_from} on"
+        records = counted(self.scanned_records, "record")
+        yield f"checked {records} from offset {self.scanned_from} on"
         for damage in self.damages:
             yield f"damaged: {damage}; the records behind it are kept"
         if self.cut_bytes:
             saved = f", kept in {self.cut_saved}" if self.cut_saved else ""
-            yield f"cut {self.cut_bytes} bytes at offset {self.log_end}: {self.cut_reason}{saved}"
+            cut = counted(self.cut_bytes, "byte")
+            yield f"cut {cut} at offset {self.log_end}: {self.cut_reason}{saved}"
         yield from _some("queue cut", self.queues_cut)
         rebuilt = [f"{queue}: {reason}" for queue, reason in self.queues_rebuilt.items()]
         yield from _some("queue rebuilt", rebuilt)
         for finding in self.index:
             yield f"index: {finding}"
-        yield f"dispatched {self.dispatched} records to {self.queues} queues"
+        queues = counted(self.queues, "queue")
+        yield f"dispatched {counted(self.dispatched, 'record')} to {queues}"
         if self.offsets_clamped:
-            yield f"lowered {self.offsets_clamped} consumer offsets to the end of their queue"
+            offsets = counted(self.offsets_clamped, "consumer offset")
+            yield f"lowered {offsets} to the end of their queue"
         if self.doubt:
             yield f"what was acknowledged last may be missing: {self.doubt}"
         yield from self.notes

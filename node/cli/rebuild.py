@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from storage.tools.rebuild import rebuild
+from tandemlog.format.words import counted
 
 from .command import new_app
 from .exit_codes import epilog
@@ -67,8 +68,8 @@ def rebuild_command(
             )
             return
         made = []
-        made += [f"{report.queue_files} queue files"] if report.queues else []
-        made += [f"{report.index_files} index files"] if report.index else []
+        made += [counted(report.queue_files, "queue file")] if report.queues else []
+        made += [counted(report.index_files, "index file")] if report.index else []
         say_lines(
             [
                 *report.recovery.lines(),

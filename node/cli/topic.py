@@ -11,6 +11,7 @@ import typer
 from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
 from tandemlog.errors import TopicExistsError
 from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.format.words import counted
 from tandemlog.topology import ReadFrom
 
 from .command import new_app
@@ -216,10 +217,9 @@ async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -
     }
     if holding:
         last = max(holding)
-        count = holding[last]
         raise CommandError(
-            f"topic {name!r}: queue {last} holds {count} message{'s' if count > 1 else ''} that "
-            f"could not be pulled with {queues} queue{'s' if queues > 1 else ''}; "
+            f"topic {name!r}: queue {last} holds {counted(holding[last], 'message')} that could "
+            f"not be pulled with {counted(queues, 'queue')}; "
             f"keep {last + 1} or more until they expire",
             REFUSED,
         )

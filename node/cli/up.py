@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tandemlog.connection import Connection, ConnectionOptions
+from tandemlog.format.words import counted
 from tandemlog.topology import Topology
 
 from ..cluster_up import (
@@ -256,7 +257,8 @@ class _Foreground:
             self._ready = True
             master = self._cluster.nodes[0]
             self._console.print(
-                f"ready: {len(reached)} nodes, --endpoint {master.endpoint}", markup=False
+                f"ready: {counted(len(reached), 'node')}, --endpoint {master.endpoint}",
+                markup=False,
             )
             sys.stdout.flush()
 

@@ -8,6 +8,7 @@ import typer
 
 from storage.tools.compare import CompareReport, compare
 from storage.tools.verify import Fault, VerifyReport, verify
+from tandemlog.format.words import counted
 
 from .command import new_app
 from .exit_codes import FAULT, epilog
@@ -90,25 +91,27 @@ def _compared(report: CompareReport) -> bool:
 
 
 def _verify_lines(store: Path, report: VerifyReport) -> list[str]:
-    held = "everything holds" if report.holds else f"{len(report.faults)} faults"
+    held = "everything holds" if report.holds else counted(len(report.faults), "fault")
     return [
         *report.notes,
         *(f"fault: {fault}" for fault in report.faults),
-        f"{store}: log {report.log_start}..{report.log_end}, {report.records} records, "
-        f"{report.units} queue entries, {report.index_entries} entries in {report.index_files} "
-        f"index files: {held}",
+        f"{store}: log {report.log_start}..{report.log_end}, {counted(report.records, 'record')}, "
+        f"{counted(report.units, 'queue entry', 'queue entries')}, "
+        f"{counted(report.index_entries, 'entry', 'entries')} in "
+        f"{counted(report.index_files, 'index file')}: {held}",
     ]
 
 
 def _compare_lines(store: Path, against: Path, report: CompareReport) -> list[str]:
-    held = "they are the same" if report.holds else f"{len(report.faults)} differences"
+    held = "they are the same" if report.holds else counted(len(report.faults), "difference")
     if not _compared(report):
         held = "nothing was compared"
     return [
         *report.notes,
         *(f"differs: {fault}" for fault in report.faults),
-        f"{store} and {against}: log {report.start}..{report.end}, {report.units} queue entries, "
-        f"{report.index_entries} index entries: {held}",
+        f"{store} and {against}: log {report.start}..{report.end}, "
+        f"{counted(report.units, 'queue entry', 'queue entries')}, "
+        f"{counted(report.index_entries, 'index entry', 'index entries')}: {held}",
     ]
 
 

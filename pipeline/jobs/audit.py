@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tandemlog.format.words import counted
+
 from ..audit_span import Finding, QueueBreak, SpanAudit, audit_span
 from ..chain import Gap, chain_faults
 from ..log_end import LogEnd, Tail
@@ -311,7 +313,8 @@ def _with_loss(finding: Finding, lost: Sequence[QueueBreak]) -> Finding:
     if not lost:
         return finding
     names = [each.lacks() for each in lost[:_MOST_NAMED]]
-    more = f" and {len(lost) - _MOST_NAMED} more queues" if len(lost) > _MOST_NAMED else ""
+    left = len(lost) - _MOST_NAMED
+    more = f" and {counted(left, 'more queue')}" if left > 0 else ""
     named = finding
     if finding.topic is None:
         first = lost[0]

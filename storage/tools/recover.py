@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tandemlog.format.words import counted
+
 from ..abort_file import AbortFile
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
@@ -21,6 +23,7 @@ from ..message_store import MessageStore
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
+from ..set_aside import SetAsideNote
 from ..store_paths import StorePaths
 
 if TYPE_CHECKING:
@@ -83,6 +86,9 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
     _plan_queues(geometry, files, found, report)
+    folder = SetAsideNote(StorePaths(config.directory), files).load()
+    if folder is not None:
+        report.notes.append(f"all of this goes to {folder}: the log was being set aside")
     return report
 
 
@@ -103,7 +109,7 @@ def _plan_queues(
         if known < 0:
             report.queues_rebuilt[name] = "it was damaged before the last stop"
         elif queue.end < known:
-            report.queues_rebuilt[name] = f"it holds {queue.end} units, it had {known}"
+            report.queues_rebuilt[name] = f"it holds {counted(queue.end, 'unit')}, it had {known}"
         elif _reaches_beyond(queue, found.log_end):
             report.queues_cut.append(f"{name}: units that point beyond {found.log_end}")
     for gap in gaps:

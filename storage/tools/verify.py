@@ -27,6 +27,7 @@ from tandemlog.format.dispatch import (
 from tandemlog.format.index_chains import time_diffs
 from tandemlog.format.light_queues import LIGHT_PREFIX
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
+from tandemlog.format.words import counted
 
 from ..config import StoreConfig
 from ..files import FileSystem, RealFileSystem
@@ -142,8 +143,8 @@ class _Verification:
         self._index.finish(scanner.end)
         if self._extended:
             report.notes.append(
-                f"{self._extended} queue units have their tags codes in consumequeue_ext, which is "
-                "not read; recovery writes the codes themselves"
+                f"{counted(self._extended, 'queue unit')} with the tags code in consumequeue_ext, "
+                "which is not read; recovery writes the codes themselves"
             )
         if self._in_rocksdb:
             report.faults.append(
@@ -154,8 +155,9 @@ class _Verification:
                 )
             )  # fmt: skip
         if report.light_queues:
-            names = f"{len(report.light_queues)} light queues ({min(report.light_queues)}, …)"
-            report.notes.append(f"the log names {names}; the store has none")
+            names = counted(len(report.light_queues), "light queue")
+            first = min(report.light_queues)
+            report.notes.append(f"the log names {names} ({first}, …); the store has none")
         return report
 
     def _dispatched(self) -> int:

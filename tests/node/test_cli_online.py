@@ -198,6 +198,13 @@ def test_a_queue_with_messages_is_not_taken_away(run: Run, dry_run: tuple[str, .
     assert run("topic", "create", name, "--update", "--queues", "6", *dry_run)[0] == 0
 
 
+def test_one_thing_is_no_plural(run: Run) -> None:
+    run("topic", "create", "single", "--queues", "2")
+    run("put", "single", "--queue", "1", stdin=b"a\n")
+    err = run("topic", "create", "single", "--update", "--queues", "1")[2]
+    assert "queue 1 holds 1 message that could not be pulled with 1 queue;" in err
+
+
 def test_a_dry_run_refuses_what_the_run_would(run: Run, topic: str) -> None:
     for arguments in ((topic,), ("nothing", "--update"), ("no spaces",)):
         plain = run("topic", "create", *arguments)

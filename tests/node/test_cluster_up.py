@@ -61,6 +61,8 @@ def test_an_index_of_other_sizes_is_refused(tmp_path: Path) -> None:
 def test_min_in_sync_needs_the_slaves(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="min_in_sync 3 needs 2 slaves, not 1"):
         plan_cluster(tmp_path, Wishes(slaves=1, min_in_sync=3))
+    with pytest.raises(ConfigError, match="min_in_sync 2 needs 1 slave, not 0"):
+        plan_cluster(tmp_path, Wishes(slaves=0, min_in_sync=2))
 
 
 def test_a_plan_that_is_not_readable_is_named(tmp_path: Path) -> None:

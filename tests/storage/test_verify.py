@@ -64,7 +64,7 @@ def test_addresses_of_an_extended_queue_are_not_held_against_a_unit(tmp_path: Pa
     patch(path, at + 12, struct.pack(">q", -(1 << 63) + 48))
     report = verified(copy)
     assert report.holds
-    assert any("1 queue units have their tags codes in consumequeue_ext" in n for n in report.notes)
+    assert any("1 queue unit with the tags code in consumequeue_ext" in n for n in report.notes)
     flip(path, at + 11)
     assert f"unit {row['queue_offset']} says" in first_fault(copy)
 

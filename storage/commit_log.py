@@ -263,7 +263,7 @@ class CommitLog:
     def _begin_at(self, offset: int) -> None:
         if self._row.row or self.wrote.value != 0:
             raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
-        _require_file_start(offset, self.file_size)
+        require_file_start(offset, self.file_size)
         self._stages.begin_at(offset)
 
     def _require_room(self, size: int) -> None:
@@ -333,7 +333,7 @@ class CommitLog:
         size. The old files are deleted, or moved into the directory `move_to`."""
         with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
             self._stages.require_writable()
-            _require_file_start(offset, file_size or self.file_size)
+            require_file_start(offset, file_size or self.file_size)
             if self._stages.buffer is not None:
                 self._stages.buffer.clear()
             self._stages.retreat(offset)
@@ -346,6 +346,7 @@ class CommitLog:
             except OSError as error:
                 raise self._stages.flush_failed("reset", error) from error
             self._stages.begin_at(offset)
+            self._stages.store_timestamp = self._stages.flushed_timestamp = 0
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that
@@ -361,7 +362,8 @@ class CommitLog:
             self._row.close()
 
 
-def _require_file_start(offset: int, file_size: int) -> None:
+def require_file_start(offset: int, file_size: int) -> None:
+    """Raises StoreLayoutError where no log file of `file_size` bytes begins at `offset`."""
     if offset < 0 or offset % file_size:
         raise StoreLayoutError(
             f"a log begins where a file does: {offset} is no multiple of {file_size}"

@@ -3,6 +3,8 @@
 The derived files go first and are durable before the log is touched. So a crash in the middle
 leaves queues that are too short, which the next open dispatches again, and never queues that point
 to records which are gone and whose place others take.
+
+A log that is set aside leaves nothing behind: that is one change for a crash (set_aside.py).
 """
 
 import logging
@@ -11,7 +13,11 @@ import numpy as np
 
 from tandemlog.format.dispatch import unit_columns
 
+from .allocator import refusal
+from .commit_log import require_file_start
+from .errors import StoreError, StoreReadOnlyError
 from .persistence import Persistence
+from .set_aside import SetAsideNote, move_aside
 from .store_parts import StoreParts
 from .unit_queues import queues_of
 
@@ -47,27 +53,42 @@ def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
 
 
 def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, running: bool) -> None:
-    """Move log, queues and index into `resync-<ms>` and begin an empty log at `offset`."""
-    target = parts.paths.root / f"resync-{parts.clock.now_ms()}"
+    """Move log, queues and index into `resync-<ms>` and begin an empty log at `offset`
+    (set_aside.py). Raises StoreError; where something has moved by then the log takes no more
+    writes, and the next open ends it."""
+    log = parts.log
+    if log.failure is not None:
+        raise log.failure.with_traceback(None)
+    require_file_start(offset, log.file_size)
+    note = SetAsideNote(parts.paths, parts.files)
+    folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
+    if folder is not None:
+        try:
+            note.save(folder)
+        except OSError as fault:
+            raise refusal("the log cannot be set aside", fault) from fault
     parts.reput.stop()
-    if parts.confirmed.value > offset:
-        parts.confirmed.retreat(offset)
-    parts.recovery_point.remove()
-    if parts.log.files:
-        files = parts.files
-        files.make_directory(target)
-        parts.queues.close()
-        if parts.index is not None:
-            parts.index.close()
-        for directory in (parts.paths.queues, parts.paths.index):
-            if files.status(directory) is not None:
-                files.rename(directory, target / directory.name)
-        files.fsync_directory(target)
-        files.fsync_directory(parts.paths.root)
-        logger.warning("log set aside: %s", target)
-    parts.log.reset(
-        offset, move_to=target / parts.paths.commit_log.name if parts.log.files else None
-    )
+    try:
+        with persistence.begin_anew():
+            if folder is None:
+                log.reset(offset)
+            else:
+                move_aside(parts, folder, offset)
+                note.remove()
+            _forget_all(parts, offset)
+    except StoreError as fault:
+        log.fail(fault)
+        raise
+    except OSError as fault:
+        failure = StoreReadOnlyError(f"setting the log aside failed: {fault}; restart the node")
+        raise log.fail(failure) from fault
+    if running:
+        parts.reput.start()
+    persistence.save()
+
+
+def _forget_all(parts: StoreParts, offset: int) -> None:
+    """The log is empty and begins at `offset`."""
     parts.queues.reset(offset)
     if parts.index is not None:
         parts.index.reset(offset)
@@ -76,9 +97,6 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
     parts.confirmed.retreat(offset)
     parts.reput.begin_at(offset)
     parts.source.durable = 0
-    persistence.save()
-    if running:
-        parts.reput.start()
 
 
 def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:

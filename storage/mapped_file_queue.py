@@ -15,6 +15,7 @@ in the row again: if its neighbour went next, there would be a gap, and no open 
 somebody has deleted by hand is gone already, which is what was wanted.
 """
 
+import errno
 import logging
 import threading
 from itertools import pairwise
@@ -155,7 +156,11 @@ class MappedFileQueue:
         return self._delete(tuple(file for file in self.row[:-1] if file.end <= offset))
 
     def clear(self, move_to: Path | None = None) -> list[Path]:
-        """Delete every file, newest first, or move all of them into the directory `move_to`."""
+        """Delete every file, newest first, or move all of them into the directory `move_to`.
+
+        Where that is on another disk they go to one of their own, `move_to`'s parent's name in
+        this directory: nobody looks for log files there.
+        """
         return self._delete(tuple(reversed(self.row)), move_to)
 
     def release(self) -> None:
@@ -199,7 +204,7 @@ class MappedFileQueue:
             self.row = tuple(file for file in self.row if file not in gone)
         for number, file in enumerate(gone):
             try:
-                self._remove(file, move_to)
+                move_to = self._remove(file, move_to)
             except OSError:
                 self._put_back(gone[number:])
                 raise
@@ -208,7 +213,8 @@ class MappedFileQueue:
         self._files.fsync_directory(self.directory)
         return [file.path for file in gone]
 
-    def _remove(self, file: MappedFile, move_to: Path | None) -> None:
+    def _remove(self, file: MappedFile, move_to: Path | None) -> Path | None:
+        """Answers the directory that the next file moves to."""
         try:
             if move_to is None:
                 file.delete()
@@ -219,6 +225,16 @@ class MappedFileQueue:
             if self._files.status(file.path) is not None:
                 raise  # it is the directory `move_to` that is missing
             logger.warning("was gone before it was deleted: %s", file.path)
+        except OSError as error:
+            if error.errno != errno.EXDEV or move_to is None:
+                raise
+            beside = self.directory / move_to.parent.name
+            if beside == move_to:
+                raise
+            logger.warning("%s lies on a disk of its own: moving to %s", self.directory, beside)
+            self._files.make_directory(beside)
+            return self._remove(file, beside)
+        return move_to
 
     def _put_back(self, files: tuple[MappedFile, ...]) -> None:
         """As new ones: the old ones are closed for good."""

@@ -140,6 +140,7 @@ class ReputService:
         """A new log begins at `log_offset`; the dispatchers were reset to it."""
         with self._lock:
             self._rebuild = None
+            self.store_timestamp = 0
             self._heal()
             self.reputed.retreat(log_offset)
 

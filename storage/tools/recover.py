@@ -23,6 +23,7 @@ from ..message_store import MessageStore
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
+from ..set_aside import SetAsideNote
 from ..store_paths import StorePaths
 
 if TYPE_CHECKING:
@@ -85,6 +86,9 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
     _plan_queues(geometry, files, found, report)
+    folder = SetAsideNote(StorePaths(config.directory), files).load()
+    if folder is not None:
+        report.notes.append(f"all of this goes to {folder}: the log was being set aside")
     return report
 
 

@@ -1,0 +1,146 @@
+"""A log that is set aside: what stays, what goes, and what a disk in trouble makes of it."""
+
+import errno
+from dataclasses import replace
+
+import pytest
+
+from fakes.crashed_stores import LOG
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.config import ConfirmSource
+from storage.errors import DiskFullError, StoreError, StoreLayoutError, StoreReadOnlyError
+from storage.tools.recover import plan
+from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
+
+SIZE = CONFIG.commit_log_file_size
+NOTE = DIRECTORY / "tandemlog" / "set-aside"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A replica with three log files, dispatched and persisted."""
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION))
+    bench.store.become_master(1)
+    for _ in range(12):
+        bench.put(5, size=200)
+    bench.store.flush()
+    bench.store.advance_confirmed(bench.store.log.wrote.value)
+    bench.store.reput.run_to()
+    bench.store.persist()
+    bench.store.become_slave()
+    assert len(bench.store.log.files) >= 3
+    return bench
+
+
+def aside(bench: Bench) -> list[str]:
+    return [name for name in bench.files.listdir(DIRECTORY) if name.startswith("resync-")]
+
+
+def test_nothing_vouches_for_what_is_aside(bench: Bench) -> None:
+    """RocketMQ begins to recover at its checkpoint's times, and what comes may be older."""
+    bench.store.reset(SIZE)
+    saved = decode_checkpoint(bench.files.durable_content(DIRECTORY / "checkpoint"))
+    assert saved == Checkpoint()
+    bench.store.persist()
+    saved = decode_checkpoint(bench.files.durable_content(DIRECTORY / "checkpoint"))
+    assert saved == Checkpoint()
+    assert bench.store.log.store_timestamp == bench.store.log.flushed_timestamp == 0
+    assert bench.files.status(NOTE) is None
+
+
+def test_an_offset_where_no_file_begins_moves_nothing(bench: Bench) -> None:
+    with pytest.raises(StoreLayoutError, match="no multiple"):
+        bench.store.reset(SIZE + 1)
+    assert aside(bench) == []
+    assert bench.files.status(NOTE) is None
+    assert bench.store.failure is None
+    assert len(bench.bodies()) == 60
+
+
+def test_two_in_one_millisecond_have_a_folder_each(bench: Bench) -> None:
+    names = bench.files.listdir(LOG)
+    bench.store.reset(0)
+    bench.store.append_raw(0, b"x" * 100)
+    bench.store.reset(0)
+    first, second = aside(bench)
+    assert bench.files.listdir(DIRECTORY / first / "commitlog") == names
+    assert bytes(bench.files.content(DIRECTORY / second / "commitlog" / names[0]))[:1] == b"x"
+    assert bytes(bench.files.content(DIRECTORY / first / "commitlog" / names[0]))[:1] != b"x"
+
+
+def test_an_empty_log_leaves_no_folder() -> None:
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION))
+    bench.store.reset(SIZE)
+    bench.store.reset(SIZE)
+    assert aside(bench) == []
+    bench.crash()
+    assert bench.store.recovery.notes == []
+
+
+def test_a_full_disk_leaves_everything_as_it_was(bench: Bench) -> None:
+    bench.files.fail("pwrite", errno.ENOSPC, name="set-aside", times=1)
+    with pytest.raises(DiskFullError):
+        bench.store.reset(SIZE)
+    assert aside(bench) == []
+    assert bench.files.status(NOTE) is None
+    assert len(bench.bodies()) == 60
+    bench.store.reset(SIZE)
+    assert bench.store.log.wrote.value == SIZE
+
+
+@pytest.mark.parametrize("name", ["commitlog", "consumequeue", "index"])
+def test_what_the_disk_breaks_off_the_next_open_ends(bench: Bench, name: str) -> None:
+    names = bench.files.listdir(LOG)
+    bench.files.fail("rename", name=f"/store/{name}", times=1, skip=name == "commitlog")
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.reset(SIZE)
+    assert bench.store.failure is not None
+    with pytest.raises(StoreError, match="next open"):
+        bench.store.persist()
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.reset(SIZE)
+    bench.store.close()
+    assert "was being set aside" in plan(bench.config, bench.files).notes[-1]
+    bench.open()
+    (folder,) = aside(bench)
+    assert bench.files.listdir(DIRECTORY / folder / "commitlog") == names
+    assert bench.files.listdir(DIRECTORY / folder) == ["commitlog", "consumequeue", "index"]
+    (note,) = bench.store.recovery.notes
+    assert folder in note
+    assert bench.store.log.wrote.value == 0
+    bench.store.close()
+    assert plan(bench.config, bench.files).notes == []
+    bench.open()
+    assert bench.store.recovery.notes == []
+
+
+def test_a_damaged_note_takes_a_folder_of_its_own(bench: Bench) -> None:
+    bench.kill()
+    handle = bench.files.open(NOTE, create=True)
+    bench.files.pwrite(handle, b"../../etc\xff", 0)
+    bench.kill()
+    (folder,) = aside(bench)
+    assert bench.files.listdir(DIRECTORY / folder / "commitlog")
+    assert bench.files.status(NOTE) is None
+
+
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_log_on_a_disk_of_its_own_stays_there(bench: Bench, broken_off: bool) -> None:
+    names = bench.files.listdir(LOG)
+    bench.files.fail("rename", errno.EXDEV, name=f"/store/commitlog/{2 * SIZE:020d}", times=1)
+    if broken_off:
+        bench.files.fail("rename", name=f"/store/commitlog/{0:020d}", times=1)
+        with pytest.raises(StoreError):
+            bench.store.reset(0)
+        bench.files.fail("rename", errno.EXDEV, name=f"/store/commitlog/{SIZE:020d}", times=1)
+        bench.files.fail("rename", errno.EXDEV, name=f"/store/commitlog/{0:020d}", times=1)
+        bench.kill()
+    else:
+        bench.store.reset(0)
+    (folder,) = aside(bench)
+    assert bench.files.listdir(LOG) == [folder]
+    assert bench.files.listdir(LOG / folder) == names
+    assert bench.files.listdir(DIRECTORY / folder) == ["commitlog", "consumequeue", "index"]
+    bench.store.append_raw(0, b"")
+    bench.reopen()
+    assert bench.store.recovery.notes == []

@@ -190,3 +190,27 @@ def test_a_crash_before_the_new_log_is_durable_loses_nothing(end: str, received:
     assert slave.bench.store.recovery.notes == []
     assert slave.bench.store.recovery.damages == []
     slave.assert_follows()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_crash_in_any_call_of_a_change_of_file_size_is_no_alarm(end: str) -> None:
+    calls, died = 0, True
+    while died:
+        files = MortalFiles()
+        bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION), files, ())
+        bench.store.reset(BEGIN)
+        bench.store.append_raw(BEGIN, bytes(NEW.store.log.read(BEGIN, 3000)))
+        bench.store.flush()
+        bench.store.truncate(BEGIN)
+        files.calls_left = calls
+        with suppress(DeathError):
+            bench.store.adopt_commit_log_file_size(2 * SIZE)
+        died = files.rest()
+        ENDS[end](bench)
+        assert bench.store.recovery.notes == [], calls
+        assert bench.store.recovery.damages == [], calls
+        assert bench.store.log.wrote.value == bench.store.log.min_offset, calls
+        bench.store.adopt_commit_log_file_size(2 * SIZE)
+        bench.store.append_raw(0, bytes(2 * SIZE))
+        calls += 1
+    assert calls > 5

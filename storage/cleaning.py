@@ -54,20 +54,35 @@ class Cleaner:
         parts = self._parts
         now = parts.clock.now_ms()
         use = parts.files.disk_usage(parts.config.directory)
+        oldest = self._oldest()
+        keep_from = min(parts.reputed.value, parts.confirmed.value, parts.log.flushed.value)
         decision = decide(
-            self._oldest(),
+            oldest,
             parts.config.retention,
             now_ms=now,
             local_hour=time.localtime(now / 1000).tm_hour,
             disk_used_percent=use.percent,
-            keep_from=min(parts.reputed.value, parts.confirmed.value, parts.log.flushed.value),
+            keep_from=keep_from,
         )
         self._note_disk(decision, use.percent)
         if decision.drop is None:
-            return 0
+            return self._drop_missing(oldest, keep_from)
         end = decision.drop.end_offset
         logger.info("dropping the log below %d: %s", end, decision.reason)
         return self.drop_before(end)
+
+    def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
+        """The log begins at the oldest file that is there: those before were deleted by hand, and
+        whoever reads them would only get errors. Where the newest is missing too, so is the disk.
+        """
+        log = self._parts.log
+        if not log.files or self._parts.files.status(log.files[-1].path) is None:
+            return 0
+        begin = oldest.start_offset if oldest is not None else log.files[-1].base
+        if not log.min_offset < begin <= keep_from:
+            return 0
+        logger.warning("the log has lost its files below %d, and begins there now", begin)
+        return self.drop_before(begin)
 
     def drop_before(self, offset: int) -> int:
         """Drop the log files that end at or before `offset`, and what points to nothing else;

@@ -117,6 +117,45 @@ def test_log_files_that_somebody_has_deleted_keep_none_on_the_disk() -> None:
     assert bench.store.log.min_offset == newest[0].base
 
 
+def test_the_log_begins_behind_files_that_somebody_has_deleted() -> None:
+    bench = Bench()
+    for _ in range(30):
+        bench.put(10, size=50)
+    bench.settle()
+    bench.store._release_maps()
+    first, second, third, *_ = bench.store.log.files
+    for file in (first, second):
+        bench.files.unlink(file.path)
+    assert clean(bench) == 2
+    assert bench.store.log.min_offset == third.base
+    (only,) = (each for each in bench.store.reader.ranges() if each.queue_id == 0)
+    assert only.min_offset > 0
+    assert bench.store.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
+    assert len(bench.bodies()) == 300 - only.min_offset
+    assert clean(bench) == 0
+
+
+def test_a_disk_that_is_not_there_drops_nothing() -> None:
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    fill(bench)
+    for file in bench.store.log.files:
+        bench.files.unlink(file.path)
+    assert clean(bench) == 0
+    assert bench.store.log.min_offset == 0
+
+
+def test_deleted_files_that_are_not_dispatched_stay_in_the_log() -> None:
+    """Dispatch would pass over them without a word."""
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION))
+    bench.store.become_master(1)
+    for _ in range(20):
+        bench.put(10, size=50)
+    bench.store.flush()
+    bench.files.unlink(bench.store.log.files[0].path)
+    assert clean(bench) == 0
+    assert bench.store.log.min_offset == 0
+
+
 def test_a_log_file_that_cannot_be_deleted_leaves_no_gap() -> None:
     """The next one would go in its place, and the store could not be opened any more."""
     bench = Bench(replace(CONFIG, retention=replace(AT_ANY_HOUR, delete_batch_max=2)))

@@ -50,6 +50,7 @@ from .log_stages import LogStages
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
 from .queue_table import QueueTable
+from .recent_starts import RecentStarts
 from .record_check import RecordLimits
 from .store_paths import StorePaths
 
@@ -88,6 +89,8 @@ class CommitLog:
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""
+        self.starts = RecentStarts()
+        """Where the records of the last appends begin; of raw bytes nobody has looked."""
         self._synced_since_open = False
         self._write_lock = threading.Lock()
 
@@ -170,6 +173,10 @@ class CommitLog:
         with self._write_lock:
             self._require_room(len(data))
             plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
+            starts = [
+                checked.positions[each.first : each.first + each.count] + (each.offset - each.start)
+                for each in plan.pieces
+            ]
             next_offsets = queue_table.next_queue_offsets[dense]
             segments = assign_offsets(
                 checked,
@@ -180,6 +187,8 @@ class CommitLog:
                 store_host=self._store_host,
             )
             self._store(plan, data)
+            for each in starts:
+                self.starts.add(each)
             queue_table.next_queue_offsets[dense] = next_offsets
             self._published(plan.end)
             self._stages.store_timestamp = store_timestamp
@@ -312,6 +321,7 @@ class CommitLog:
                 raise self._stages.flush_failed("truncation", error) from error
 
     def _cut(self, offset: int) -> list[Path]:
+        self.starts.clear()
         if self._stages.buffer is not None:
             self.commit()
         self._stages.retreat(offset)
@@ -334,6 +344,7 @@ class CommitLog:
         with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
             self._stages.require_writable()
             require_file_start(offset, file_size or self.file_size)
+            self.starts.clear()
             if self._stages.buffer is not None:
                 self._stages.buffer.clear()
             self._stages.retreat(offset)

@@ -8,10 +8,12 @@ last record, the batch ends at the next file. A record whose topic names no fold
 any other: one turned bit makes `orders` into `/rders`, and that has no queue of this store.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.columns import gather_headers
 from tandemlog.format.dispatch import DispatchColumns, dispatch_columns
@@ -48,7 +50,11 @@ class DispatchBatch:
 
 
 class DispatchSource:
-    """See the module. `index` and `index_tags` say which index entries are made."""
+    """See the module. `index` and `index_tags` say which index entries are made.
+
+    `starts(start, end)` answers where records begin in start .. end-1, i8[m] log offsets, as far
+    as somebody remembers (recent_starts.py).
+    """
 
     def __init__(
         self,
@@ -57,8 +63,10 @@ class DispatchSource:
         delay_levels: DelayLevels = DEFAULT_LEVELS,
         index: bool = True,
         index_tags: bool = True,
+        starts: Callable[[int, int], NDArray[np.int64]] | None = None,
     ) -> None:
         self.log = log
+        self._starts = starts
         self.index = index
         self.index_tags = index_tags
         self._delay_levels = delay_levels
@@ -84,6 +92,7 @@ class DispatchSource:
             base_offset=start,
             limit=base + self.log.file_size - start,
             check_crc=False,
+            guess=self._guess(start, len(window)),
         )
         if found.stop is StopReason.INCOMPLETE and not found.count and len(window) == max_bytes:
             # A record larger than a batch: exactly that one.
@@ -145,6 +154,9 @@ class DispatchSource:
             else:
                 start += found.end
         return count, store_timestamp
+
+    def _guess(self, start: int, size: int) -> NDArray[np.int64] | None:
+        return None if self._starts is None else self._starts(start, start + size) - start
 
     def _window(self, start: int, limit: int, max_bytes: int) -> tuple[int, memoryview]:
         """The base of the file that holds `start`, and the bytes from there on."""

@@ -34,7 +34,13 @@ class MendingSource(DispatchSource):
         index: bool,
         index_tags: bool,
     ) -> None:
-        super().__init__(log, delay_levels=delay_levels, index=index, index_tags=index_tags)
+        super().__init__(
+            log,
+            delay_levels=delay_levels,
+            index=index,
+            index_tags=index_tags,
+            starts=log.starts.between,
+        )
         self.durable = 0
         self._dispatched = dispatched
         self.passed: dict[int, Damage] = {}

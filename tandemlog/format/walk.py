@@ -5,8 +5,8 @@
 
 The walk reads sizes in a plain loop (they depend on each other), and tries a shortcut when the
 last ones were equal: guess that the next ones are too, read the sizes at all the guessed places
-at once, and keep the guesses up to the first wrong one. A guess is only ever kept when the
-chain of sizes proves it.
+at once, and keep the guesses up to the first wrong one. Whoever knows more guesses better, and
+hands that in. A guess is only ever kept when the chain of sizes proves it.
 
 It looks at size and magic alone; fault_columns.walk_strict checks everything else.
 """
@@ -77,17 +77,21 @@ def walk(
     base_offset: int | None = None,
     limit: int | None = None,
     max_records: int | None = None,
+    guess: NDArray[np.int64] | None = None,
 ) -> WalkResult:
     """The records of buffer[start:end], as far as size and magic can be trusted.
 
     `base_offset` is the log offset of buffer[0], used in errors only. `limit` is the position
     at which the log file ends (it may be after `end`): no record goes past it, so one that
-    says it does is CORRUPT and not merely INCOMPLETE. Raises nothing for any bytes.
+    says it does is CORRUPT and not merely INCOMPLETE. `guess` i8[m]: where records begin, as
+    far as somebody remembers. Raises nothing for any bytes.
     """
     data = byte_array(buffer)
     stop_at = min(each for each in (len(data), end, limit) if each is not None)
     wanted = (stop_at - start) // MIN_RECORD_SIZE + 1 if max_records is None else max_records
     found = _Chain(data, start, stop_at)
+    if guess is not None:
+        found.follow(guess[:wanted])
     while found.count < wanted and found.extend(wanted - found.count):
         pass
     positions, sizes = found.columns()
@@ -119,6 +123,11 @@ class _Chain:
         if not self._positions:
             return np.empty(0, np.int64), np.empty(0, np.int32)
         return np.concatenate(self._positions), np.concatenate(self._sizes)
+
+    def follow(self, guess: NDArray[np.int64]) -> None:
+        """Adds what is right of a guess that begins where this chain stands."""
+        if self._starts is not None and len(guess) and guess[0] == self.position:
+            self._keep(guess)
 
     def extend(self, most: int) -> bool:
         """Adds up to `most` records; False when the chain ends at `position`."""

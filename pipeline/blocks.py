@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from .fast_crc import crc32
+from tandemlog.format.fast_crc import crc32
+
 from .log_bytes import read
 from .log_source import LogSource
 from .spans import Span

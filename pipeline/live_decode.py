@@ -10,7 +10,6 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.sys_flag import COMPRESSED, decompress_body
 from tandemlog.received import ReceivedBatch
 
-from .fast_crc import crc32
 from .message_columns import message_batch
 from .schema import Columns
 
@@ -23,9 +22,7 @@ def decode(batch: ReceivedBatch, columns: Columns, *, verify_crc: bool) -> pa.Re
     if not headers.well_formed.all():
         raise _bad(batch, int(np.argmin(headers.well_formed)), "the record does not hold together")
     if verify_crc:
-        wrong = first_bad_crc(
-            data, headers.body_start, headers.body_length, headers.body_crc, crc32
-        )
+        wrong = first_bad_crc(data, headers.body_start, headers.body_length, headers.body_crc)
         if wrong >= 0:
             raise _bad(batch, wrong, "the body is not the one that was sent: its CRC differs")
     decoded = message_batch(data, headers, columns)

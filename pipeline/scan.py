@@ -21,7 +21,6 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.walk import StopReason, WalkResult
 
-from .fast_crc import crc32
 from .find_record import next_record, record_at
 from .log_bytes import LogBytes
 from .spans import Span
@@ -159,7 +158,6 @@ class SpanScan:
             limit=span.file_end - window.base,
             max_records=self._window_records,
             check_crc=self._check_crc,
-            crc32=crc32,
         )
         piece = _cut(Piece(window.data, window.base, found, headers), span.end)
         if piece.count < found.count or found.stop in (StopReason.LIMIT, StopReason.END):

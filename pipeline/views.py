@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tandemlog.format.fast_crc import crc32
+
 from .audit_span import audit_span
 from .describe import lenient_record, record_text
 from .dispatch import dispatched, index_items, queue_slices
 from .errors import CorruptLogError
-from .fast_crc import crc32
 from .log_bytes import LogBytes, read
 from .log_files import LogFiles
 from .message_columns import message_batch

@@ -6,7 +6,8 @@ line 2   JSON
 
 import json
 from typing import Any
-from zlib import crc32
+
+from tandemlog.format.fast_crc import crc32
 
 
 def encode_checked(document: dict[str, Any]) -> bytes:

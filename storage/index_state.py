@@ -11,9 +11,9 @@ there is no file). After a crash what lies beyond is cut and made again from the
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from zlib import crc32
 
 from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
 
 from .files import FileSystem
 from .small_files import read_small, write_small

@@ -29,12 +29,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
 from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 
 from .producer_refusals import bad_mark, conflict, fenced, gap, unknown

@@ -7,7 +7,6 @@ fault that it found.
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from tandemlog.format.constants import (
     BODY_LENGTH_OFFSET,
@@ -23,6 +22,7 @@ from tandemlog.format.constants import (
     NAME_END,
     PAGE,
 )
+from tandemlog.format.fast_crc import crc32
 from tandemlog.format.sys_flag import BORN_HOST_IPV6, INNER_BATCH, STORE_HOST_IPV6
 
 from .errors import BatchRefusedError

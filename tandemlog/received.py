@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from .format.constants import (
     TAGS,
 )
 from .format.errors import CorruptRecordError
+from .format.fast_crc import crc32
 from .format.properties import split_keys
 from .format.property_layouts import find_properties
 from .format.ragged import compact, gather_rows

@@ -1,24 +1,19 @@
-"""Body CRCs of many records: the one step that stays a loop, over zlib.crc32.
+"""Body CRCs of many records: the one step that stays a loop, over crc32.
 
-The call is most of the cost for small bodies, about 0.2 us for 128 bytes; what is left to save
-is how each body gets there. Small bodies of one length become bytes objects in one call; of
-others each gets a memoryview, which costs less than a copy. (A CRC cannot be checked for many
-bodies in one go: the stored values have lost their highest bit.)
-
-Who has a faster CRC-32 than the standard library's hands it in.
+The call is most of the cost for small bodies; what is left to save is how each body gets there.
+Small bodies of one length become bytes objects in one call; of others each gets a memoryview,
+which costs less than a copy. (A CRC cannot be checked for many bodies in one go: the stored values
+have lost their highest bit.)
 """
 
-from collections.abc import Callable
 from typing import Any, Final
-from zlib import crc32 as zlib_crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .constants import CRC_MASK
+from .fast_crc import crc32
 from .ragged import Buffer, byte_array, first_true, windows
-
-Crc32 = Callable[[bytes | memoryview], int]
 
 _SMALL_BODY: Final = 512
 """Up to this a copy as bytes is cheaper than a memoryview of its own for the body."""
@@ -30,14 +25,13 @@ def body_crcs(
     buffer: Buffer,
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    crc32: Crc32 = zlib_crc32,
 ) -> NDArray[np.int32]:
     """The CRC of each body as it is stored, i4[n]: 31 bits, 0 for an empty one."""
     data = byte_array(buffer)
     crcs = np.empty(len(starts), np.uint32)
     for first in range(0, len(starts), _CHUNK):
         chunk = slice(first, first + _CHUNK)
-        crcs[chunk] = _crcs(data, starts[chunk], lengths[chunk], crc32)
+        crcs[chunk] = _crcs(data, starts[chunk], lengths[chunk])
     crcs &= np.uint32(CRC_MASK)
     return crcs.view(np.int32)
 
@@ -46,7 +40,6 @@ def _crcs(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
-    crc32: Crc32,
 ) -> NDArray[np.uint32]:
     longest = int(lengths.max())
     if 0 < longest <= _SMALL_BODY and int(lengths.min()) == longest:
@@ -62,10 +55,9 @@ def first_bad_crc(
     starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
     expected: NDArray[np.signedinteger[Any]],
-    crc32: Crc32 = zlib_crc32,
 ) -> int:
     """Index of the first body whose CRC is not the expected one, -1 if all are right. An empty
     body is right with any: RocketMQ does not look at its CRC."""
-    wrong = body_crcs(buffer, starts, lengths, crc32) != expected
+    wrong = body_crcs(buffer, starts, lengths) != expected
     wrong &= lengths > 0
     return first_true(wrong)

@@ -15,10 +15,10 @@ included; 0: not to be checked), then a line `epoch-start` each.
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
-from zlib import crc32
 
 from .constants import CRC_MASK
 from .errors import FormatError
+from .fast_crc import crc32
 
 
 @dataclass(frozen=True, slots=True, order=True)

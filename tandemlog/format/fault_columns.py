@@ -6,14 +6,13 @@ ways of reading name the same field for the same bytes.
 
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32 as zlib_crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .columns import HeaderColumns, gather_headers
 from .constants import MIN_RECORD_SIZE, PAGE
-from .crc_columns import Crc32, first_bad_crc
+from .crc_columns import first_bad_crc
 from .errors import CorruptRecordError
 from .file_names import names_a_folder
 from .grouping import distinct_slices
@@ -39,12 +38,11 @@ def find_fault(
     *,
     base_offset: int | None = None,
     check_crc: bool = False,
-    crc32: Crc32 = zlib_crc32,
 ) -> RecordFault | None:
     """The first record that is wrong, None if all hold.
 
     Checks sizes, magic and inner lengths; with `base_offset`, the log offset of buffer[0], the
-    position that each record says it has; with `check_crc` the CRC of every body, by `crc32`.
+    position that each record says it has; with `check_crc` the CRC of every body.
     """
     good = headers.well_formed
     if base_offset is not None:
@@ -52,9 +50,7 @@ def find_fault(
     index = first_true(~good)
     if check_crc:
         checked = headers if index < 0 else headers.head(index)
-        bad_crc = first_bad_crc(
-            buffer, checked.body_start, checked.body_length, checked.body_crc, crc32
-        )
+        bad_crc = first_bad_crc(buffer, checked.body_start, checked.body_length, checked.body_crc)
         index = bad_crc if bad_crc >= 0 else index
     if index < 0:
         return None
@@ -97,7 +93,7 @@ def walk_strict(
     check_crc: bool = True,
     check_topics: bool = False,
     holes_above: int | None = None,
-    crc32: Crc32 = zlib_crc32,
+    guess: NDArray[np.int64] | None = None,
 ) -> tuple[WalkResult, HeaderColumns]:
     """walk, and everything inside the records checked too: the records before the first fault,
     and their headers.
@@ -108,9 +104,17 @@ def walk_strict(
     that log offset, out of which a power cut may have left a page.
     """
     data = byte_array(buffer)
-    found = walk(data, start, end, base_offset=base_offset, limit=limit, max_records=max_records)
+    found = walk(
+        data,
+        start,
+        end,
+        base_offset=base_offset,
+        limit=limit,
+        max_records=max_records,
+        guess=guess,
+    )
     headers = gather_headers(data, found.positions, found.sizes)
-    fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc, crc32=crc32)
+    fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
     if check_topics:
         sound = headers if fault is None else headers.head(fault.index)
         fault = _stray_topic(data, sound, base_offset or 0) or fault

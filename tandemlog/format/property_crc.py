@@ -9,9 +9,9 @@ record and of its properties count the 20 bytes.
 """
 
 from typing import Final
-from zlib import crc32
 
 from .constants import CRC32, CRC_MASK, CRC_PROPERTY_SIZE, PROPERTY_END
+from .fast_crc import crc32
 
 _NAME: Final = f"{CRC32}\x01".encode()
 

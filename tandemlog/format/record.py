@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
-from zlib import crc32
 
 from .constants import (
     BLANK_SIZE,
@@ -39,6 +38,7 @@ from .constants import (
     UNIQ_KEY,
 )
 from .errors import CorruptRecordError, FormatError, RecordTooLargeError
+from .fast_crc import crc32
 from .host import IPV4_SIZE, IPV6_SIZE, host_bytes, host_text
 from .message_id import encode_offset_id
 from .properties import decode_properties, encode_properties

@@ -41,16 +41,6 @@ def test_bodies_of_one_length_of_large_and_of_scattered_ones() -> None:
         assert body_crcs(data, starts, lengths).tolist() == expected
 
 
-def test_a_crc_that_is_handed_in_is_the_one_that_counts() -> None:
-    data = np.arange(200, dtype=np.uint8)
-    starts = np.array([0, 50, 100])
-    for lengths in (np.full(3, 20), np.array([10, 20, 30])):
-        expected = [int(data[start]) for start in starts]
-        assert body_crcs(data, starts, lengths, lambda body: body[0]).tolist() == expected
-        assert first_bad_crc(data, starts, lengths, starts, lambda body: body[0]) == -1
-        assert first_bad_crc(data, starts, lengths, starts, lambda body: body[1]) == 0
-
-
 def test_first_bad_crc() -> None:
     starts, lengths = np.array([0, 3, 3, 5]), np.array([3, 0, 2, 4])
     right = body_crcs(b"abcdefghi", starts, lengths)

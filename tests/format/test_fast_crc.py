@@ -1,4 +1,4 @@
-"""The CRC of the pipeline is the one that nodes write."""
+"""The CRC is the one that RocketMQ writes."""
 
 import importlib
 import random
@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from pipeline import fast_crc
+from tandemlog.format import fast_crc
 
 DATA = random.Random(5).randbytes(20_000)
 SIZES = (*range(300), 511, 512, 513, 1024, 4095, 4096, 4097, 16_000)

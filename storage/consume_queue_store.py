@@ -218,13 +218,18 @@ class ConsumeQueueStore:
     # ---- cutting
 
     def truncate(self, log_offset: int) -> None:
-        """Remove every unit whose record begins at or after `log_offset`; durable with flush."""
+        """Remove every unit whose record begins at or after `log_offset`; durable with flush. A
+        queue of which a file is missing is damaged."""
         with self._lock, Change(self._units):
             units, ends = self._units, self.ends()
             beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
             for dense in np.flatnonzero(beyond).tolist():
-                if dense not in self._damaged:
+                if dense in self._damaged:
+                    continue
+                try:
                     units.cut(dense, units.first_at_or_after(dense, log_offset))
+                except (CorruptStoreError, FileNotFoundError) as fault:
+                    self.mark_damaged(dense, str(fault))
             self.next_offset = min(self.next_offset, log_offset)
 
     def set_log_minimum(self, log_offset: int) -> int:

@@ -338,6 +338,19 @@ def test_a_file_that_is_missing_keeps_no_other(store: Store) -> None:
     assert len(store.files.listdir(ROOT / "T" / "1")) == 2
 
 
+@pytest.mark.parametrize("base", [0, 1, 2, 3])
+def test_a_file_that_is_missing_keeps_no_truncation(store: Store, base: int) -> None:
+    store.add(*[0, 1] * 17)
+    store.dispatch()
+    store.queues.flush()
+    store.queues.close()
+    store.files.unlink(ROOT / "T" / "0" / f"{base * UNITS_A_FILE * UNIT_SIZE:020d}")
+    del store.records[14:]
+    store.queues.truncate(store.end)
+    assert store.held(1) == store.expected(1)
+    assert set(store.queues.damaged) == {0}
+
+
 def test_search_by_time(store: Store) -> None:
     store.add(*[0, 1] * 10)
     store.dispatch()

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from fakes.crashed_stores import assert_whole
+from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
@@ -59,6 +59,17 @@ def test_a_crash_in_any_call_of_a_truncation_is_mended(end: str) -> None:
         assert_whole(bench)
         calls += 1
     assert calls > 20
+
+
+def test_a_queue_file_that_somebody_has_deleted_is_made_again_after_the_cut() -> None:
+    bench, files, cut = dispatched()
+    bench.store.queues.close()
+    files.unlink(QUEUE / f"{0:020d}")
+    bench.store.truncate(cut)
+    bench.store.become_master(2)
+    assert len(bench.bodies()) == 9
+    bench.store.advance_confirmed(bench.put(3).end_offset)
+    assert_whole(bench)
 
 
 def test_a_crash_in_any_call_of_a_recovery_that_cuts_a_partial_record_is_no_damage() -> None:

@@ -70,6 +70,9 @@ class DispatchSource:
         self.index = index
         self.index_tags = index_tags
         self._delay_levels = delay_levels
+        # few new ones come, and every batch has all: to look at each every time would cost more
+        # than its queues do
+        self._sound_topics: set[str] = set()
 
     def batch(
         self,
@@ -109,7 +112,7 @@ class DispatchSource:
             index_tags=self.index_tags if index_tags is None else index_tags,
             headers=headers,
         )
-        stray = _first_without_folder(columns)
+        stray = self._first_without_folder(columns)
         if stray >= 0:
             return self._before(stray, columns, start, index=index, index_tags=index_tags)
         end = start + found.end
@@ -155,6 +158,16 @@ class DispatchSource:
                 start += found.end
         return count, store_timestamp
 
+    def _first_without_folder(self, columns: DispatchColumns) -> int:
+        """The first record whose topic cannot have a folder; -1 where all can."""
+        if self._sound_topics.issuperset(columns.topics):
+            return -1
+        stray = [n for n, topic in enumerate(columns.topics) if not names_a_folder(topic)]
+        if stray:
+            return int(np.isin(columns.topic_index, stray).argmax())
+        self._sound_topics.update(columns.topics)
+        return -1
+
     def _guess(self, start: int, size: int) -> NDArray[np.int64] | None:
         return None if self._starts is None else self._starts(start, start + size) - start
 
@@ -182,11 +195,3 @@ class DispatchSource:
             f"no record at log offset {offset}: {reason}; nothing behind it was dispatched. "
             "Let recovery cut the log there, or copy it again from another node",
         )
-
-
-def _first_without_folder(columns: DispatchColumns) -> int:
-    """The first record whose topic cannot have a folder; -1 where all can."""
-    stray = [number for number, topic in enumerate(columns.topics) if not names_a_folder(topic)]
-    if not stray:
-        return -1
-    return int(np.isin(columns.topic_index, stray).argmax())

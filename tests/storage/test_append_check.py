@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
 from storage import append_check
-from storage.append_check import FEW_RECORDS, check_batch, first_difference
+from storage.append_check import FEW_RECORDS, check_batch, first_difference, topic_table
 from storage.errors import BatchRefusedError
 from storage.record_check import RecordLimits
 from tandemlog.format.batch import RecordBatch
@@ -339,3 +339,12 @@ def test_the_first_difference_of_slices(texts: list[bytes], data: st.DataObject)
     assert first_difference(left, starts, right, starts, lengths) == expected
     nothing = np.array([], np.int64)
     assert first_difference(left, nothing, right, nothing, nothing) == -1
+
+
+@pytest.mark.parametrize(
+    "topics", [["a"], ["abc", "de"], ["ab\0c", "d"], ["ü", "x", ""], ["\0"], ["", ""], ["x\udc80y"]]
+)
+def test_the_topics_of_a_batch_are_laid_out_one_by_one(topics: list[str]) -> None:
+    flat, starts, lengths = topic_table(topics)
+    found = [bytes(flat[at : at + size]) for at, size in zip(starts, lengths, strict=True)]
+    assert found == [topic.encode(errors="replace") for topic in topics]

@@ -38,7 +38,7 @@ from .grpc_server import GrpcServer
 from .health import Health, NodeNumbers
 from .known_queues import KnownQueues
 from .long_polling import LongPolling
-from .memory import give_back_at_rest
+from .memory import collect_rarely, give_back_at_rest
 from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
 from .roles import MasterRole, NodeRole, SlaveRole
 from .segment_stream import SegmentStream
@@ -313,6 +313,7 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
         loop.add_signal_handler(number, stop.set)
     node = Node(config)
     await node.start()
+    collect_rarely()
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
     await node.stop()

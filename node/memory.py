@@ -7,9 +7,9 @@ glibc maps a buffer of a megabyte anew each time and gives it back when it is fr
 kernel has to clear every page of it again; a master with one slave spent a tenth of its time there.
 Kept pages cost nothing but memory that a busy node needs at once anyway.
 
-The collector of cycles looks at what is new after every 700 objects, as Python sets it. A pull makes
-thousands of slices at once, none of them in a cycle: a sixth of a busy node's time went there. So it
-looks rarely, and never at what has been there since the start.
+As Python sets it, the collector of cycles looks at what is new after every 700 objects. A pull
+makes thousands of slices at once, none of them in a cycle: a sixth of a busy node's time went
+there. So it looks rarely, and never at what has been there since the start.
 """
 
 import asyncio

@@ -79,14 +79,14 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         scanned_records=found.scanned_records,
         damages=found.damages,
         confirmed=found.log_end,
-        doubt=LastStop(StorePaths(config.directory), files).following(found, config.flush).doubt,
+        doubt=LastStop(paths, files).following(found, config.flush).doubt,
         notes=found.notes,
     )
     if found.remains is not None:
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
     _plan_queues(geometry, files, found, report)
-    folder = SetAsideNote(StorePaths(config.directory), files).load()
+    folder = SetAsideNote(paths, files).load()
     if folder is not None:
         report.notes.append(f"all of this goes to {folder}: the log was being set aside")
     return report

@@ -31,7 +31,7 @@ class LastStop:
         """Before the store is read. Raises OSError where the disk still fails."""
         self._fsync_failed = self._flag.is_raised()
         if self._fsync_failed:
-            forget_page_cache(self._paths.root, self._files)
+            forget_page_cache(self._paths, self._files)
 
     def following(self, found: Examination, flush: FlushMode) -> Session:
         """The session that follows the last one by what an examination has found."""

@@ -9,13 +9,15 @@ import logging
 from pathlib import Path
 
 from .files import FileSystem
+from .store_paths import StorePaths
 
 logger = logging.getLogger(__name__)
 
 
-def forget_page_cache(root: Path, files: FileSystem) -> None:
-    """Drop the cached pages of every file below `root`. Raises OSError where the disk still
-    fails."""
+def forget_page_cache(paths: StorePaths, files: FileSystem) -> None:
+    """Drop the cached pages of every file of a store, which this process has locked. Raises
+    OSError where the disk still fails."""
+    root = paths.root
     try:
         files.sync_all(root)
     except OSError as fault:
@@ -23,6 +25,8 @@ def forget_page_cache(root: Path, files: FileSystem) -> None:
         # Linux may have told of the failure that is known already; of that only once.
         files.sync_all(root)
     for path in _files_below(root, files):
+        if path == paths.lock:
+            continue  # to close it would end the lock
         handle = files.open(path, write=False)
         try:
             files.drop_cache(handle)

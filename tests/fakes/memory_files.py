@@ -118,6 +118,10 @@ class MemoryFiles:
     def open_handles(self) -> int:
         return len(self._handles)
 
+    @property
+    def locks_held(self) -> int:
+        return len(self._locked)
+
     # -- FileSystem
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:

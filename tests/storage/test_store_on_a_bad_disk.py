@@ -47,6 +47,7 @@ def test_after_a_failed_fsync_the_page_cache_is_not_believed() -> None:
     with pytest.raises(FlushFailedError):
         bench.store.flush()
     bench.kill()
+    assert bench.files.locks_held == 1, "closing any handle of the lock file would end the lock"
     assert bench.bodies() == held
     assert bench.store.doubt == "", "nothing of it was acknowledged"
     bench.put(5)

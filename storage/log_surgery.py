@@ -14,8 +14,8 @@ import numpy as np
 from tandemlog.format.dispatch import unit_columns
 
 from .allocator import refusal
-from .commit_log import require_file_start
-from .errors import StoreError, StoreReadOnlyError
+from .commit_log import CommitLog, require_file_start
+from .errors import FlushFailedError, StoreError, StoreReadOnlyError
 from .persistence import Persistence
 from .set_aside import SetAsideNote, move_aside
 from .store_parts import StoreParts
@@ -26,12 +26,18 @@ logger = logging.getLogger(__name__)
 
 def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
     """Remove everything at or after log offset `offset`, everywhere, durably. Caller holds the
-    store's write lock."""
+    store's write lock. Raises StoreError where a derived file cannot be cut or the log takes no
+    writes, and FlushFailedError, which is the end of writing: a second fsync proves nothing."""
     log = parts.log
+    _require_writable(log)
     if parts.confirmed.value > offset:
         # first: dispatch must not come back to what is being removed
         parts.confirmed.retreat(offset)
-    parts.reput.truncate(offset)
+    try:
+        parts.reput.truncate(offset)
+    except FlushFailedError as fault:
+        log.fail(fault)
+        raise
 
     def cut() -> None:
         log.truncate(offset)
@@ -57,8 +63,7 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
     (set_aside.py). Raises StoreError; where something has moved by then the log takes no more
     writes, and the next open ends it."""
     log = parts.log
-    if log.failure is not None:
-        raise log.failure.with_traceback(None)
+    _require_writable(log)
     require_file_start(offset, log.file_size)
     note = SetAsideNote(parts.paths, parts.files)
     folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
@@ -85,6 +90,12 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
     if running:
         parts.reput.start()
     persistence.save()
+
+
+def _require_writable(log: CommitLog) -> None:
+    """Before the derived files are touched: after a failed fsync nothing vouches for them."""
+    if log.failure is not None:
+        raise log.failure.with_traceback(None)
 
 
 def _forget_all(parts: StoreParts, offset: int) -> None:

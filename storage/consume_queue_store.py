@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tandemlog.format.queue_unit import UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
-from .errors import CorruptStoreError, FlushFailedError, StoreBusyError
+from .errors import CorruptStoreError, FlushFailedError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .queue_runs import QueueRuns, regroup
@@ -219,7 +219,12 @@ class ConsumeQueueStore:
 
     def truncate(self, log_offset: int) -> None:
         """Remove every unit whose record begins at or after `log_offset`; durable with flush. A
-        queue of which a file is missing is damaged."""
+        queue of which a file is missing is damaged.
+
+        Raises the first fault as a StoreError where files could not be cut, after all the others:
+        their queues are damaged then too, and nothing else is left to be removed.
+        """
+        faults: list[StoreError] = []
         with self._lock, Change(self._units):
             units, ends = self._units, self.ends()
             beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
@@ -230,7 +235,14 @@ class ConsumeQueueStore:
                     units.cut(dense, units.first_at_or_after(dense, log_offset))
                 except (CorruptStoreError, FileNotFoundError) as fault:
                     self.mark_damaged(dense, str(fault))
+                except OSError as fault:
+                    # nobody knows which part of it the disk still has
+                    self.mark_damaged(dense, f"it could not be cut: {fault}")
+                    name = self._name(dense)
+                    faults.append(StoreError(f"consume queue {name} could not be cut: {fault}"))
             self.next_offset = min(self.next_offset, log_offset)
+        if faults:
+            raise faults[0]
 
     def set_log_minimum(self, log_offset: int) -> int:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
-from storage.errors import FlushFailedError
+from storage.errors import FlushFailedError, StoreError
 from storage.tools.verify import verify
 
 
@@ -41,3 +42,25 @@ def test_a_failed_fsync_of_the_index_ends_the_writing() -> None:
     bench.store.advance_confirmed(bench.store.log.wrote.value)
     bench.store.close()
     assert [str(each) for each in verify(bench.config, bench.files).faults] == []
+
+
+@pytest.mark.parametrize("call", ["unlink", "truncate", "pread"])
+def test_a_queue_that_cannot_be_cut_is_told_of_and_made_again(call: str) -> None:
+    bench, cut = dispatched()
+    before = bench.bodies(queue_id=1)
+    bench.store.persist()
+    bench.files.fail(call, errno.EIO, name=str(QUEUE), times=1)
+    with pytest.raises(StoreError, match="consume queue T/0"):
+        bench.store.truncate(cut)
+    store = bench.store
+    assert store.failure is None
+    assert list(store.queues.damaged) == [store.queue_table.get("T", 0)]
+    assert store.queues.next_offset == cut
+    store.truncate(cut)
+    store.become_master(2)
+    store.reput.run_to()
+    assert store.queues.damaged == {}
+    assert len(bench.bodies()) == 9
+    assert bench.bodies(queue_id=1) == before
+    store.advance_confirmed(bench.put(3).end_offset)
+    assert_whole(bench)

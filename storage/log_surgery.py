@@ -8,6 +8,7 @@ A log that is set aside leaves nothing behind: that is one change for a crash (s
 """
 
 import logging
+from pathlib import Path
 
 import numpy as np
 
@@ -60,18 +61,21 @@ def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
 
 def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, running: bool) -> None:
     """Move log, queues and index into `resync-<ms>` and begin an empty log at `offset`
-    (set_aside.py). Raises StoreError; where something has moved by then the log takes no more
-    writes, and the next open ends it."""
+    (set_aside.py). Raises StoreError; where something has moved by then, or may be moved by the
+    next open, the log takes no more writes, and the next open ends it."""
     log = parts.log
     _require_writable(log)
     require_file_start(offset, log.file_size)
     note = SetAsideNote(parts.paths, parts.files)
-    folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
-    if folder is not None:
-        try:
+    folder: Path | None = None
+    try:
+        if log.files:
+            folder = note.unused_folder(parts.clock.now_ms())
             note.save(folder)
-        except OSError as fault:
-            raise refusal("the log cannot be set aside", fault) from fault
+    except OSError as fault:
+        if note.remains:
+            raise log.fail(_broken_off(fault)) from fault
+        raise refusal("the log cannot be set aside", fault) from fault
     parts.reput.stop()
     try:
         with persistence.begin_anew():
@@ -85,11 +89,18 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         log.fail(fault)
         raise
     except OSError as fault:
-        failure = StoreReadOnlyError(f"setting the log aside failed: {fault}; restart the node")
-        raise log.fail(failure) from fault
+        raise log.fail(_broken_off(fault)) from fault
     if running:
         parts.reput.start()
-    persistence.save()
+    try:
+        persistence.save()
+    except OSError as fault:
+        # the log goes on: nothing vouches for what it held, and the next save is as good
+        raise refusal("the new log cannot be noted", fault) from fault
+
+
+def _broken_off(fault: OSError) -> StoreReadOnlyError:
+    return StoreReadOnlyError(f"setting the log aside failed: {fault}; restart the node")
 
 
 def _require_writable(log: CommitLog) -> None:

@@ -38,6 +38,8 @@ class SetAsideNote:
         self._root = paths.root
         self._path = paths.own / "set-aside"
         self._files = files
+        # whether a failed `save` may have left the note all the same
+        self.remains = False
 
     def load(self) -> Path | None:
         """The folder; None where no log is being moved."""
@@ -57,11 +59,15 @@ class SetAsideNote:
         return folder
 
     def save(self, folder: Path) -> None:
-        """Durable on return. Where that fails there is no note, as far as the disk allows it."""
+        """Durable on return. Raises OSError: there is no note then, except where the disk does
+        not let it be taken back either. Then it `remains`, or may after a power cut, and the next
+        open moves away what is in the log by then."""
         try:
             write_small(self._files, self._path, folder.name.encode())
         except OSError:
+            self.remains = True
             self.remove()
+            self.remains = False
             raise
 
     def remove(self) -> None:

@@ -88,6 +88,54 @@ def test_a_full_disk_leaves_everything_as_it_was(bench: Bench) -> None:
     assert bench.store.log.wrote.value == SIZE
 
 
+@pytest.mark.parametrize("call", ["unlink", "fsync_directory", "status"])
+def test_a_note_that_the_disk_does_not_let_go_ends_the_writing(bench: Bench, call: str) -> None:
+    """The next open moves the log aside: what came until then would be gone with it."""
+    bench.files.fail("fsync_directory", name="tandemlog", times=1)
+    bench.files.fail(call, name="tandemlog", times=1)
+    with pytest.raises(StoreReadOnlyError, match="restart"):
+        bench.store.reset(SIZE)
+    assert aside(bench) == []
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.append_raw(bench.store.log.wrote.value, b"x")
+    bench.files.heal()
+    gone = bench.files.status(NOTE) is None  # and may be back after a power cut
+    assert gone == (call == "fsync_directory")
+    bench.reopen()
+    assert (aside(bench) == []) == gone
+    assert (bench.bodies() == []) != gone
+
+
+def test_a_note_that_is_gone_again_leaves_everything_as_it_was(bench: Bench) -> None:
+    bench.files.fail("fsync_directory", name="tandemlog", times=1)
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.reset(SIZE)
+    assert bench.files.status(NOTE) is None
+    assert bench.store.failure is None
+
+
+def test_a_disk_that_is_full_at_the_end_of_it_heals(bench: Bench) -> None:
+    bench.files.fail("atomic_replace", errno.ENOSPC, name="recovery.json", skip=1)
+    with pytest.raises(DiskFullError):
+        bench.store.reset(SIZE)
+    assert bench.store.failure is None
+    bench.files.heal()
+    bench.store.reset(2 * SIZE)
+    assert len(aside(bench)) == 1
+    assert bench.store.log.wrote.value == 2 * SIZE
+    bench.crash()
+    assert bench.store.recovery.notes == []
+    assert bench.store.recovery.damages == []
+
+
+def test_a_folder_that_cannot_be_looked_for_moves_nothing(bench: Bench) -> None:
+    bench.files.fail("status", name="resync-", times=1)
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.reset(SIZE)
+    assert bench.store.failure is None
+    assert len(bench.bodies()) == 60
+
+
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue", "index"])
 def test_what_the_disk_breaks_off_the_next_open_ends(bench: Bench, name: str) -> None:
     names = bench.files.listdir(LOG)

@@ -62,7 +62,11 @@ def begin_term(
     # it follows itself: whoever serves in the same epoch later is another history
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
-    store.settle_doubt()
+    if config.replication is Replication.SYNC:
+        # in async replication nobody has acted on it, and a later term may have to
+        store.settle_doubt()
+        if store.config.flush is FlushMode.ASYNC:
+            store.count_unflushed()
     cover_old_bytes(store)
     store.become_master(epoch)
     log = store.log
@@ -93,8 +97,8 @@ def cover_old_bytes(store: StorePort) -> None:
 
 
 def may_have_lost(store: StorePort, config: HaConfig) -> bool:
-    """Whether bytes that a quorum of this master was promised for may be gone from here. In async
-    replication nobody was promised any."""
+    """Whether bytes that a quorum with this master was promised may be gone from here. In async
+    replication the term waits for nobody."""
     return config.replication is Replication.SYNC and bool(store.doubt)
 
 

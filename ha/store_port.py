@@ -61,6 +61,11 @@ class StorePort(Protocol):
         `settle_doubt`; empty where none are."""
         ...
 
+    def count_unflushed(self) -> None:
+        """From now on others are promised bytes that are not fsynced here yet: an unclean stop of
+        the machine leaves a doubt. Durable on return."""
+        ...
+
     def settle_doubt(self) -> None:
         """Durable on return."""
         ...

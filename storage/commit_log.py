@@ -37,12 +37,12 @@ from .append_plan import AppendPlan, plan_append, plan_raw
 from .clock import Clock
 from .config import StoreConfig
 from .errors import (
+    FlushFailedError,
     OffsetOutOfRangeError,
     StoreBusyError,
     StoreClosedError,
     StoreError,
     StoreLayoutError,
-    StoreReadOnlyError,
 )
 from .files import Buffer, FileSystem
 from .log_reader import LogReader
@@ -252,8 +252,9 @@ class CommitLog:
                 file.zero(offset - file.base, size)
                 file.sync()
         except (OSError, StoreError) as second:
+            # as a failed fsync: a part of the write may be in the page cache, and not on the disk
             self._stages.fail(
-                StoreReadOnlyError(
+                FlushFailedError(
                     f"a write at {self.wrote.value} failed ({error}) and could not be taken back "
                     f"({second}): restart the node on a disk that works"
                 )

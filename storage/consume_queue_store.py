@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import UNIT_SIZE
 
+from .allocator import refusal
 from .consume_queue import ConsumeQueue
-from .errors import CorruptStoreError, FlushFailedError, StoreBusyError, StoreError
+from .errors import CorruptStoreError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .queue_runs import QueueRuns, regroup
@@ -199,9 +200,7 @@ class ConsumeQueueStore:
                 try:
                     self._disk.sync()
                 except OSError as fault:
-                    raise FlushFailedError(
-                        f"fsync of the consume queues failed: {fault}"
-                    ) from fault
+                    raise refusal("the consume queues cannot be made durable", fault) from fault
                 if generation == self._units.generation:
                     break
             ends[list(damaged)] = DAMAGED_END

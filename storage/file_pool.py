@@ -14,11 +14,16 @@ one call for the whole file system, which costs one commit of its journal in pla
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from .errors import FlushFailedError
 from .files import Buffer, FileSystem
 
 logger = logging.getLogger(__name__)
+
+Handle = TypeVar("Handle", int, Path)
 
 SYNC_TOGETHER = 64
 MOST_OPEN = 8192
@@ -112,20 +117,28 @@ class FilePool:
     def sync(self) -> None:
         """Make everything written, created and deleted before this call durable.
 
-        Raises OSError; what was not synced is then forgotten, because a second fsync may answer
-        that all is well although the kernel has dropped the pages.
+        Raises FlushFailedError where an fsync fails; what was not synced is then forgotten,
+        because a second one may answer that all is well although the kernel has dropped the
+        pages. Raises OSError where a file cannot be opened, and knows what is left to sync.
         """
         with self._lock:
             dirty, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
         if len(dirty) + len(directories) > SYNC_TOGETHER:
-            self.files.sync_all(self._root)
+            self._fsync(self.files.sync_all, self._root)
             return
-        for path in dirty:
-            self._sync_file(path)
+        try:
+            while dirty:
+                path = dirty.pop()
+                self._sync_file(path)
+        except OSError:
+            with self._lock:
+                self._dirty |= {path, *dirty}
+                self._dirty_directories |= directories
+            raise
         for directory in directories:
             if self.files.status(directory) is not None:
-                self.files.fsync_directory(directory)
+                self._fsync(self.files.fsync_directory, directory)
 
     def close(self) -> None:
         """Close what nobody is using; later calls open again."""
@@ -149,9 +162,15 @@ class FilePool:
         except FileNotFoundError:
             return  # deleted meanwhile
         try:
-            self.files.fdatasync(entry[0])
+            self._fsync(self.files.fdatasync, entry[0])
         finally:
             self._release(path, entry)
+
+    def _fsync(self, call: Callable[[Handle], None], what: Handle) -> None:
+        try:
+            call(what)
+        except OSError as fault:
+            raise FlushFailedError(f"fsync below {self._root} failed: {fault}") from fault
 
     def _acquire(self, path: str) -> list[int]:
         with self._lock:

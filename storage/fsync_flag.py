@@ -23,12 +23,14 @@ class FsyncFlag:
     def __init__(self, path: Path, files: FileSystem) -> None:
         self.path = path
         self._files = files
+        self._durably_raised = False
 
     def is_raised(self) -> bool:
         return (read_small(self._files, self.path) or LOWERED)[:1] == RAISED
 
     def lower(self) -> None:
         """Make it where it is missing; durable on return. Raises OSError."""
+        self._durably_raised = False
         if self._files.status(self.path) is None:
             write_small(self._files, self.path, LOWERED)
         elif self.is_raised():
@@ -36,9 +38,12 @@ class FsyncFlag:
 
     def raise_it(self) -> None:
         """As far as the disk lets that be done; calling it again does nothing more."""
+        if self._durably_raised:
+            return
         try:
-            if not self.is_raised():
-                self._set(RAISED)
+            self._set(RAISED)
+            # what a read shows may only be in the cache
+            self._durably_raised = True
         except OSError as fault:
             logger.error("%s could not be written, it is tried again: %s", self.path, fault)
 

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from tandemlog.format.file_names import index_file_name, parse_index_file_name
 from tandemlog.format.index_layout import IndexHeader, key_hash
 
+from .allocator import refusal
 from .clock import Clock
-from .errors import CorruptStoreError, FlushFailedError, StoreError
+from .errors import CorruptStoreError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
@@ -177,7 +178,8 @@ class IndexService:
 
     def flush(self) -> int:
         """Fsync everything and note how far it goes; answers the log offset below which the index
-        is durable. Raises FlushFailedError."""
+        is durable. Raises FlushFailedError where an fsync fails, else what `refusal` makes of it:
+        then it may be tried again."""
         with self._flushing:
             while True:
                 with self._lock:
@@ -188,7 +190,7 @@ class IndexService:
                         save_index_state(self._files, self.state_path, state)
                         self._saved = state
                 except OSError as fault:
-                    raise FlushFailedError(f"fsync of the index failed: {fault}") from fault
+                    raise refusal("the index cannot be made durable", fault) from fault
                 with self._lock:
                     if generation == self._generation:
                         for file in self._list[:-1]:
@@ -246,7 +248,7 @@ class IndexService:
             self._pool.sync()
             save_index_state(self._files, self.state_path, left)
         except OSError as fault:
-            raise FlushFailedError(f"fsync of the index failed: {fault}") from fault
+            raise refusal("the index cannot be made durable", fault) from fault
         self._saved = left
 
     def cut_newest(self, next_entry: int) -> None:

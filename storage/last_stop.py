@@ -4,16 +4,17 @@
     examine    (examination.py)
     begin      note what may be missing, then lower the flag; only now may the store be changed
     recover    (recovery.py)
+    flushed    all of the log is durable: nothing that counted as held can be missing any more
 
-A crash between two steps repeats them: the flag goes down when the doubt is durable.
+A crash between two steps repeats them: the flag goes down when the doubt is durable, and what
+counted as held before it was fsynced counts on until recovery has fsynced it.
 """
 
-from .config import FlushMode
 from .examination import Examination
 from .files import FileSystem
 from .fsync_flag import FsyncFlag
 from .page_cache import forget_page_cache
-from .session_file import Session, SessionFile
+from .session_file import Session, SessionFile, following
 from .store_paths import StorePaths
 
 
@@ -25,27 +26,42 @@ class LastStop:
         self._files = files
         self._session = SessionFile(paths.session, files)
         self._flag = FsyncFlag(paths.fsync_flag, files)
-        self._fsync_failed = False
+
+    @property
+    def fsync_failed(self) -> bool:
+        """Whether the page cache may show what the disk does not hold."""
+        return self._flag.is_raised()
 
     def distrust(self) -> None:
         """Before the store is read. Raises OSError where the disk still fails."""
-        self._fsync_failed = self._flag.is_raised()
-        if self._fsync_failed:
+        if self.fsync_failed:
             forget_page_cache(self._paths, self._files)
 
-    def following(self, found: Examination, flush: FlushMode) -> Session:
+    def following(self, found: Examination) -> Session:
         """The session that follows the last one by what an examination has found."""
-        return Session(self._files.boot_id(), counts_unflushed=flush is FlushMode.ASYNC).following(
-            self._session.load(),
-            clean=found.clean,
+        last = self._session.load()
+        # a store that another program wrote has promised nothing
+        foreign = last is None and found.point is None
+        return following(
+            last,
+            self._files.boot_id(),
+            clean=found.clean or foreign,
             cut=found.cuts_records,
-            fsync_failed=self._fsync_failed,
+            fsync_failed=self.fsync_failed,
         )
 
-    def begin(self, found: Examination, flush: FlushMode) -> None:
+    def begin(self, found: Examination) -> None:
         """Before the store is changed; durable on return."""
-        self._session.save(self.following(found, flush))
+        self._session.save(self.following(found))
         self._flag.lower()
+
+    def flushed(self) -> None:
+        """All of the log is durable, and nothing is written meanwhile."""
+        self._session.change(counts_unflushed=False)
+
+    def count_unflushed(self) -> None:
+        """From now on bytes count as held before they are fsynced; durable on return."""
+        self._session.change(counts_unflushed=True)
 
     @property
     def doubt(self) -> str:
@@ -54,8 +70,8 @@ class LastStop:
 
     def settle(self) -> None:
         """The doubt has been acted on: forget it, durably."""
-        self._session.settle()
+        self._session.change(doubt="")
 
-    def fsync_failed(self) -> None:
+    def note_failed_fsync(self) -> None:
         """For the next open, as far as the disk lets it be noted; may be called again."""
         self._flag.raise_it()

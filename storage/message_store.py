@@ -142,7 +142,7 @@ class MessageStore:
             if config.index_enabled:
                 geometry.check_index()
             found = examine(geometry, files)
-            last_stop.begin(found, config.flush)
+            last_stop.begin(found)
             abort.create(os.getpid())
             parts = open_parts(geometry, files, clock)
             try:
@@ -152,8 +152,9 @@ class MessageStore:
                     parts, report, lock, abort, last_stop, found.store_timestamp, confirmed_at_most
                 )
                 store.persist()
+                last_stop.flushed()
             except FlushFailedError:
-                last_stop.fsync_failed()
+                last_stop.note_failed_fsync()
                 close_parts(parts)
                 raise
             except BaseException:
@@ -257,6 +258,11 @@ class MessageStore:
         """The doubt has been acted on: forget it, durably."""
         self._last_stop.settle()
 
+    def count_unflushed(self) -> None:
+        """From now on others are promised bytes that are not fsynced here yet: an unclean stop of
+        the machine leaves a doubt. Durable on return."""
+        self._last_stop.count_unflushed()
+
     @property
     def read_only_reason(self) -> str:
         """Why no put is taken now; empty where puts are taken."""
@@ -292,8 +298,10 @@ class MessageStore:
         try:
             clean = self._finish()
         finally:
-            close_parts(self._parts)
-            self._lock_file.release()
+            try:
+                close_parts(self._parts)
+            finally:
+                self._lock_file.release()
         logger.info(
             "store closed: directory=%s clean=%s log=%d..%d",
             self.directory, clean, self.log.min_offset, self.log.wrote.value,
@@ -305,6 +313,8 @@ class MessageStore:
         self._note_failure()
         try:
             self._flush.close()
+            if self.failure is None:
+                self._last_stop.flushed()
             self.reput.stop()
             if self.failure is None:
                 self.reput.run_to()
@@ -312,13 +322,18 @@ class MessageStore:
             self._persistence.save()
         except (StoreError, OSError) as fault:
             logger.error("the store could not be closed cleanly: %s", fault)
+            self._note_failure()
             self.reput.stop()
             return False
         index = self.index
         done = self.reputed.value >= self.confirmed.value or not self.reput.run_once()
         if self.failure is not None or not done or (index is not None and index.stopped):
             return False
-        self._abort.remove()
+        try:
+            self._abort.remove()
+        except OSError as fault:
+            logger.error("the store could not be closed cleanly: %s", fault)
+            return False
         return True
 
     def persist(self) -> None:
@@ -480,7 +495,7 @@ class MessageStore:
     def _note_failure(self) -> None:
         """In the thread that met it, and again as long as the disk does not take it."""
         if isinstance(self.log.failure, FlushFailedError):
-            self._last_stop.fsync_failed()
+            self._last_stop.note_failed_fsync()
 
     def _follow_log(self) -> None:
         """A single node confirms for itself."""

@@ -15,23 +15,30 @@ logger = logging.getLogger(__name__)
 
 
 def forget_page_cache(paths: StorePaths, files: FileSystem) -> None:
-    """Drop the cached pages of every file of a store, which this process has locked. Raises
-    OSError where the disk still fails."""
-    root = paths.root
-    try:
-        files.sync_all(root)
-    except OSError as fault:
-        logger.warning("the disk of %s did not write all it was given: %s", root, fault)
-        # Linux may have told of the failure that is known already; of that only once.
-        files.sync_all(root)
-    for path in _files_below(root, files):
-        if path == paths.lock:
-            continue  # to close it would end the lock
+    """Drop the cached pages of every file of a store, which this process has locked; what else
+    lies in its folder is not ours to open. Raises OSError where the disk still fails."""
+    folders = [paths.commit_log, paths.queues, paths.index, paths.config, paths.own]
+    folders = [each for each in folders if files.status(each) is not None]
+    for each in (paths.root, *folders):  # a folder may be a disk of its own
+        _write_back(each, files)
+    found = [each for each in (paths.checkpoint, paths.abort, paths.epochs) if files.status(each)]
+    for each in folders:
+        found += _files_below(each, files)
+    for path in found:
         handle = files.open(path, write=False)
         try:
             files.drop_cache(handle)
         finally:
             files.close(handle)
+
+
+def _write_back(folder: Path, files: FileSystem) -> None:
+    try:
+        files.sync_all(folder)
+    except OSError as fault:
+        logger.warning("the disk of %s did not write all it was given: %s", folder, fault)
+        # Linux may have told of the failure that is known already; of that only once.
+        files.sync_all(folder)
 
 
 def _files_below(root: Path, files: FileSystem) -> list[Path]:

@@ -1,17 +1,19 @@
 """What the last process that had the store open may have lost, told to the next ones.
 
-    last process    its end                   what may be missing
-    any             clean                     nothing
-    sync flush      not clean                 nothing: it counted only what was fsynced
-    async flush     the process alone ended   nothing: the page cache outlives it
-    async flush     the machine ended too     what was not fsynced
-    async flush     an fsync failed           what was not fsynced
-    any             damage cut whole records  those records
+    last process               its end                   what may be missing
+    any                        clean                     nothing
+    counts only what is        not clean                 nothing
+    fsynced
+    counts what is written     the process alone ended   nothing: the page cache outlives it
+    counts what is written     the machine ended too     what was not fsynced
+    counts what is written     an fsync failed           what was not fsynced
+    any                        damage cut whole records  those records
 
-"Missing" is what was counted as held: acknowledged where a quorum was of this node. That doubt
-outlives any number of opens, as a slave or by a tool, until a term begins that acts on it
-(ha/master_term.py), so it is written down before the open changes anything
-(tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt).
+"Missing" is what was counted as held: acknowledged where a quorum was of this node. Only a master
+with async flush, in whose term others were promised something, counts what is merely written; a
+slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or by a tool,
+until a term begins that acts on it (ha/master_term.py), so it is written down before the open
+changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt).
 
 A file that is damaged leaves the doubt, one that is missing leaves it where the stop was not clean.
 """
@@ -42,29 +44,25 @@ class Session:
     """
 
     boot_id: str
-    counts_unflushed: bool
+    counts_unflushed: bool = False
     doubt: str = ""
 
-    def following(
-        self, last: "Session | None", *, clean: bool, cut: bool, fsync_failed: bool = False
-    ) -> "Session":
-        """This session after `last` (None: not known), which stopped `clean` or not, perhaps after
-        an fsync that failed; `cut`: whole records are about to be cut."""
-        return replace(self, doubt=_doubt(last, self, clean, cut, fsync_failed))
 
-
-def _doubt(last: Session | None, now: Session, clean: bool, cut: bool, fsync_failed: bool) -> str:
-    if last is not None and last.doubt:
-        return last.doubt
-    if cut:
-        return CUT
-    counted = now.counts_unflushed if last is None else last.counts_unflushed
-    if clean or not counted:
-        return ""
-    if fsync_failed:
-        return FSYNC
-    same_boot = last is not None and last.boot_id and last.boot_id == now.boot_id
-    return "" if same_boot else MACHINE
+def following(
+    last: Session | None, boot_id: str, *, clean: bool, cut: bool, fsync_failed: bool = False
+) -> Session:
+    """The session after `last` (None: not known), which stopped `clean` or not, perhaps after an
+    fsync that failed; `cut`: whole records are about to be cut. What counted as held and is not
+    fsynced yet counts on, until recovery has made it durable."""
+    counted = not clean and (last is None or last.counts_unflushed)
+    doubt = "" if last is None else last.doubt
+    if not doubt and cut:
+        doubt = CUT
+    elif not doubt and counted and fsync_failed:
+        doubt = FSYNC
+    elif not doubt and counted and (last is None or not boot_id or last.boot_id != boot_id):
+        doubt = MACHINE
+    return Session(boot_id, counts_unflushed=counted, doubt=doubt)
 
 
 class SessionFile:
@@ -92,10 +90,10 @@ class SessionFile:
         write_small(self._files, self.path, encode_checked(asdict(session)))
         self.value = session
 
-    def settle(self) -> None:
-        """The doubt has been acted on."""
-        if self.value is not None and self.value.doubt:
-            self.save(replace(self.value, doubt=""))
+    def change(self, **values: object) -> None:
+        """Other values of the session that has been saved."""
+        if self.value is not None:
+            self.save(replace(self.value, **values))  # type: ignore[arg-type]
 
 
 def _decode(data: bytes) -> Session:

@@ -70,6 +70,7 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     if config.index_enabled:
         geometry.check_index()
     found = examine(geometry, files)
+    last_stop = LastStop(paths, files)
     report = RecoveryReport(
         clean_stop=found.clean,
         foreign=found.point is None,
@@ -79,13 +80,18 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         scanned_records=found.scanned_records,
         damages=found.damages,
         confirmed=found.log_end,
-        doubt=LastStop(paths, files).following(found, config.flush).doubt,
+        doubt=last_stop.following(found).doubt,
         notes=found.notes,
     )
     if found.remains is not None:
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
     _plan_queues(geometry, files, found, report)
+    if last_stop.fsync_failed:
+        report.notes.append(
+            "an fsync has failed: this was read from the page cache, which may show what is not on "
+            "the disk; opening the store drops it first"
+        )
     folder = SetAsideNote(paths, files).load()
     if folder is not None:
         report.notes.append(f"all of this goes to {folder}: the log was being set aside")

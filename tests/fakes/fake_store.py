@@ -160,11 +160,15 @@ class FakeStore:
         self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeTable(), FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
         self.master = False
-        disk.counts_unflushed = flush is FlushMode.ASYNC
+        disk.counts_unflushed &= disk.durable < disk.end
 
     @property
     def doubt(self) -> str:
         return self.disk.doubt
+
+    def count_unflushed(self) -> None:
+        self.before("count_unflushed")
+        self.disk.counts_unflushed = True
 
     def settle_doubt(self) -> None:
         self.before("settle_doubt")

@@ -79,6 +79,7 @@ def test_the_last_set_goes_on() -> None:
 def test_members_are_waited_for_after_the_machine_stopped() -> None:
     state = replace(STATE, record=InSyncRecord(1, 8, frozenset({B})))
     store = filled()
+    store.count_unflushed()
     store.disk.power_cut(Random(1))
     term = begin(store, state)
     assert term.record.unheard == term.view.unheard == {B}
@@ -90,6 +91,7 @@ def test_members_are_waited_for_after_the_machine_stopped() -> None:
 def test_a_doubt_is_not_settled_before_the_record_is_durable() -> None:
     state = replace(STATE, record=InSyncRecord(1, 8, frozenset({B})))
     store = filled()
+    store.count_unflushed()
     store.disk.power_cut(Random(1))
 
     def full(_: HaState) -> None:

@@ -382,7 +382,7 @@ def test_a_failed_fsync_is_fatal(store: Store) -> None:
     store.add(0)
     store.dispatch()
     store.files.fail("fdatasync")
-    with pytest.raises(FlushFailedError, match="consume queues"):
+    with pytest.raises(FlushFailedError, match="consumequeue"):
         store.queues.flush()
 
 

@@ -1,5 +1,6 @@
 """A disk that fails, is full or cannot keep up: who is told, and what heals."""
 
+import contextlib
 import errno
 from dataclasses import replace
 
@@ -90,6 +91,7 @@ def test_a_full_disk_still_takes_the_note() -> None:
 
 def test_in_async_flush_a_failed_fsync_leaves_a_doubt() -> None:
     bench = Bench()
+    bench.store.count_unflushed()
     bench.put(5)
     bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
     with pytest.raises(FlushFailedError):
@@ -100,6 +102,7 @@ def test_in_async_flush_a_failed_fsync_leaves_a_doubt() -> None:
 
 def test_a_disk_that_still_fails_keeps_the_store_closed() -> None:
     bench = Bench()
+    bench.store.count_unflushed()
     bench.put(5)
     bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
     with pytest.raises(FlushFailedError):
@@ -134,6 +137,87 @@ def test_a_failed_fsync_of_what_is_derived_ends_the_writing_too(name: str) -> No
     bench.crash()
     assert bench.bodies() == before
     assert bench.store.recovery.queues_rebuilt == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "name"),
+    [
+        ("atomic_replace", errno.ENOSPC, "index.json"),
+        ("pwrite", errno.ENOSPC, "index.json"),
+        ("open", errno.EMFILE, "/index/"),
+        ("open", errno.EMFILE, "/consumequeue/"),
+    ],
+)
+def test_what_is_no_failed_fsync_heals(call: str, number: int, name: str) -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.settle()
+    assert bench.store.index is not None
+    bench.store.index._pool.close()
+    bench.store.queues._disk.close()
+    bench.files.fail(call, number, name=name, times=1)
+    with pytest.raises((StoreError, OSError)) as refused:
+        bench.store.persist()
+    assert not isinstance(refused.value, FlushFailedError)
+    bench.put(5)
+    bench.settle()
+    bench.store.persist()
+    assert bench.store.failure is None
+    before = bench.bodies()
+    bench.crash()
+    assert (bench.bodies(), len(before)) == (before, 10)
+
+
+def test_a_write_that_cannot_be_taken_back_is_as_a_failed_fsync() -> None:
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(5)
+    bench.settle()
+    held = bench.bodies()
+    bench.files.fail("pwrite", errno.EIO, name="commitlog", times=1, took=400)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(StoreError):
+        bench.put(5)
+    assert isinstance(bench.store.failure, FlushFailedError)
+    assert FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files).is_raised()
+    bench.kill()
+    assert bench.bodies() == held
+
+
+def test_a_flag_of_which_only_the_fsync_failed_is_raised_again() -> None:
+    bench = Bench()
+    bench.put(5)
+    path = DIRECTORY / "tandemlog" / "fsync-failed"
+    bench.files.fail("fdatasync", errno.EIO, times=2)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    assert bench.files.durable_content(path) == b"0"
+    bench.clock.advance(60)
+    bench.store._keeper.run_due()
+    assert bench.files.durable_content(path) == b"1"
+
+
+def test_what_else_lies_in_the_folder_of_a_store_is_left_alone() -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+    bench.files.make_directory(DIRECTORY / "lost+found")
+    for call in ("listdir", "open", "sync_all"):
+        bench.files.fail(call, errno.EACCES, name="lost+found")
+    bench.kill()
+    bench.put(5)
+
+
+def test_the_lock_goes_though_a_file_cannot_be_closed() -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.files.fail("unlink", errno.EROFS)
+    with contextlib.suppress(StoreError, OSError):
+        bench.store.close()
+    assert bench.files.locks_held == 0
+    bench.files.heal()
+    bench.open()
 
 
 def put_until_refused(bench: Bench) -> None:

@@ -8,7 +8,6 @@ A log that is set aside leaves nothing behind: that is one change for a crash (s
 """
 
 import logging
-from pathlib import Path
 
 import numpy as np
 
@@ -67,10 +66,9 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
     _require_writable(log)
     require_file_start(offset, log.file_size)
     note = SetAsideNote(parts.paths, parts.files)
-    folder: Path | None = None
     try:
-        if log.files:
-            folder = note.unused_folder(parts.clock.now_ms())
+        folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
+        if folder is not None:
             note.save(folder)
     except OSError as fault:
         if note.remains:

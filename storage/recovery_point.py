@@ -27,7 +27,7 @@ from pathlib import Path
 
 from .checked_json import decode_checked, encode_checked
 from .files import FileSystem
-from .small_files import read_small, remove_small, write_small
+from .small_files import read_small, write_small
 
 VERSION = 1
 
@@ -95,6 +95,3 @@ class RecoveryPointFile:
 
     def save(self, record: RecoveryPoint) -> None:
         write_small(self._files, self.path, record.encode())
-
-    def remove(self) -> None:
-        remove_small(self._files, self.path)

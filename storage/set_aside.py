@@ -36,7 +36,7 @@ class SetAsideNote:
 
     def __init__(self, paths: StorePaths, files: FileSystem) -> None:
         self._root = paths.root
-        self._path = paths.own / "set-aside"
+        self._path = paths.set_aside
         self._files = files
         # whether a failed `save` may have left the note all the same
         self.remains = False

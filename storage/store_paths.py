@@ -81,5 +81,9 @@ class StorePaths:
         return self.own / "fsync-failed"
 
     @property
+    def set_aside(self) -> Path:
+        return self.own / "set-aside"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

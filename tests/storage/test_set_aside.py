@@ -9,11 +9,12 @@ from fakes.crashed_stores import LOG
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
 from storage.errors import DiskFullError, StoreError, StoreLayoutError, StoreReadOnlyError
+from storage.store_paths import StorePaths
 from storage.tools.recover import plan
 from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
 
 SIZE = CONFIG.commit_log_file_size
-NOTE = DIRECTORY / "tandemlog" / "set-aside"
+NOTE = StorePaths(DIRECTORY).set_aside
 
 
 @pytest.fixture

@@ -42,7 +42,9 @@ def collect_rarely() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Free pages of all of malloc's arenas go back to the system; nothing without glibc."""
+    """Free pages of all of malloc's arenas go back to the system, and those of cycles that nobody
+    has looked for; nothing without glibc."""
+    gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

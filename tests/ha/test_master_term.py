@@ -102,6 +102,28 @@ def test_a_doubt_is_not_settled_before_the_record_is_durable() -> None:
     assert begin(store, state).record.unheard == {B}
 
 
+def test_a_term_in_async_replication_leaves_the_doubt_to_a_later_one() -> None:
+    state = replace(STATE, record=InSyncRecord(1, 8, frozenset({B})))
+    store = filled()
+    store.count_unflushed()
+    store.disk.power_cut(Random(1))
+    saved: list[HaState] = []
+    between = begin_term(store, state, saved.append, HaConfig("c", "m"))
+    assert (between.record.unheard, store.doubt != "") == (frozenset(), True)
+    assert begin(store, between.state).record.unheard == {B}
+
+
+def test_only_a_master_that_promises_what_is_not_fsynced_says_so() -> None:
+    for config, flush, counts in (
+        (CONFIG, FlushMode.ASYNC, True),
+        (CONFIG, FlushMode.SYNC, False),
+        (HaConfig("c", "m"), FlushMode.ASYNC, False),
+    ):
+        store = filled(flush=flush)
+        begin_term(store, STATE, lambda _: None, config)
+        assert store.disk.counts_unflushed is counts
+
+
 def test_what_may_be_lost() -> None:
     store = filled()
     assert not may_have_lost(store, CONFIG)

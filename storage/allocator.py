@@ -95,7 +95,7 @@ class FileAllocator:
             self.open()
 
     def close(self) -> None:
-        """Stop the thread and remove an unused spare."""
+        """Stop the thread and remove an unused spare, or leave it to the next `open`."""
         self._closing = True
         self._wanted.set()
         if self._thread is not None:
@@ -104,7 +104,11 @@ class FileAllocator:
         with self._lock:
             self._ready = False
             self._locked.clear()
-            self.open()
+            try:
+                self.open()
+            except OSError as error:
+                # no reason to leave the files of the log open
+                logger.warning("spare log file not removed: %s", error)
 
     def _run(self) -> None:
         while True:

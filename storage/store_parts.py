@@ -128,8 +128,14 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
 
 
 def close_parts(parts: StoreParts) -> None:
-    """Let every file go; what was not flushed is made again from the log at the next open."""
-    if parts.index is not None:
-        parts.index.close()
-    parts.queues.close()
-    parts.log.close()
+    """Let every file go; what was not flushed is made again from the log at the next open. Raises
+    the first OSError, after all are closed."""
+    faults = []
+    for part in (parts.index, parts.queues, parts.log):
+        try:
+            if part is not None:
+                part.close()
+        except OSError as fault:
+            faults.append(fault)
+    if faults:
+        raise faults[0]

@@ -50,6 +50,18 @@ def test_an_unused_spare_goes_at_close_and_at_open(files: MemoryFiles) -> None:
     assert files.listdir(OWN) == []
 
 
+def test_a_spare_that_the_disk_does_not_let_go_is_left_for_the_next_open(
+    files: MemoryFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    allocator = FileAllocator(files, OWN, 5000)
+    allocator._prepare_spare()
+    files.fail("unlink", errno.EROFS, times=1)
+    allocator.close()
+    assert "spare log file not removed" in caplog.text
+    FileAllocator(files, OWN, 5000).open()
+    assert files.listdir(OWN) == []
+
+
 def test_a_crash_while_allocating_leaves_no_log_file(files: MemoryFiles) -> None:
     files.fail("preallocate", errno.EIO)
     with pytest.raises(StoreReadOnlyError, match="cannot create log file a"):

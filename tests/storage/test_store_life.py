@@ -9,6 +9,7 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, StoreConfig
 from storage.errors import StoreClosedError, StoreLockedError
 from storage.message_store import MessageStore
+from storage.store_parts import close_parts
 
 
 def test_a_clean_stop_leaves_nothing_to_do() -> None:
@@ -33,6 +34,22 @@ def test_the_abort_file_stands_while_the_store_is_open() -> None:
     bench.store.close()
     assert bench.files.status(DIRECTORY / "abort") is None
     bench.store.close()
+
+
+@pytest.mark.parametrize("name", ["index", "consumequeue"])
+def test_a_part_that_cannot_be_closed_leaves_the_others_closed(name: str) -> None:
+    bench = Bench()
+    bench.put()
+    bench.settle()
+    bench.store.persist()
+    before = bench.files.open_handles
+    bench.files.fail("close", name=f"/store/{name}")
+    with pytest.raises(OSError, match=f"/store/{name}"):
+        close_parts(bench.store._parts)
+    lock, stuck = 1, 1
+    assert before > lock + stuck == bench.files.open_handles
+    with pytest.raises(StoreClosedError):
+        bench.store.log.append_raw(0, b"")
 
 
 def test_a_second_opener_is_told_who_has_the_store() -> None:

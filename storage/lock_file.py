@@ -7,14 +7,18 @@ that this process has open are remembered here too.
 """
 
 import errno
+import logging
 import os
 import threading
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from .abort_file import AbortFile
+from .allocator import refusal
 from .errors import StoreLockedError
 from .files import FileSystem, RealFileSystem
+
+logger = logging.getLogger(__name__)
 
 LOCK_TEXT = b"lock"
 
@@ -36,17 +40,21 @@ class LockFile:
         self._handle: int | None = None
 
     def acquire(self) -> None:
-        """Raises StoreLockedError that names the process which has the store open."""
+        """Raises StoreLockedError that names the process which has the store open, and
+        DiskFullError or StoreReadOnlyError where the disk refuses: then nothing is locked."""
         with _held_guard:
             self._refuse_own()
-            self._files.make_directory(self.path.parent)
-            handle = self._locked(create=True)
-            self._files.pwrite(handle, LOCK_TEXT, 0)
-            self._handle = handle
+            try:
+                self._files.make_directory(self.path.parent)
+                self._handle = self._locked(create=True)
+            except OSError as fault:
+                raise refusal(f"{self.path.parent} cannot be opened", fault) from fault
             _held[self._world].add(self._store)
 
     def check(self) -> None:
-        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing."""
+        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing. Raises
+        OSError where the disk refuses, but not for a user who may only read: an exclusive POSIX
+        lock cannot be tried without the right to write."""
         with _held_guard:
             # Before any handle: closing it would give the lock of this process up.
             self._refuse_own()
@@ -56,7 +64,9 @@ class LockFile:
                 self._files.close(self._locked())
             except OSError as fault:
                 # Nobody has a store open on a read-only file system.
-                if fault.errno != errno.EROFS:
+                if fault.errno == errno.EACCES:
+                    logger.warning("whether a process has the store open is not known: %s", fault)
+                elif fault.errno != errno.EROFS:
                     raise
 
     def release(self) -> None:
@@ -74,14 +84,20 @@ class LockFile:
             )
 
     def _locked(self, *, create: bool = False) -> int:
-        """A handle of the file, with the lock."""
+        """A handle of the file, with the lock, and with RocketMQ's text where it may be created.
+        Where it raises, none is left open: the lock would outlive the attempt."""
         handle = self._files.open(self.path, create=create)
-        if not self._files.lock_range(handle, 0, 1):
+        try:
+            if not self._files.lock_range(handle, 0, 1):
+                raise StoreLockedError(
+                    f"{self.path.parent} is open in {self._holder()}; one process at a time may "
+                    "have a store open: stop that one, or choose another directory"
+                )
+            if create:
+                self._files.pwrite(handle, LOCK_TEXT, 0)
+        except BaseException:
             self._files.close(handle)
-            raise StoreLockedError(
-                f"{self.path.parent} is open in {self._holder()}; one process at a time may "
-                "have a store open: stop that one, or choose another directory"
-            )
+            raise
         return handle
 
     def _holder(self) -> str:

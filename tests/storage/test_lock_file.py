@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.memory_files import MemoryFiles
 from storage.abort_file import AbortFile
-from storage.errors import StoreLockedError
+from storage.errors import DiskFullError, StoreLockedError
 from storage.files import RealFileSystem
 from storage.lock_file import LockFile
 
@@ -23,6 +24,11 @@ sys.stdin.read()
 def lock_of(directory: Path) -> LockFile:
     files = RealFileSystem()
     return LockFile(directory / "lock", AbortFile(directory / "abort", files), files)
+
+
+def lock_in_memory() -> tuple[MemoryFiles, LockFile]:
+    files = MemoryFiles()
+    return files, LockFile(Path("/store/lock"), AbortFile(Path("/store/abort"), files), files)
 
 
 def test_it_holds_rocketmqs_four_letters(tmp_path: Path) -> None:
@@ -100,11 +106,34 @@ def test_a_look_at_a_store_of_this_process_leaves_it_locked(tmp_path: Path) -> N
     lock.release()
 
 
-def test_a_look_at_a_read_only_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *, create: bool = False, write: bool = True) -> int:
-        raise OSError(errno.EROFS, "Read-only file system", str(path))
-
-    lock = lock_of(tmp_path)
-    (tmp_path / "lock").write_bytes(b"lock")
-    monkeypatch.setattr(lock._files, "open", refuse)
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_look_by_somebody_who_may_only_read(
+    number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    files, lock = lock_in_memory()
+    lock.acquire()
+    lock.release()
+    files.fail("open", number, name="lock")
     lock.check()
+    assert ("not known" in caplog.text) == (number == errno.EACCES)
+
+
+@pytest.mark.parametrize("call", ["make_directory", "open", "lock_range", "pwrite"])
+def test_what_the_disk_refuses_leaves_nothing_locked(call: str) -> None:
+    files, lock = lock_in_memory()
+    files.fail(call, errno.ENOSPC, times=1)
+    with pytest.raises(DiskFullError, match="/store cannot be opened"):
+        lock.acquire()
+    assert (files.open_handles, files.locks_held) == (0, 0)
+    lock.acquire()
+    assert (files.open_handles, files.locks_held) == (1, 1)
+
+
+def test_a_look_that_the_disk_refuses_leaves_nothing_open() -> None:
+    files, lock = lock_in_memory()
+    lock.acquire()
+    lock.release()
+    files.fail("lock_range", errno.ENOLCK, times=1)
+    with pytest.raises(OSError, match="No locks"):
+        lock.check()
+    assert files.open_handles == 0

@@ -56,6 +56,9 @@ class Persistence:
     def _save(self, log_end: int | None) -> RecoveryPoint:
         parts = self._parts
         with self._lock:
+            failure = parts.log.failure
+            if isinstance(failure, FlushFailedError):
+                raise failure.with_traceback(None)
             if self._beginning_anew:
                 raise StoreError("the log could not be set aside: the next open ends that")
             # read before the flushes: what is flushed later is not what they speak of

@@ -18,6 +18,7 @@ from storage.errors import (
 )
 from storage.fsync_flag import FsyncFlag
 from storage.session_file import FSYNC
+from storage.tools.verify import verify
 
 
 def test_a_failed_fsync_ends_the_writing_for_good() -> None:
@@ -128,6 +129,9 @@ def test_a_failed_fsync_of_what_is_derived_ends_the_writing_too(name: str) -> No
     with pytest.raises(FlushFailedError):
         bench.put()
     bench.files.heal()
+    with pytest.raises(FlushFailedError):
+        bench.store.persist()
+    bench.store.close()
     bench.kill()
     bench.put(2)
     bench.settle()
@@ -137,6 +141,8 @@ def test_a_failed_fsync_of_what_is_derived_ends_the_writing_too(name: str) -> No
     bench.crash()
     assert bench.bodies() == before
     assert bench.store.recovery.queues_rebuilt == {}
+    bench.store.close()
+    assert [str(each) for each in verify(bench.config, bench.files).faults] == []
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def test_a_failed_fsync_of_the_index_ends_the_writing() -> None:
     bench.files.heal()
     with pytest.raises(FlushFailedError):
         bench.store.truncate(cut)
+    bench.store.close()
     bench.crash()
     bench.store.advance_confirmed(bench.store.log.wrote.value)
     bench.store.close()

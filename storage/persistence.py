@@ -56,11 +56,11 @@ class Persistence:
     def _save(self, log_end: int | None) -> RecoveryPoint:
         parts = self._parts
         with self._lock:
+            if self._beginning_anew:
+                raise StoreError("the log could not be set aside: the next open ends that")
             failure = parts.log.failure
             if isinstance(failure, FlushFailedError):
                 raise failure.with_traceback(None)
-            if self._beginning_anew:
-                raise StoreError("the log could not be set aside: the next open ends that")
             # read before the flushes: what is flushed later is not what they speak of
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
             if log_end is not None:

@@ -57,11 +57,11 @@ class LastStop:
 
     def flushed(self) -> None:
         """All of the log is durable, and nothing is written meanwhile."""
-        self._session.change(counts_unflushed=False)
+        self._session.count_unflushed(False)
 
     def count_unflushed(self) -> None:
         """From now on bytes count as held before they are fsynced; durable on return."""
-        self._session.change(counts_unflushed=True)
+        self._session.count_unflushed(True)
 
     @property
     def doubt(self) -> str:
@@ -70,7 +70,7 @@ class LastStop:
 
     def settle(self) -> None:
         """The doubt has been acted on: forget it, durably."""
-        self._session.change(doubt="")
+        self._session.settle()
 
     def note_failed_fsync(self) -> None:
         """For the next open, as far as the disk lets it be noted; may be called again."""

@@ -153,11 +153,9 @@ class MessageStore:
                 )
                 store.persist()
                 last_stop.flushed()
-            except FlushFailedError:
-                last_stop.note_failed_fsync()
-                close_parts(parts)
-                raise
-            except BaseException:
+            except BaseException as fault:
+                if isinstance(fault, FlushFailedError):
+                    last_stop.note_failed_fsync()
                 close_parts(parts)
                 raise
         except OSError as fault:

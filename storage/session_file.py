@@ -90,10 +90,15 @@ class SessionFile:
         write_small(self._files, self.path, encode_checked(asdict(session)))
         self.value = session
 
-    def change(self, **values: object) -> None:
-        """Other values of the session that has been saved."""
+    def count_unflushed(self, counts: bool) -> None:
+        """From now on bytes count as held before they are fsynced, or only then."""
         if self.value is not None:
-            self.save(replace(self.value, **values))  # type: ignore[arg-type]
+            self.save(replace(self.value, counts_unflushed=counts))
+
+    def settle(self) -> None:
+        """The doubt has been acted on."""
+        if self.value is not None:
+            self.save(replace(self.value, doubt=""))
 
 
 def _decode(data: bytes) -> Session:

@@ -81,7 +81,7 @@ def test_it_comes_back_from_the_disk(files: MemoryFiles) -> None:
     files.crash()
     again = SessionFile(PATH, files)
     assert again.load() == replace(MASTER, doubt=CUT)
-    again.change(doubt="")
+    again.settle()
     files.crash()
     assert SessionFile(PATH, files).load() == MASTER
 

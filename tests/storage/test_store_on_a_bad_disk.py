@@ -21,14 +21,19 @@ from storage.session_file import FSYNC
 from storage.tools.verify import verify
 
 
+def fail_to_flush(bench: Bench) -> None:
+    """One fdatasync of the log fails."""
+    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+    with pytest.raises(FlushFailedError):
+        bench.store.flush()
+
+
 def test_a_failed_fsync_ends_the_writing_for_good() -> None:
     bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
     bench.put()
     bench.settle()
     bench.put()
-    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
-    with pytest.raises(FlushFailedError):
-        bench.store.flush()
+    fail_to_flush(bench)
     with pytest.raises(FlushFailedError):
         bench.put()
     assert bench.store.failure is not None
@@ -45,9 +50,7 @@ def test_after_a_failed_fsync_the_page_cache_is_not_believed() -> None:
     bench.settle()
     held = bench.bodies()
     bench.put(5)
-    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
-    with pytest.raises(FlushFailedError):
-        bench.store.flush()
+    fail_to_flush(bench)
     bench.kill()
     assert bench.files.locks_held == 1, "closing any handle of the lock file would end the lock"
     assert bench.bodies() == held
@@ -94,9 +97,7 @@ def test_in_async_flush_a_failed_fsync_leaves_a_doubt() -> None:
     bench = Bench()
     bench.store.count_unflushed()
     bench.put(5)
-    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
-    with pytest.raises(FlushFailedError):
-        bench.store.flush()
+    fail_to_flush(bench)
     assert bench.kill().doubt == FSYNC
     assert bench.bodies() == []
 
@@ -105,9 +106,7 @@ def test_a_disk_that_still_fails_keeps_the_store_closed() -> None:
     bench = Bench()
     bench.store.count_unflushed()
     bench.put(5)
-    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
-    with pytest.raises(FlushFailedError):
-        bench.store.flush()
+    fail_to_flush(bench)
     bench.files.fail("sync_all", errno.EIO, times=2)
     with pytest.raises(StoreError, match="cannot be opened"):
         bench.kill()
@@ -205,9 +204,7 @@ def test_a_flag_of_which_only_the_fsync_failed_is_raised_again() -> None:
 def test_what_else_lies_in_the_folder_of_a_store_is_left_alone() -> None:
     bench = Bench()
     bench.put(5)
-    bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
-    with pytest.raises(FlushFailedError):
-        bench.store.flush()
+    fail_to_flush(bench)
     bench.files.make_directory(DIRECTORY / "lost+found")
     for call in ("listdir", "open", "sync_all"):
         bench.files.fail(call, errno.EACCES, name="lost+found")

@@ -140,8 +140,19 @@ class ConsumeQueue:
         self.first += self.file_size
 
     def destroy(self) -> None:
-        """Delete all files."""
-        self.cut(0)
+        """Delete all files, those behind a gap too. Raises the first OSError where some cannot be
+        deleted, after all the others; a second call tries those again."""
+        names = self._disk.files.listdir(Path(self._prefix))
+        left, faults = [], []
+        for base in [base for name in names if (base := parse_queue_file_name(name)) is not None]:
+            try:
+                self._disk.delete(self.file(base))
+            except OSError as fault:
+                left.append(base)
+                faults.append(fault)
+        self.first, self.last = (left[0], left[-1]) if left else (-1, -1)
+        if faults:
+            raise faults[0]
 
     def _create(self, base: int) -> None:
         self._disk.create(self.file(base), self.file_size)

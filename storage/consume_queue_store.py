@@ -157,11 +157,16 @@ class ConsumeQueueStore:
                 self._damaged = {**self._damaged, dense: reason}
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
-        """Drop all units of these queues; they stay unreadable until rebuild_end."""
+        """Drop all units of these queues; they stay unreadable until rebuild_end.
+
+        Raises the first fault as a StoreError where files could not be deleted, after all the
+        others: what they hold would come back among the new ones.
+        """
         with self._lock, Change(self._units):
-            for dense in queues:
+            gone = list(queues)
+            for dense in gone:
                 self.mark_damaged(dense, "it is being rebuilt")
-                self._units.forget(dense)
+            self._forget(gone)
 
     def rebuild_put(
         self,
@@ -277,11 +282,11 @@ class ConsumeQueueStore:
         return deleted
 
     def delete(self, queues: Iterable[int]) -> None:
-        """Remove these queues with their files, for a topic that is deleted."""
+        """Remove these queues with their files, for a topic that is deleted. Raises as
+        `rebuild_begin` does."""
         gone = list(queues)
         with self._lock, Change(self._units):
-            for dense in gone:
-                self._units.forget(dense)
+            self._forget(gone)
             self.rebuild_end(gone)
 
     def reset(self, log_offset: int) -> None:
@@ -291,8 +296,7 @@ class ConsumeQueueStore:
             self._units.queues.clear()
             self._minimum.clear()
             self._damaged = {}
-            for dense in range(self._table.count):
-                self._units.forget(dense)
+            self._forget(range(self._table.count))
             self.next_offset = self._log_minimum = log_offset
             self.from_log_start = True
 
@@ -309,6 +313,21 @@ class ConsumeQueueStore:
             self._units.cut(dense, end)
 
     # ---- inner parts; the caller holds the lock
+
+    def _forget(self, queues: Iterable[int]) -> None:
+        faults = []
+        for dense in queues:
+            try:
+                self._units.forget(dense)
+            except OSError as fault:
+                faults.append(
+                    StoreError(
+                        f"consume queue {self._name(dense)} could not be removed: {fault}; let its "
+                        "files be deleted, or delete them, then restart the node"
+                    )
+                )
+        if faults:
+            raise faults[0]
 
     def _put(
         self,

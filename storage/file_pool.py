@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from .errors import FlushFailedError
+from .errors import FlushFailedError, StoreError
 from .files import Buffer, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -70,11 +70,14 @@ class FilePool:
             self._release(path, entry, dirty=True)
 
     def create(self, path: str, size: int) -> None:
-        """Make the file with its full length, sparse; durable after `sync`."""
+        """Make the file with its full length, sparse and zero; durable after `sync`. One that was
+        left there is made empty: what it holds is of another life."""
         where = Path(path)
         new = self._make_directory(where.parent)
         handle = self.files.open(where, create=True)
         try:
+            if self.files.size(handle):
+                self.files.truncate(handle, 0)
             self.files.truncate(handle, size)
         finally:
             self.files.close(handle)
@@ -141,10 +144,18 @@ class FilePool:
                 self._fsync(self.files.fsync_directory, directory)
 
     def close(self) -> None:
-        """Close what nobody is using; later calls open again."""
+        """Close what nobody is using; later calls open again. Raises StoreError where a file
+        cannot be closed, after all the others: never again, its number may be another's by then."""
+        faults = []
         with self._lock:
             for path in [path for path, entry in self._open.items() if entry[1] == 0]:
-                self.files.close(self._open.pop(path)[0])
+                entry = self._open.pop(path)
+                try:
+                    self.files.close(entry[0])
+                except OSError as fault:
+                    faults.append(StoreError(f"{path} could not be closed: {fault}"))
+        if faults:
+            raise faults[0]
 
     def _make_directory(self, directory: Path) -> list[Path]:
         """Answers the directories in which a name is new: this one, and those above that were

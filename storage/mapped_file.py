@@ -12,6 +12,7 @@ a call with it.
 """
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from .errors import StoreClosedError
@@ -92,10 +93,16 @@ class MappedFile:
             self._map = None
             self._close_unused()
 
-    def delete(self) -> None:
-        """Close and unlink; durable after an fsync of the directory."""
-        self.close()
+    def unlink(self) -> None:
+        """Delete the file, which stays readable until `close`; durable after an fsync of the
+        directory."""
+        self.keep()
         self._files.unlink(self.path)
+
+    def keep(self) -> None:
+        """Map the file, if it is there: whoever comes while its name goes still reads it."""
+        with suppress(OSError):
+            self.view(0, 0)
 
     def _open_map(self) -> memoryview:
         handle = self._acquire()

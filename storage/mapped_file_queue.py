@@ -10,9 +10,10 @@ sparse. The length of the files is read from the files where there are any.
 One thread creates and truncates; another may drop old files. Readers take the tuple of files as
 it is at that moment; a file that goes away meanwhile stays readable through the views they hold.
 
-Files go from either end of the row, one after the other, and one that the disk does not let go is
-in the row again: if its neighbour went next, there would be a gap, and no open any more. One that
-somebody has deleted by hand is gone already, which is what was wanted.
+Files go from either end of the row, one after the other, each from the disk and then from the row:
+where the disk does not let one go, the row is as it was, and its neighbours stay too. If those went
+there would be a gap, and no open any more. One that somebody has deleted by hand is gone already,
+which is what was wanted.
 """
 
 import errno
@@ -169,9 +170,16 @@ class MappedFileQueue:
             file.release()
 
     def close(self) -> None:
-        """Close every file for good; views that readers hold stay valid."""
+        """Close every file for good; views that readers hold stay valid. Raises the first OSError,
+        after all the others are closed."""
+        faults = []
         for file in self.row:
-            file.close()
+            try:
+                file.close()
+            except OSError as fault:
+                faults.append(fault)
+        if faults:
+            raise faults[0]
 
     def _add(self, base: int) -> None:
         path = self.directory / queue_file_name(base)
@@ -200,14 +208,11 @@ class MappedFileQueue:
             return []
         if move_to is not None:
             self._files.make_directory(move_to)
-        with self._row_lock:
-            self.row = tuple(file for file in self.row if file not in gone)
-        for number, file in enumerate(gone):
-            try:
-                move_to = self._remove(file, move_to)
-            except OSError:
-                self._put_back(gone[number:])
-                raise
+        for file in gone:
+            move_to = self._remove(file, move_to)
+            with self._row_lock:
+                self.row = tuple(each for each in self.row if each is not file)
+            file.close()
         if move_to is not None:
             self._files.fsync_directory(move_to)
         self._files.fsync_directory(self.directory)
@@ -217,9 +222,9 @@ class MappedFileQueue:
         """Answers the directory that the next file moves to."""
         try:
             if move_to is None:
-                file.delete()
+                file.unlink()
             else:
-                file.close()
+                file.keep()
                 self._files.rename(file.path, move_to / file.path.name)
         except FileNotFoundError:
             if self._files.status(file.path) is not None:
@@ -235,12 +240,6 @@ class MappedFileQueue:
             self._files.make_directory(beside)
             return self._remove(file, beside)
         return move_to
-
-    def _put_back(self, files: tuple[MappedFile, ...]) -> None:
-        """As new ones: the old ones are closed for good."""
-        again = [MappedFile(self._files, file.path, file.base, file.size) for file in files]
-        with self._row_lock:
-            self.row = tuple(sorted((*self.row, *again), key=lambda file: file.base))
 
     def _load(self) -> None:
         found: list[tuple[int, Path, int]] = []

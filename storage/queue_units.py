@@ -215,13 +215,15 @@ class QueueUnits:
         self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
 
     def forget(self, dense: int) -> None:
-        """Remove a queue with its files."""
+        """Remove a queue with its files. Raises OSError where one cannot be deleted: its units
+        are gone all the same, and a second call tries the rest again."""
         with self.file_lock:
-            queue = self.queues.pop(dense, None)
-            if queue is not None:
-                queue.destroy()
             for column in (self.ends, self.spilled, self.last_physical):
                 column[dense] = 0
+            queue = self.queues.get(dense)
+            if queue is not None:
+                queue.destroy()
+                del self.queues[dense]
 
     def _widen(self, queues: int) -> None:
         """Rows for more queues: with everything spilled, the new ones may start empty."""

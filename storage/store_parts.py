@@ -14,6 +14,7 @@ from .config import StoreConfig
 from .consume_queue_store import ConsumeQueueStore
 from .consumer_offsets import ConsumerOffsets
 from .epoch_file import EpochFile
+from .errors import StoreError
 from .files import FileSystem
 from .geometry import Geometry
 from .index_service import IndexService
@@ -129,13 +130,13 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
 
 def close_parts(parts: StoreParts) -> None:
     """Let every file go; what was not flushed is made again from the log at the next open. Raises
-    the first OSError, after all are closed."""
-    faults = []
+    the first OSError or StoreError, after all are closed."""
+    faults: list[OSError | StoreError] = []
     for part in (parts.index, parts.queues, parts.log):
         try:
             if part is not None:
                 part.close()
-        except OSError as fault:
+        except (OSError, StoreError) as fault:
             faults.append(fault)
     if faults:
         raise faults[0]

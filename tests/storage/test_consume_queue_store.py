@@ -3,6 +3,7 @@
 import errno
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fakes.memory_files import MemoryFiles
 from storage.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
-from storage.errors import DiskFullError, FlushFailedError, StoreBusyError
+from storage.errors import DiskFullError, FlushFailedError, StoreBusyError, StoreError
 from storage.geometry import queue_directories
 from storage.queue_loading import LoadContext, QueueFindings, load_queues
 from storage.queue_search import Boundary
@@ -232,6 +233,43 @@ def test_a_damaged_queue_is_made_again(store: Store) -> None:
     assert store.held(0) == store.expected(0)
     store.add(0)
     store.dispatch(16)
+    assert store.held(0) == store.expected(0)
+
+
+def test_files_that_cannot_be_deleted_keep_no_other_and_are_told_of(store: Store) -> None:
+    store.add(*[0, 1] * 17)
+    store.dispatch()
+    store.queues.flush()
+    for queue in (0, 1):
+        store.queues.mark_damaged(queue, "for a test")
+    stays = f"{UNITS_A_FILE * UNIT_SIZE:020d}"
+    store.files.fail("unlink", name=f"T/0/{stays}")
+    with pytest.raises(StoreError, match=f"consume queue T/0.*T/0/{stays}"):
+        rebuild(store)
+    assert store.files.listdir(ROOT / "T" / "0") == [stays]
+    assert store.files.listdir(ROOT / "T" / "1") == []
+    assert set(store.queues.damaged) == {0, 1}
+    store.files.heal()
+    rebuild(store)
+    assert [store.held(queue) for queue in (0, 1)] == [store.expected(q) for q in (0, 1)]
+
+
+def test_a_queue_with_a_gap_leaves_no_file_behind_that_a_shorter_one_ends_before(
+    store: Store,
+) -> None:
+    """It would be the far side of a gap at every open."""
+    store.add(*[0] * 17)
+    store.dispatch()
+    checkpoint = store.queues.flush()
+    store.files.unlink(ROOT / "T" / "0" / f"{UNITS_A_FILE * UNIT_SIZE:020d}")
+    del store.records[2:]
+    findings = store.load(replace(checkpoint, log_offset=store.end))
+    assert "missing" in findings.damaged["T/0"]
+    rebuild(store)
+    checkpoint = store.queues.flush()
+    assert store.content(0)[2 * UNIT_SIZE :].strip(b"\0") == b""
+    findings = store.load(checkpoint)
+    assert findings.damaged == {}
     assert store.held(0) == store.expected(0)
 
 

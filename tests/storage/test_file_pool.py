@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
+from storage.errors import StoreError
 from storage.file_pool import SYNC_TOGETHER, FilePool
 
 ROOT = Path("/store/consumequeue")
@@ -117,3 +118,26 @@ def test_a_touched_file_is_synced(files: MemoryFiles) -> None:
     pool.touch(path)
     pool.sync()
     assert files.calls["fdatasync"] == before + 1
+
+
+def test_a_file_that_cannot_be_closed_keeps_no_other_open(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(3)]
+    for path in paths:
+        pool.create(path, 8)
+        pool.write(path, 0, b"x")
+    files.fail("close", name="t/0", times=1)
+    with pytest.raises(StoreError, match=f"{paths[0]} could not be closed"):
+        pool.close()
+    assert files.open_handles == 1
+    assert pool.open_count == 0
+    assert pool.read(paths[1], 0, 1) == b"x"
+
+
+def test_a_file_is_made_empty_where_one_was_left(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    path = f"{ROOT}/t/0/0"
+    pool.create(path, 8)
+    pool.write(path, 0, b"abcdefgh")
+    pool.create(path, 8)
+    assert pool.read(path, 0, 8) == bytes(8)

@@ -59,8 +59,10 @@ def test_a_deleted_file_stays_readable_through_its_views(files: MemoryFiles) -> 
     file = MappedFile(files, PATH, 1000, 1000)
     file.write(0, b"kept")
     view = file.view(0, 4)
-    file.delete()
+    file.unlink()
     assert files.status(PATH) is None
+    assert bytes(file.view(0, 4)) == b"kept"
+    file.close()
     assert bytes(view) == b"kept"
     assert files.open_handles == 0
     with pytest.raises(StoreClosedError, match="closed"):

@@ -1,6 +1,7 @@
 """A row of files: load rules, rolling, cutting at both ends."""
 
 import errno
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,41 @@ def test_a_file_that_cannot_be_deleted_stays_in_the_row(files: MemoryFiles, numb
     assert bases(MappedFileQueue(files, ROOT, 100)) == [100, 200]
     assert len(row.drop_before(300)) == 1
     assert bases(MappedFileQueue(files, ROOT, 100)) == [200]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_is_in_the_row_until_it_is_gone(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """One that cannot be deleted would else let the beginning jump forth and back at every try."""
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 300)
+    row.release()
+    unlink, seen = files.unlink, []
+
+    def look(path: Path) -> None:
+        if fails:
+            seen.append((row.start, bytes(row.view(row.start, 1))))
+            raise OSError(errno.EPERM, "no", str(path))
+        unlink(path)
+        seen.append((row.start, bytes(row.view(row.start, 1))))
+
+    monkeypatch.setattr(files, "unlink", look)
+    with pytest.raises(OSError, match="no") if fails else nullcontext():
+        row.drop_before(200)
+    assert seen == [(0, b"x")] if fails else [(0, b"x"), (100, b"x")]
+    assert row.start == (0 if fails else 200)
+    row.close()
+    assert files.open_handles == 0
+
+
+def test_a_file_that_cannot_be_closed_keeps_no_other_open(files: MemoryFiles) -> None:
+    row = MappedFileQueue(files, ROOT, 100)
+    row.write(0, b"x" * 300)
+    files.fail("close", name="0000", times=1)
+    with pytest.raises(OSError, match="0000"):
+        row.close()
+    assert files.open_handles == 1
 
 
 def test_a_file_that_somebody_has_deleted_is_gone(

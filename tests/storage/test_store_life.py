@@ -7,7 +7,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, StoreConfig
-from storage.errors import StoreClosedError, StoreLockedError
+from storage.errors import StoreClosedError, StoreError, StoreLockedError
 from storage.message_store import MessageStore
 from storage.store_parts import close_parts
 
@@ -44,7 +44,7 @@ def test_a_part_that_cannot_be_closed_leaves_the_others_closed(name: str) -> Non
     bench.store.persist()
     before = bench.files.open_handles
     bench.files.fail("close", name=f"/store/{name}")
-    with pytest.raises(OSError, match=f"/store/{name}"):
+    with pytest.raises(StoreError, match=f"/store/{name}"):
         close_parts(bench.store._parts)
     lock, stuck = 1, 1
     assert before > lock + stuck == bench.files.open_handles

@@ -19,6 +19,8 @@ import errno
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .errors import DiskFullError, StoreReadOnlyError
@@ -173,3 +175,12 @@ def refusal(what: str, error: OSError) -> StoreReadOnlyError:
     if error.errno in NO_SPACE:
         return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
     return StoreReadOnlyError(f"{what}: {error}")
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Around a call that the disk may refuse: `refusal` of its OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(what, error) from error

@@ -10,6 +10,7 @@ from pathlib import Path
 from tandemlog.format.epochs import EpochEntry, EpochTable, decode_epochs
 from tandemlog.format.errors import FormatError
 
+from .allocator import refusing
 from .errors import CorruptStoreError
 from .files import FileSystem
 from .small_files import backup_of, read_small, remove_small, replace_with_backup
@@ -68,12 +69,14 @@ class EpochFile:
 
     def replace(self, table: EpochTable) -> None:
         """Persist `table`, then publish it. RocketMQ knows no empty table: no file stands for
-        one, and no backup either, because that would come back."""
+        one, and no backup either, because that would come back. Raises DiskFullError or
+        StoreReadOnlyError, and publishes nothing."""
         if table == self.table:
             return
-        if len(table):
-            replace_with_backup(self._files, self.path, table.encode())
-        else:
-            remove_small(self._files, backup_of(self.path))
-            remove_small(self._files, self.path)
+        with refusing(f"{self.path} cannot be written"):
+            if len(table):
+                replace_with_backup(self._files, self.path, table.encode())
+            else:
+                remove_small(self._files, backup_of(self.path))
+                remove_small(self._files, self.path)
         self.table = table

@@ -212,8 +212,8 @@ class IndexService:
         """
         with self._flushing, self._lock:
             self._generation += 1
-            left = self._left_below(log_offset)
             try:
+                left = self._left_below(log_offset)
                 self._vouch_for_less(left)
                 while self._list and self._list[-1].header.end_physical_offset >= log_offset:
                     if self._list[-1].name == left.file:

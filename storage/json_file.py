@@ -15,6 +15,7 @@ from pathlib import Path
 from tandemlog.format import store_json
 from tandemlog.format.errors import FormatError
 
+from .allocator import refusing
 from .errors import CorruptStoreError
 from .files import FileSystem
 from .small_files import backup_of, read_small, replace_with_backup
@@ -64,8 +65,10 @@ class JsonFile:
         self.document = {}
 
     def replace(self, document: Json) -> None:
-        """Write the document durably, then take it; the old content stays as `.bak`."""
-        replace_with_backup(self._files, self.path, store_json.dumps(document).encode())
+        """Write the document durably, then take it; the old content stays as `.bak`. Raises
+        DiskFullError or StoreReadOnlyError, and changes nothing."""
+        with refusing(f"{self.path} cannot be written"):
+            replace_with_backup(self._files, self.path, store_json.dumps(document).encode())
         self.document = document
 
     def encoded(self) -> bytes:

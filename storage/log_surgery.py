@@ -8,15 +8,16 @@ A log that is set aside leaves nothing behind: that is one change for a crash (s
 """
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 
 from tandemlog.format.dispatch import unit_columns
 
-from .allocator import refusal
+from .allocator import refusal, refusing
 from .commit_log import CommitLog, require_file_start
 from .errors import FlushFailedError, StoreError, StoreReadOnlyError
-from .persistence import Persistence
+from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside
 from .store_parts import StoreParts
 from .unit_queues import queues_of
@@ -26,36 +27,59 @@ logger = logging.getLogger(__name__)
 
 def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
     """Remove everything at or after log offset `offset`, everywhere, durably. Caller holds the
-    store's write lock. Raises StoreError where a derived file cannot be cut or the log takes no
-    writes, and FlushFailedError, which is the end of writing: a second fsync proves nothing."""
+    store's write lock.
+
+    Raises StoreError that names what the disk refuses, and whether the log is cut by then: nothing
+    vouches for what goes any more, and the cut may be repeated. Where the log is cut and its epochs
+    are not, it takes no more writes, and the next open ends it. FlushFailedError is the end of
+    writing: a second fsync proves nothing.
+    """
     log = parts.log
     _require_writable(log)
     if parts.confirmed.value > offset:
         # first: dispatch must not come back to what is being removed
         parts.confirmed.retreat(offset)
     try:
-        parts.reput.truncate(offset)
+        with refusing(f"the log is not cut at {offset}: what is derived from it"):
+            parts.reput.truncate(offset)
     except FlushFailedError as fault:
         log.fail(fault)
         raise
+    persistence.around_cut(offset, lambda: _cut(parts, offset))
+    with telling(f"the log is cut at {offset}"):
+        parts.consumer_offsets.save(parts.clock.now_ms())
 
-    def cut() -> None:
-        log.truncate(offset)
+
+def _cut(parts: StoreParts, offset: int) -> None:
+    """The log, and what is known of it in memory: all of it or nothing, whatever is saved then."""
+    log = parts.log
+    log.truncate(offset)
+    try:
         parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
-
-    persistence.around_cut(offset, cut)
+    except StoreReadOnlyError as fault:
+        # what came now would count as bytes of a term that is gone
+        raise log.fail(
+            StoreReadOnlyError(
+                f"the log is cut at {offset}, its epochs are not: {fault.reason}; restart the "
+                "node, which ends that"
+            )
+        ) from fault
     _take_queue_ends(parts)
+    if parts.queues.next_offset >= offset:
+        # else the queues do not know yet what the log still holds
 
-    def end_of(topic: str, queue_id: int) -> int | None:
-        dense = parts.queue_table.get(topic, queue_id)
-        return (
-            None if dense < 0 or dense in parts.queues.damaged else parts.queues.max_offset(dense)
-        )
+        def end_of(topic: str, queue_id: int) -> int | None:
+            dense = parts.queue_table.get(topic, queue_id)
+            damaged = parts.queues.damaged
+            return None if dense < 0 or dense in damaged else parts.queues.max_offset(dense)
 
+        _lower_offsets(parts, end_of)
+
+
+def _lower_offsets(parts: StoreParts, end_of: Callable[[str, int], int | None]) -> None:
     lowered = parts.consumer_offsets.clamp(end_of)
     if lowered:
-        logger.warning("lowered %d consumer offsets after the truncation", len(lowered))
-        parts.consumer_offsets.save(parts.clock.now_ms())
+        logger.warning("lowered %d consumer offsets to the ends of their queues", len(lowered))
 
 
 def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, running: bool) -> None:
@@ -90,11 +114,9 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         raise log.fail(_broken_off(fault)) from fault
     if running:
         parts.reput.start()
-    try:
-        persistence.save()
-    except OSError as fault:
-        # the log goes on: nothing vouches for what it held, and the next save is as good
-        raise refusal("the new log cannot be noted", fault) from fault
+    # where that raises the log goes on: nothing vouches for what it held, and the next save is as
+    # good
+    persistence.save()
 
 
 def _broken_off(fault: OSError) -> StoreReadOnlyError:
@@ -123,6 +145,9 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     """Set the next queue offsets and the producer table to the end of the log, of which the last
     part may not be confirmed and so not be in the queues yet; answers the store time (ms) of the
     newest record, 0 where none was looked at.
+
+    Consumer offsets above what the next record gets are lowered, durably: they came from a master
+    whose last records this log never got, and consumers would pass over those that come instead.
 
     A record of which only a part has come is cut: the old master's last chunk may have ended
     inside it, so nobody can have been told that it is safe.
@@ -154,6 +179,13 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end
+
+    def next_of(topic: str, queue_id: int) -> int:
+        dense = table.get(topic, queue_id)
+        return 0 if dense < 0 else int(following[dense])
+
+    _lower_offsets(parts, next_of)
+    parts.consumer_offsets.save(parts.clock.now_ms())
     return time
 
 

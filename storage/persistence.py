@@ -17,8 +17,9 @@ from contextlib import contextmanager
 
 from tandemlog.format.checkpoint import Checkpoint
 
+from .allocator import refusing
 from .consume_queue_store import QueueCheckpoint
-from .errors import FlushFailedError, StoreError
+from .errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
 from .recovery_point import RecoveryPoint
 from .set_aside import vouch_for_nothing
 from .small_files import write_small
@@ -44,7 +45,7 @@ class Persistence:
 
     def save(self, *, log_end: int | None = None) -> RecoveryPoint:
         """Run all steps; nothing of the log at or after `log_end` is vouched for. Raises
-        DiskFullError or OSError, after which what was durable before stays so, and
+        StoreError that names the file, after which what was durable before stays so, and
         FlushFailedError, which is the end of writing: a second fsync proves nothing for queues
         and index either."""
         try:
@@ -73,18 +74,21 @@ class Persistence:
             index_time = self._save_index()
             self._save_producers()
             point = self._save_point(queues, flushed, durable)
-            parts.checkpoint.save(self._checkpoint(point, index_time, durable))
+            with refusing(f"{parts.checkpoint.path} cannot be written"):
+                parts.checkpoint.save(self._checkpoint(point, index_time, durable))
             parts.stats.checkpoints += 1
             return point
 
     def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:
         """Save, `cut` the log at `log_end`, save again, and let nobody save in between: a crash
-        there would take for damage what a point of before still vouches for. Raises what `save`
-        and `cut` do."""
+        there would take for damage what a point of before still vouches for. Raises what `cut`
+        does, and what `save` does with whether the log is cut by then."""
         with self._lock:
-            self.save(log_end=log_end)
+            with telling(f"the log is not cut at {log_end}"):
+                self.save(log_end=log_end)
             cut()
-            self.save()
+            with telling(f"the log is cut at {log_end}"):
+                self.save()
 
     @contextmanager
     def begin_anew(self) -> Iterator[None]:
@@ -121,8 +125,9 @@ class Persistence:
     def _save_producers(self) -> None:
         producers = self._parts.producers
         if producers.next_offset != self._saved_producers:
-            known = producers.next_offset
-            write_small(self._parts.files, self._parts.paths.producers, producers.snapshot())
+            known, path = producers.next_offset, self._parts.paths.producers
+            with refusing(f"{path} cannot be written"):
+                write_small(self._parts.files, path, producers.snapshot())
             self._saved_producers = known
 
     def _save_point(self, queues: QueueCheckpoint, flushed: int, durable: int) -> RecoveryPoint:
@@ -139,7 +144,8 @@ class Persistence:
             queues=queues.ends,
         )
         if point != self._saved_point:
-            self._parts.recovery_point.save(point)
+            with refusing(f"{self._parts.recovery_point.path} cannot be written"):
+                self._parts.recovery_point.save(point)
             self._saved_point = point
         return point
 
@@ -158,3 +164,15 @@ class Persistence:
             confirm_phy_offset=confirmed,
             logics_physical_offset=min(point.dispatched, point.flushed),
         )
+
+
+@contextmanager
+def telling(done: str) -> Iterator[None]:
+    """Around a save: what the disk refuses is told with what was `done` by then."""
+    try:
+        yield
+    except FlushFailedError:
+        raise
+    except StoreReadOnlyError as fault:
+        kind = DiskFullError if isinstance(fault, DiskFullError) else StoreReadOnlyError
+        raise kind(f"{done}: {fault.reason}") from fault

@@ -83,9 +83,9 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
     parts.log.truncate(found.log_end)
     parts.log.store_timestamp = found.store_timestamp
     parts.source.durable = min(found.durable, found.log_end)
-    end = parts.epochs.table.last
-    if end is not None and end.start_offset > found.log_end:
-        parts.epochs.truncate_suffix(found.log_end + 1)
+    # as after a cut: of a term that begins at the end there is no byte, and what comes there may
+    # be of the one before
+    parts.epochs.truncate_suffix(max(found.log_end, found.log_start + 1))
 
 
 def _lower_checkpoint(parts: StoreParts) -> None:

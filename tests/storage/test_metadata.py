@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.errors import CorruptStoreError
+from storage.errors import CorruptStoreError, StoreReadOnlyError
 from storage.metadata import GroupTable, MetadataError, TopicConfig, TopicTable
 from tandemlog.format.errors import FormatError
 
@@ -168,7 +168,7 @@ def test_both_damaged_is_an_error_and_no_empty_table() -> None:
 def test_a_change_that_cannot_be_written_is_not_published() -> None:
     table, files = topics(ROCKETMQ)
     files.fail("fdatasync", errno.EIO)
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(StoreReadOnlyError, match=f"{PATH} cannot be written.*Input/output error"):
         table.create(TopicConfig("T"), now_ms=1)
     assert table.names() == ["gold"]
     assert table.version == 6

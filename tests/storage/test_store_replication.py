@@ -159,6 +159,42 @@ def test_truncation_takes_everything_back() -> None:
     )
 
 
+def test_a_cut_leaves_the_offsets_of_what_is_not_dispatched_yet() -> None:
+    """What they are of is in the log, and will be in the queues once it is confirmed."""
+    master = Bench()
+    confirmed = master.put(5).end_offset
+    kept = master.put(5).end_offset
+    master.put(10)
+    slave = replica(master)
+    copy_log(master, slave)
+    slave.store.advance_confirmed(confirmed)
+    slave.store.reput.run_to()
+    slave.store.consumer_offsets.commit("G", "T", 0, 8)
+    slave.store.truncate(kept)
+    assert slave.store.consumer_offsets.offset("G", "T", 0) == 8
+
+
+def test_a_new_master_takes_back_offsets_of_what_it_never_got() -> None:
+    """Consumers would pass over the messages that get those offsets now."""
+    master = Bench()
+    master.put(10)
+    half = master.store.log.wrote.value
+    master.put(10)
+    slave = replica(master)
+    copy_log(master, slave, end=half)
+    slave.store.topics.replace_from_json(master.store.topics.to_json())
+    for queue_id, offset in enumerate((20, 5)):
+        slave.store.consumer_offsets.commit("G", "T", queue_id, offset)
+    slave.store.consumer_offsets.commit("H", "T", 0, 7)
+    slave.store.become_master(2)
+    held = [slave.store.consumer_offsets.offset("G", "T", queue_id) for queue_id in (0, 1)]
+    assert held == [10, 0]
+    assert slave.store.consumer_offsets.offset("H", "T", 0) == 7
+    assert slave.put(1).segments[0].queue_offsets.tolist() == [10]
+    slave.kill()
+    assert slave.store.consumer_offsets.offset("G", "T", 0) == 10
+
+
 def test_reset_sets_everything_aside() -> None:
     bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION), topics=())
     master = Bench()

@@ -11,6 +11,7 @@ from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
+from tandemlog.format.epochs import EpochEntry
 
 ENDS: dict[str, Callable[[Bench], object]] = {
     "killed": lambda bench: bench.kill(),
@@ -57,6 +58,25 @@ def test_a_crash_in_any_call_of_a_truncation_is_mended(end: str) -> None:
         assert 9 <= len(bench.bodies()) <= 14
         store.advance_confirmed(bench.put(3, queue_id=1).end_offset)
         assert_whole(bench)
+        calls += 1
+    assert calls > 20
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_crash_in_any_call_of_a_truncation_keeps_no_term_that_is_cut(end: str) -> None:
+    """The bytes that come next are of another one, and would count as of this."""
+    calls, died = 0, True
+    while died:
+        bench, files, cut = dispatched()
+        bench.store.epochs.append(EpochEntry(2, cut))
+        files.calls_left = calls
+        with suppress(DeathError):
+            bench.store.truncate(cut)
+        died = files.rest()
+        ENDS[end](bench)
+        terms = [EpochEntry(1, 0), EpochEntry(2, cut)]
+        whole = bench.store.log.wrote.value > cut
+        assert list(bench.store.epochs.table.entries) == terms[: 1 + whole], calls
         calls += 1
     assert calls > 20
 

@@ -1,6 +1,7 @@
 """A truncation on a disk that fails in the middle of it: who is told, and what is left."""
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,15 @@ import pytest
 from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
-from storage.errors import FlushFailedError, StoreError
+from storage.errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
 from storage.tools.verify import verify
+from tandemlog.format.epochs import EpochEntry
+
+ENDS: dict[str, Callable[[Bench], object]] = {
+    "nothing": lambda bench: None,
+    "killed": lambda bench: bench.kill(),
+    "power cut": lambda bench: bench.crash(),
+}
 
 
 def dispatched() -> tuple[Bench, int]:
@@ -64,4 +72,78 @@ def test_a_queue_that_cannot_be_cut_is_told_of_and_made_again(call: str) -> None
     assert len(bench.bodies()) == 9
     assert bench.bodies(queue_id=1) == before
     store.advance_confirmed(bench.put(3).end_offset)
+    assert_whole(bench)
+
+
+def assert_cut_at(bench: Bench, cut: int) -> None:
+    """The store goes on behind `cut`, and is whole."""
+    store = bench.store
+    assert store.recovery.damages == []
+    store.truncate(cut)
+    assert store.log.wrote.value == cut
+    store.become_master(3)
+    assert store.consumer_offsets.offset("G", "T", 0) == 9
+    store.advance_confirmed(bench.put(3).end_offset)
+    store.reput.run_to()
+    assert len(bench.bodies()) == 12
+    assert store.epochs.table.entries == (EpochEntry(1, 0), EpochEntry(3, cut))
+    store.advance_confirmed(bench.put(3).end_offset)
+    assert_whole(bench)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("atomic_replace", "producers.json"),
+        ("atomic_replace", "recovery.json"),
+        ("pwrite", "store/checkpoint"),
+        ("atomic_replace", "consumerOffset.json"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_named_and_the_cut_may_be_repeated(
+    call: str, name: str, end: str
+) -> None:
+    bench, cut = dispatched()
+    bench.store.epochs.append(EpochEntry(2, cut))
+    bench.store.consumer_offsets.commit("G", "T", 0, 30)
+    bench.store.consumer_offsets.save(1)
+    bench.files.fail(call, errno.ENOSPC, name=name)
+    with pytest.raises(DiskFullError, match=rf"cut at {cut}.*{name}.*free some space"):
+        bench.store.truncate(cut)
+    assert bench.store.failure is None
+    bench.files.heal()
+    ENDS[end](bench)
+    assert_cut_at(bench, cut)
+
+
+@pytest.mark.parametrize("end", ["killed", "power cut"])
+def test_epochs_that_cannot_be_cut_end_the_writing(end: str) -> None:
+    """What came next would be taken for bytes of a term that is gone."""
+    bench, cut = dispatched()
+    bench.store.epochs.append(EpochEntry(2, cut))
+    bench.store.consumer_offsets.commit("G", "T", 0, 30)
+    bench.store.consumer_offsets.save(1)
+    bench.files.fail("atomic_replace", name="epochFileCheckpoint")
+    match = rf"cut at {cut}.*epochFileCheckpoint.*restart"
+    with pytest.raises(StoreReadOnlyError, match=match):
+        bench.store.truncate(cut)
+    with pytest.raises(StoreReadOnlyError):
+        bench.store.append_raw(cut, b"x")
+    bench.files.heal()
+    ENDS[end](bench)
+    assert_cut_at(bench, cut)
+
+
+@pytest.mark.parametrize(("call", "name"), [("pread", "/index/"), ("open", "/index/")])
+def test_an_index_that_cannot_be_cut_is_named(call: str, name: str) -> None:
+    bench, cut = dispatched()
+    assert bench.store.index is not None
+    bench.store.index.close()
+    bench.files.fail(call, errno.EIO, name=name, times=1)
+    with pytest.raises(StoreError, match="index"):
+        bench.store.truncate(cut)
+    bench.store.truncate(cut)
+    bench.store.become_master(2)
+    bench.store.advance_confirmed(bench.put(3).end_offset)
     assert_whole(bench)

@@ -21,6 +21,7 @@ import mmap
 import os
 import resource
 import stat
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +156,11 @@ class FileSystem(Protocol):
 
         It ends when this process closes any handle of that file.
         """
+        ...
+
+    def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
+        """The process whose record lock stands in the way of `lock_range`, 0 where it is not known
+        which; None where none does. Takes nothing, and does not see the own process's locks."""
         ...
 
 
@@ -293,6 +299,16 @@ class RealFileSystem:
                 return False
             raise
         return True
+
+    def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, size, 0)
+        kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
+        # a lock of an open file, or of another machine, has no process of ours
+        return None if kind == fcntl.F_UNLCK else max(process_id, 0)
+
+
+_FLOCK = struct.Struct("hhqqi4x")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, process."""
 
 
 def write_fully(

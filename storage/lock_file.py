@@ -6,7 +6,6 @@ process from locking twice, and closing any handle of the file gives the lock up
 that this process has open are remembered here too.
 """
 
-import errno
 import logging
 import os
 import threading
@@ -46,28 +45,31 @@ class LockFile:
             self._refuse_own()
             try:
                 self._files.make_directory(self.path.parent)
-                self._handle = self._locked(create=True)
+                self._handle = self._locked()
             except OSError as fault:
                 raise refusal(f"{self.path.parent} cannot be opened", fault) from fault
             _held[self._world].add(self._store)
 
     def check(self) -> None:
-        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing. Raises
-        OSError where the disk refuses, but not for a user who may only read: an exclusive POSIX
-        lock cannot be tried without the right to write."""
+        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing, so whoever
+        opens the store meanwhile gets it. Raises OSError where the disk refuses, but not for a user
+        who may not even read the file."""
         with _held_guard:
             # Before any handle: closing it would give the lock of this process up.
             self._refuse_own()
             if self._files.status(self.path) is None:
                 return
             try:
-                self._files.close(self._locked())
-            except OSError as fault:
-                # Nobody has a store open on a read-only file system.
-                if fault.errno == errno.EACCES:
-                    logger.warning("whether a process has the store open is not known: %s", fault)
-                elif fault.errno != errno.EROFS:
-                    raise
+                handle = self._files.open(self.path, write=False)
+            except PermissionError as fault:
+                logger.warning("whether a process has the store open is not known: %s", fault)
+                return
+            try:
+                holder = self._files.lock_holder(handle, 0, 1)
+            finally:
+                self._files.close(handle)
+            if holder is not None:
+                raise self._taken(holder)
 
     def release(self) -> None:
         with _held_guard:
@@ -83,23 +85,24 @@ class LockFile:
                 "close it there first"
             )
 
-    def _locked(self, *, create: bool = False) -> int:
-        """A handle of the file, with the lock, and with RocketMQ's text where it may be created.
-        Where it raises, none is left open: the lock would outlive the attempt."""
-        handle = self._files.open(self.path, create=create)
+    def _locked(self) -> int:
+        """A handle of the file, with the lock and RocketMQ's text. Where it raises, none is left
+        open: the lock would outlive the attempt."""
+        handle = self._files.open(self.path, create=True)
         try:
             if not self._files.lock_range(handle, 0, 1):
-                raise StoreLockedError(
-                    f"{self.path.parent} is open in {self._holder()}; one process at a time may "
-                    "have a store open: stop that one, or choose another directory"
-                )
-            if create:
-                self._files.pwrite(handle, LOCK_TEXT, 0)
+                raise self._taken(self._files.lock_holder(handle, 0, 1) or 0)
+            self._files.pwrite(handle, LOCK_TEXT, 0)
         except BaseException:
             self._files.close(handle)
             raise
         return handle
 
-    def _holder(self) -> str:
-        process_id = self._abort.process_id()
-        return "another process" if process_id is None else f"process {process_id}"
+    def _taken(self, holder: int) -> StoreLockedError:
+        """`holder`: the process, 0 where the lock does not tell; then what the process noted."""
+        process_id = holder or self._abort.process_id()
+        name = "another process" if process_id is None else f"process {process_id}"
+        return StoreLockedError(
+            f"{self.path.parent} is open in {name}; one process at a time may have a store open: "
+            "stop that one, or choose another directory"
+        )

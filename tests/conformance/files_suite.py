@@ -221,4 +221,5 @@ class FilesSuite:
         handle = files.open(root / "lock", create=True)
         assert files.lock_range(handle, 0, 1)
         assert files.lock_range(handle, 0, 1)
+        assert files.lock_holder(handle, 0, 1) is None
         files.close(handle)

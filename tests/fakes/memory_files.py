@@ -330,6 +330,12 @@ class MemoryFiles:
             self._locked.add(id(file))
             return True
 
+    def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
+        with self._lock:
+            _, path, _ = self._opened("lock_holder", handle)
+            self._enter("lock_holder", path)
+            return 0 if path in self._locked_elsewhere else None
+
     # -- inside
 
     def _enter(self, call: str, path: Path) -> None:

@@ -38,6 +38,10 @@ class TestRealFiles(FilesSuite):
             assert holder.stdout.readline() == b"held\n"
             handle = files.open(path)
             assert not files.lock_range(handle, 0, 1)
+            looking = files.open(path, write=False)
+            assert files.lock_holder(looking, 0, 1) == holder.pid
+            assert files.lock_holder(looking, 1, 1) is None
+            files.close(looking)
             holder.communicate()
         assert files.lock_range(handle, 0, 1)
         files.close(handle)

@@ -1,6 +1,7 @@
 """What an open makes of the stop before it, and leaves for the one after it.
 
     distrust   an fsync had failed: drop the page cache before anything is read
+               (a set-aside that was broken off is ended here: set_aside.py)
     examine    (examination.py)
     begin      note what may be missing, then lower the flag; only now may the store be changed
     recover    (recovery.py)

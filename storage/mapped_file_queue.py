@@ -225,20 +225,11 @@ class MappedFileQueue:
                 file.unlink()
             else:
                 file.keep()
-                self._files.rename(file.path, move_to / file.path.name)
+                move_to = move_file(self._files, file.path, move_to)
         except FileNotFoundError:
             if self._files.status(file.path) is not None:
                 raise  # it is the directory `move_to` that is missing
             logger.warning("was gone before it was deleted: %s", file.path)
-        except OSError as error:
-            if error.errno != errno.EXDEV or move_to is None:
-                raise
-            beside = self.directory / move_to.parent.name
-            if beside == move_to:
-                raise
-            logger.warning("%s lies on a disk of its own: moving to %s", self.directory, beside)
-            self._files.make_directory(beside)
-            return self._remove(file, beside)
         return move_to
 
     def _load(self) -> None:
@@ -268,6 +259,22 @@ class MappedFileQueue:
         if not self._read_only:
             self._files.unlink(path)
             self._files.fsync_directory(self.directory)
+
+
+def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:
+    """Move a file into the directory `move_to`; where that is on another disk, into one beside the
+    file with the name of `move_to`'s parent. Answers which: the next file goes there too. Durable
+    after an fsync of both directories."""
+    try:
+        files.rename(path, move_to / path.name)
+    except OSError as error:
+        beside = path.parent / move_to.parent.name
+        if error.errno != errno.EXDEV or beside == move_to:
+            raise
+        logger.warning("%s lies on a disk of its own: moving to %s", path.parent, beside)
+        files.make_directory(beside)
+        return move_file(files, path, beside)
+    return move_to
 
 
 def file_size_of(found: list[tuple[int, Path, int]]) -> int:

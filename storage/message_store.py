@@ -63,6 +63,7 @@ from .reads import GetResult, StoreReader
 from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
 from .reput import ReputService
+from .set_aside import end_broken_off
 from .stats import StoreStats
 from .store_keeper import StoreKeeper, Task
 from .store_parts import StoreParts, close_parts, open_parts
@@ -138,10 +139,16 @@ class MessageStore:
         lock.acquire()
         try:
             last_stop.distrust()
+            aside = end_broken_off(paths, files)
             geometry = Geometry.of(config, files)
             if config.index_enabled:
                 geometry.check_index()
             found = examine(geometry, files)
+            if aside is not None:
+                found.notes.append(
+                    "the last process was broken off while it set the log aside: all of it is in "
+                    f"{aside} now"
+                )
             last_stop.begin(found)
             abort.create(os.getpid())
             parts = open_parts(geometry, files, clock)

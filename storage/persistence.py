@@ -97,7 +97,7 @@ class Persistence:
         Raises OSError."""
         with self._lock:
             self._beginning_anew = True
-            vouch_for_nothing(self._parts)
+            vouch_for_nothing(self._parts.recovery_point, self._parts.checkpoint)
             self._saved_point = self._saved_producers = None
             self._durable_time = self._dispatched_time = 0
             yield

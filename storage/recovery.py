@@ -8,8 +8,8 @@
     5  the next queue offsets, the consumer offsets, and a new recovery point
 
 The order is that of trust: the log first, then what is derived from it. Every step can be
-repeated, so a crash in the middle costs the next open nothing but the same work again. Before all
-of them a log that was being set aside goes aside, whole (set_aside.py).
+repeated, so a crash in the middle costs the next open nothing but the same work again. A log that
+was being set aside has gone aside before, whole (set_aside.py).
 """
 
 import logging
@@ -26,7 +26,6 @@ from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .queue_loading import LoadContext, load_queues
 from .recovery_report import RecoveryReport
-from .set_aside import end_broken_off
 from .small_files import read_small
 from .store_parts import StoreParts
 
@@ -45,7 +44,6 @@ def recover(
     `progress(bytes done, bytes in all)` is told how far the dispatch has come. Raises StoreError:
     files that cannot be used or written. The store is then not open.
     """
-    end_broken_off(parts, found)
     report = RecoveryReport(
         clean_stop=found.clean,
         foreign=found.point is None,

@@ -2,9 +2,9 @@
 its index, and an empty log begins.
 
     1  tandemlog/set-aside          names the folder: from here on the move is ended, if need be
-                                    by the next open
+                                    by the next open, before it looks at anything else
     2  recovery point, checkpoint   vouch for nothing any more
-    3  log files, newest first; consumequeue/; index/     moved, durably
+    3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
        tandemlog/index.json, producers.json               removed: they speak of what has moved
     4  tandemlog/set-aside          removed
 
@@ -17,11 +17,13 @@ import logging
 from pathlib import Path
 
 from tandemlog.format.checkpoint import Checkpoint
+from tandemlog.format.file_names import parse_queue_file_name
 
-from .examination import Examination
 from .files import FileSystem
-from .recovery_point import RecoveryPoint
+from .mapped_file_queue import move_file
+from .recovery_point import RecoveryPoint, RecoveryPointFile
 from .small_files import read_small, remove_small, write_small
+from .store_checkpoint import StoreCheckpoint
 from .store_parts import StoreParts
 from .store_paths import StorePaths
 
@@ -75,20 +77,60 @@ class SetAsideNote:
         remove_small(self._files, self._path)
 
 
-def vouch_for_nothing(parts: StoreParts) -> None:
+def vouch_for_nothing(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
     """Step 2. RocketMQ's checkpoint too: its times are of records that will not be here."""
-    parts.recovery_point.save(NOTHING)
-    parts.checkpoint.save(Checkpoint())
+    recovery_point.save(NOTHING)
+    checkpoint.save(Checkpoint())
 
 
 def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:
-    """Step 3: to be repeated until it has ended. The log is empty then and begins at `offset`."""
+    """Step 3 of a store that is open. The log is empty then and begins at `offset`."""
     files, paths = parts.files, parts.paths
     files.make_directory(folder)
     parts.log.reset(offset, move_to=folder / paths.commit_log.name)
     parts.queues.close()
     if parts.index is not None:
         parts.index.close()
+    _move_derived(paths, files, folder)
+    logger.warning("log set aside: %s", folder)
+
+
+def end_broken_off(paths: StorePaths, files: FileSystem) -> Path | None:
+    """Where the last process was moving the log aside, end that: the store is empty then. Answers
+    where all of it is now, None where nothing was to be done.
+
+    Before anybody looks at the store: which of the moves a power cut has left is the disk's choice,
+    so the rest may have gaps. Raises OSError; the next call goes on.
+    """
+    note = SetAsideNote(paths, files)
+    folder = note.load()
+    if folder is None:
+        return None
+    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    checkpoint.load()
+    vouch_for_nothing(RecoveryPointFile(paths.recovery_point, files), checkpoint)
+    _move_log(paths.commit_log, files, folder / paths.commit_log.name)
+    _move_derived(paths, files, folder)
+    note.remove()
+    logger.warning("log set aside: %s", folder)
+    return folder
+
+
+def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:
+    """Every log file, newest first, durably."""
+    files.make_directory(move_to)
+    for name in reversed(files.listdir(directory)):
+        status = files.status(directory / name)
+        if parse_queue_file_name(name) is None or status is None or status.is_directory:
+            continue
+        move_to = move_file(files, directory / name, move_to)
+    files.fsync_directory(move_to)
+    if files.status(directory) is not None:
+        files.fsync_directory(directory)
+
+
+def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
+    """Queues and index, closed before, and what speaks of them; durably."""
     for directory in (paths.queues, paths.index):
         if files.status(directory) is not None:
             files.rename(directory, folder / directory.name)
@@ -96,24 +138,3 @@ def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:
     files.fsync_directory(paths.root)
     remove_small(files, paths.index_state)
     remove_small(files, paths.producers)
-    logger.warning("log set aside: %s", folder)
-
-
-def end_broken_off(parts: StoreParts, found: Examination) -> None:
-    """Where the last process was moving the log aside, end that: the store is empty then, and
-    `found` says so. Before recovery has changed anything. Raises OSError or StoreError."""
-    note = SetAsideNote(parts.paths, parts.files)
-    folder = note.load()
-    if folder is None:
-        return
-    vouch_for_nothing(parts)
-    move_aside(parts, folder, 0)
-    note.remove()
-    found.point = NOTHING
-    found.checkpoint = parts.checkpoint.value
-    found.log_start = found.log_end = found.durable = 0
-    found.scanned_from = found.scanned_records = found.store_timestamp = 0
-    found.reason, found.damages, found.remains = "", [], None
-    found.notes.append(
-        f"the last process was broken off while it set the log aside: all of it is in {folder} now"
-    )

@@ -59,7 +59,8 @@ def dump_command(
     """Show what the files of a store say; changes nothing.
 
     Messages come in log order with every field (--format jsonl), the body as stored, in base64.
-    At the first bytes that are no record it stops with a note on stderr, and exit code 0.
+    At the first bytes that are no record it stops with a note on stderr, and exit code 0. After a
+    failed fsync it shows what the page cache has, and says so there.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     with one_line_errors():

@@ -50,7 +50,8 @@ def verify_command(
 
     With --against it is then compared with another store: logs byte by byte, queues entry by entry,
     index entries as a set. Exit code 1 where something is wrong or differs, with the first fault on
-    stderr: file, offset, record; also where the two share nothing that could be compared.
+    stderr: file, offset, record; also where the two share nothing that could be compared, and after
+    a failed fsync: nobody can say what is on the disk until recover has dropped the page cache.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     other, nothing = None, False

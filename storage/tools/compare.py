@@ -25,7 +25,8 @@ from ..index_entries import read_index_file
 from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..store_paths import StorePaths
-from .verify import MAX_FAULTS, Fault, Progress
+from .cautions import cautions
+from .verify import MAX_FAULTS, Fault, Progress, fault_of
 
 STEP = 1 << 20
 
@@ -90,12 +91,23 @@ def compare(
 ) -> CompareReport:
     """Compare two stores that no node has open; `progress(bytes done, bytes in all)`.
 
-    Raises StoreLayoutError where files of one do not fit together, or not the index sizes given.
+    What nobody can say of one of them (cautions.py) is a fault; a log that was being set aside is
+    not looked at. Raises StoreLayoutError where files of one do not fit together, or not the index
+    sizes given.
     """
     files = files if files is not None else RealFileSystem()
+    doubts = [
+        (each, fault_of(each))
+        for side in (config, other)
+        for each in cautions(side.directory, files)
+    ]
+    if any(each.in_parts for each, _ in doubts):
+        return CompareReport(faults=[fault for _, fault in doubts])
     mine, theirs = _Side.open(config, files), _Side.open(other, files)
     report = CompareReport(
-        start=max(mine.start, theirs.start), end=min(mine.confirmed, theirs.confirmed)
+        start=max(mine.start, theirs.start),
+        end=min(mine.confirmed, theirs.confirmed),
+        faults=[fault for _, fault in doubts],
     )
     if report.start >= report.end:
         report.end = report.start

@@ -1,7 +1,8 @@
 """What the files of a store say, as rows for people and programs; nothing is created or changed.
 
 A dump shows what is there and judges little: it stops at the first bytes that are no record, unit
-or entry, and says in `note` where and why. Finding out what is wrong is verify's part.
+or entry, and says in `notes` where and why. Finding out what is wrong is verify's part. After a
+failed fsync it shows what reads show, which may be more than the disk has, and says so too.
 """
 
 import base64
@@ -27,6 +28,7 @@ from ..log_files import LogScan
 from ..mapped_file_queue import MappedFileQueue
 from ..store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
+from .cautions import cautions
 
 Row = dict[str, object]
 
@@ -58,7 +60,12 @@ def dump(config: StoreConfig, what: str, files: FileSystem | None = None) -> Dum
     }
     if what not in kinds:
         raise ValueError(f"{what!r} cannot be dumped; one of {', '.join(kinds)} can")
-    return Dump(lambda notes: kinds[what](config, found, notes))
+
+    def rows(notes: list[str]) -> Iterator[Row]:
+        notes += [each.reason for each in cautions(config.directory, found)]
+        return kinds[what](config, found, notes)
+
+    return Dump(rows)
 
 
 def message_row(record: Record) -> Row:

@@ -24,6 +24,7 @@ from ..lock_file import LockFile
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery_report import RecoveryReport
 from ..store_paths import StorePaths
+from .cautions import set_aside_caution
 from .recover import recover
 
 Progress = Callable[[int, int], None]
@@ -52,18 +53,22 @@ def rebuild(
     """Drop queues and index, or one of them, and make them again.
 
     The log is recovered first if it has to be. `progress(bytes done, bytes in all)` is told of the
-    dispatch. Raises StoreLockedError while a node has the store open.
+    dispatch. Raises StoreLockedError while a node has the store open, StoreLayoutError where there
+    is no log, or one that was being set aside.
     """
     if not queues and not index:
         raise ValueError("nothing to rebuild: queues or index must be asked for")
     files = files if files is not None else RealFileSystem()
     clock = clock if clock is not None else SystemClock()
+    paths = StorePaths(config.directory)
+    aside = paths.root / f"rebuild-{clock.now_ms()}"
+    broken_off = set_aside_caution(paths, files)
+    if broken_off is not None:
+        raise StoreLayoutError(f"nothing to build from: {broken_off.reason}")
     geometry = Geometry.of(config, files)
     if config.index_enabled:
         geometry.check_index()
     config = geometry.adopted()
-    paths = StorePaths(config.directory)
-    aside = paths.root / f"rebuild-{clock.now_ms()}"
     lock = LockFile(paths.lock, AbortFile(paths.abort, files), files)
     lock.acquire()
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tandemlog.format.checkpoint import Checkpoint
 from tandemlog.format.words import counted
 
 from ..abort_file import AbortFile
@@ -23,8 +24,9 @@ from ..message_store import MessageStore
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
-from ..set_aside import SetAsideNote
+from ..set_aside import NOTHING
 from ..store_paths import StorePaths
+from .cautions import page_cache_caution, set_aside_caution
 
 if TYPE_CHECKING:
     from ..errors import MissingFileError
@@ -65,11 +67,17 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     has the store open: what it is just writing would look like damage."""
     files = files if files is not None else RealFileSystem()
     paths = StorePaths(config.directory)
-    LockFile(paths.lock, AbortFile(paths.abort, files), files).check()
-    geometry = Geometry.of(config, files)
-    if config.index_enabled:
-        geometry.check_index()
-    found = examine(geometry, files)
+    abort = AbortFile(paths.abort, files)
+    LockFile(paths.lock, abort, files).check()
+    broken_off = set_aside_caution(paths, files)
+    if broken_off is None:
+        geometry = Geometry.of(config, files)
+        if config.index_enabled:
+            geometry.check_index()
+        found = examine(geometry, files)
+    else:
+        # what is left here goes too, and is not looked at
+        found = Examination(not abort.exists(), NOTHING, Checkpoint())
     last_stop = LastStop(paths, files)
     report = RecoveryReport(
         clean_stop=found.clean,
@@ -86,15 +94,11 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     if found.remains is not None:
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
-    _plan_queues(geometry, files, found, report)
-    if last_stop.fsync_failed:
-        report.notes.append(
-            "an fsync has failed: this was read from the page cache, which may show what is not on "
-            "the disk; opening the store drops it first"
-        )
-    folder = SetAsideNote(paths, files).load()
-    if folder is not None:
-        report.notes.append(f"all of this goes to {folder}: the log was being set aside")
+    if broken_off is None:
+        _plan_queues(geometry, files, found, report)
+    for caution in (page_cache_caution(paths, files), broken_off):
+        if caution is not None:
+            report.notes.append(caution.reason)
     return report
 
 

@@ -7,7 +7,7 @@
 
 The log is walked once, by columns, and the queues and the index are held against each stretch of
 it. A store that stopped before everything was dispatched says how far it came (its recovery
-point): beyond that nothing need be in the queues yet. Nothing is written.
+point): beyond that nothing need be in the queues yet. Nothing is written, and no page dropped.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,6 +38,7 @@ from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
+from .cautions import Caution, page_cache_caution, set_aside_caution
 
 if TYPE_CHECKING:
     from ..errors import MissingFileError
@@ -92,9 +93,24 @@ def verify(
 ) -> VerifyReport:
     """Check the whole store; `progress(bytes done, bytes in all)` is called now and then.
 
-    Raises StoreLayoutError where files do not fit together at all, or not the index sizes given.
+    A failed fsync is a fault of its own: nobody can say then what is on the disk. A log that was
+    being set aside is one too, and nothing else is looked at. Raises StoreLayoutError where files
+    do not fit together at all, or not the index sizes given.
     """
-    return _Verification(config, files if files is not None else RealFileSystem()).run(progress)
+    files = files if files is not None else RealFileSystem()
+    paths = StorePaths(config.directory)
+    broken_off = set_aside_caution(paths, files)
+    if broken_off is not None:
+        return VerifyReport(faults=[fault_of(broken_off)])
+    report = _Verification(config, files).run(progress)
+    unknown = page_cache_caution(paths, files)
+    if unknown is not None:
+        report.faults.insert(0, fault_of(unknown))
+    return report
+
+
+def fault_of(caution: Caution) -> Fault:
+    return Fault(str(caution.file), 0, caution.reason)
 
 
 class _Verification:

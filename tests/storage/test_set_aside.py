@@ -10,7 +10,11 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
 from storage.errors import DiskFullError, StoreError, StoreLayoutError, StoreReadOnlyError
 from storage.store_paths import StorePaths
+from storage.tools.compare import compare
+from storage.tools.dump import dump
+from storage.tools.rebuild import rebuild
 from storage.tools.recover import plan
+from storage.tools.verify import verify
 from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
 
 SIZE = CONFIG.commit_log_file_size
@@ -193,3 +197,51 @@ def test_a_log_on_a_disk_of_its_own_stays_there(bench: Bench, broken_off: bool) 
     bench.store.append_raw(0, b"")
     bench.reopen()
     assert bench.store.recovery.notes == []
+
+
+@pytest.mark.parametrize("moved", [{0}, {1}, {0, 1}, {0, 2}, {2}])
+@pytest.mark.parametrize("name", ["", "consumequeue", "index"])
+def test_whichever_moves_a_power_cut_has_left_the_next_open_ends_it(
+    bench: Bench, moved: set[int], name: str
+) -> None:
+    """The disk may write them in any order: what is left then need not fit together."""
+    names = bench.files.listdir(LOG)
+    folder = DIRECTORY / "resync-7"
+    bench.store.close()
+    handle = bench.files.open(NOTE, create=True)
+    bench.files.pwrite(handle, folder.name.encode(), 0)
+    bench.files.make_directory(folder / LOG.name)
+    for number in moved:
+        bench.files.rename(LOG / names[number], folder / LOG.name / names[number])
+    if name:
+        bench.files.rename(DIRECTORY / name, folder / name)
+    assert "was being set aside" in plan(bench.config, bench.files).notes[-1]
+    assert bench.files.status(NOTE) is not None
+    bench.open()
+    assert bench.files.listdir(folder / LOG.name) == names
+    assert bench.files.listdir(folder) == ["commitlog", "consumequeue", "index"]
+    (note,) = bench.store.recovery.notes
+    assert str(folder) in note
+    assert bench.store.log.wrote.value == 0
+    bench.store.append_raw(SIZE, b"x")
+    bench.reopen()
+    assert bench.store.recovery.notes == []
+
+
+def test_who_only_looks_says_that_the_log_was_being_set_aside(bench: Bench) -> None:
+    names = bench.files.listdir(LOG)
+    bench.store.close()
+    handle = bench.files.open(NOTE, create=True)
+    bench.files.pwrite(handle, b"resync-7", 0)
+    bench.files.unlink(LOG / names[1])
+    for report in (
+        verify(bench.config, bench.files),
+        compare(bench.config, bench.config, bench.files),
+    ):
+        assert "was being set aside" in report.faults[0].reason
+    rows = dump(bench.config, "checkpoint", bench.files)
+    assert len(list(rows)) == 1
+    assert "was being set aside" in rows.notes[0]
+    with pytest.raises(StoreLayoutError, match="was being set aside"):
+        rebuild(bench.config, files=bench.files)
+    assert bench.files.status(NOTE) is not None

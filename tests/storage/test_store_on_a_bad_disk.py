@@ -18,6 +18,9 @@ from storage.errors import (
 )
 from storage.fsync_flag import FsyncFlag
 from storage.session_file import FSYNC
+from storage.tools.compare import compare
+from storage.tools.dump import dump
+from storage.tools.recover import plan
 from storage.tools.verify import verify
 
 
@@ -291,3 +294,56 @@ def test_back_pressure_is_busy_and_nothing_stored() -> None:
     assert bench.store.stats.put_busy == 1
     bench.store.flush()
     bench.put(3)
+
+
+def failed() -> Bench:
+    """A store after a failed fsync, whose node has ended: five messages are on the disk, five
+    more in the page cache alone."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(5)
+    bench.settle()
+    bench.store.persist()
+    bench.put(5)
+    fail_to_flush(bench)
+    bench.store.close()
+    return bench
+
+
+def everything(bench: Bench) -> dict[str, bytes]:
+    paths = [DIRECTORY / "commitlog", DIRECTORY / "consumequeue" / "T" / "0", DIRECTORY / "index"]
+    return {
+        str(path / name): bytes(bench.files.content(path / name))
+        for path in [*paths, DIRECTORY / "tandemlog"]
+        for name in bench.files.listdir(path)
+    }
+
+
+def test_a_dump_after_a_failed_fsync_shows_what_reads_show_and_says_so() -> None:
+    """What is only in the page cache may be the last copy: nothing is dropped."""
+    bench = failed()
+    before = everything(bench)
+    rows = dump(bench.config, "messages", bench.files)
+    assert len(list(rows)) == 10
+    assert any("page cache" in note for note in rows.notes)
+    assert everything(bench) == before
+    bench.open()
+    bench.store.close()
+    rows = dump(bench.config, "messages", bench.files)
+    assert len(list(rows)) == 5
+    assert not any("page cache" in note for note in rows.notes)
+
+
+def test_verify_after_a_failed_fsync_vouches_for_nothing() -> None:
+    bench = failed()
+    before = everything(bench)
+    report = verify(bench.config, bench.files)
+    assert "page cache" in report.faults[0].reason
+    assert report.faults[0].file.endswith("fsync-failed")
+    compared = compare(bench.config, bench.config, bench.files)
+    assert "page cache" in compared.faults[0].reason
+    assert any("page cache" in note for note in plan(bench.config, bench.files).notes)
+    assert everything(bench) == before
+    bench.open()
+    bench.store.close()
+    assert verify(bench.config, bench.files).faults == []
+    assert compare(bench.config, bench.config, bench.files).faults == []

@@ -1,0 +1,57 @@
+"""What everybody should hear who reads the files of a store as they are, without opening it.
+
+    an fsync had failed           what is read may only be in the page cache, and not on the disk
+    a set-aside was broken off    the log is in part here, in part in the folder that takes it
+
+Opening the store mends both. The tools that only look do neither: a page that is dropped may be the
+only copy of a message that somebody wants to save, and a dump beside a running node would take the
+pages away that it reads.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..files import FileSystem
+from ..fsync_flag import FsyncFlag
+from ..set_aside import SetAsideNote
+from ..store_paths import StorePaths
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """`file` says it, `reason` in words; `in_parts`: there is no whole log to look at."""
+
+    file: Path
+    reason: str
+    in_parts: bool = False
+
+
+def page_cache_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
+    """None where no fsync has failed since the store was opened the last time."""
+    if not FsyncFlag(paths.fsync_flag, files).is_raised():
+        return None
+    return Caution(
+        paths.fsync_flag,
+        "an fsync has failed: this was read from the page cache, which may show what is not on "
+        "the disk; opening the store (recover) drops it first",
+    )
+
+
+def set_aside_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
+    """None where no log was being set aside."""
+    folder = SetAsideNote(paths, files).load()
+    if folder is None:
+        return None
+    return Caution(
+        paths.set_aside,
+        f"the log was being set aside: all of it goes to {folder} when the store is opened "
+        "(recover), and what is left here need not fit together",
+        in_parts=True,
+    )
+
+
+def cautions(directory: Path, files: FileSystem) -> list[Caution]:
+    """Both, of the store in `directory`."""
+    paths = StorePaths(directory)
+    found = (set_aside_caution(paths, files), page_cache_caution(paths, files))
+    return [each for each in found if each is not None]

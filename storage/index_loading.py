@@ -86,9 +86,14 @@ def _cut_to_state(
 ) -> None:
     service.next_offset = state.log_offset
     names = [file.name for file in service.files]
+    if not state.file:
+        # there was no file yet, so below its offset no record has an entry
+        service.next_offset = min(state.log_offset, log_end)
+        _drop_later(service, state, findings)
+        return
     if state.file not in names:
         # Lost with all after it; the records of the last entries may have had more of them.
-        findings.notes.append(f"index file {state.file or '(none)'} is missing")
+        findings.notes.append(f"index file {state.file} is missing")
         while service.newest is not None and service.newest.name > state.file:
             service.drop_newest()
         left = service.newest
@@ -97,9 +102,7 @@ def _cut_to_state(
             service.next_offset = left.header.end_physical_offset
             service.truncate(service.next_offset)
         return
-    while service.newest is not None and service.newest.name != state.file:
-        findings.notes.append(f"index file {service.newest.name} is made again from the log")
-        service.drop_newest()
+    _drop_later(service, state, findings)
     newest = service.newest
     assert newest is not None
     header = newest.header
@@ -121,3 +124,10 @@ def _cut_to_state(
     if log_end < state.log_offset:
         findings.notes.append(f"entries above the end of the log, {log_end}, were cut")
         service.truncate(log_end)
+
+
+def _drop_later(service: IndexService, state: IndexState, findings: IndexFindings) -> None:
+    """Files that were made after `state` was noted."""
+    while service.newest is not None and service.newest.name != state.file:
+        findings.notes.append(f"index file {service.newest.name} is made again from the log")
+        service.drop_newest()

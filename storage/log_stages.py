@@ -115,8 +115,10 @@ class LogStages:
         )
 
     def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken any more; answers why, which is the first failure."""
-        if self.failure is None:
+        """No write is taken any more; answers why, which is the first failure, but a failed fsync
+        before any other: it alone says that nothing may be vouched for."""
+        fatal = isinstance(failure, FlushFailedError)
+        if self.failure is None or (fatal and not isinstance(self.failure, FlushFailedError)):
             logger.error("the log takes no more writes: %s", failure)
             self.failure = failure
             self.flushed.fail(failure)

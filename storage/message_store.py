@@ -96,7 +96,7 @@ class MessageStore:
         self._lock_file = lock
         self._abort = abort
         self._last_stop = last_stop
-        parts.log.flushed.listen(self._note_failure)
+        parts.log.flushed.listen(self._note_failure_apart)
         self._persistence = Persistence(parts, recovered_time, confirmed_at_most)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
@@ -498,9 +498,19 @@ class MessageStore:
         logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)
 
     def _note_failure(self) -> None:
-        """In the thread that met it, and again as long as the disk does not take it."""
+        """Again as long as the disk does not take it."""
         if isinstance(self.log.failure, FlushFailedError):
             self._last_stop.note_failed_fsync()
+
+    def _note_failure_apart(self) -> None:
+        """The thread that met it holds the log's locks and has others to tell, and a disk in
+        trouble may take minutes for a byte."""
+        if self.log.failure is None:
+            return
+        if self._started:
+            threading.Thread(target=self._note_failure, name="fsync-flag", daemon=True).start()
+        else:
+            self._note_failure()
 
     def _follow_log(self) -> None:
         """A single node confirms for itself."""

@@ -1,9 +1,13 @@
 """An index that is lost or damaged is made again from the log, as far as it has to be."""
 
+from unittest.mock import patch
+
 import pytest
 
+from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole, flip, full
-from fakes.stores import DIRECTORY
+from fakes.stores import DIRECTORY, Bench
+from storage.dispatch_source import DispatchSource
 from storage.errors import StoreLayoutError
 
 
@@ -35,6 +39,27 @@ def test_garbage_behind_the_durable_end_of_the_index_is_cut(byte: int) -> None:
     bench.kill()
     found = bench.store.reader.query_key("T", "TagA", tags=True, max_messages=0)
     assert len(found.physical_offsets) == 55
+
+
+def test_the_first_index_file_is_made_again_from_the_records_behind_the_last_checkpoint() -> None:
+    bench = Bench()
+    bench.store.append(batch_of([Put("T", 0, b"no keys, no tag", b"")]))
+    bench.settle()
+    bench.store.persist()
+    assert bench.files.listdir(DIRECTORY / "index") == []
+    before = bench.store.log.wrote.value
+    bench.put(3)
+    bench.settle()
+    (name,) = bench.files.listdir(DIRECTORY / "index")
+    real = DispatchSource.batch
+    with patch.object(DispatchSource, "batch", autospec=True, side_effect=real) as batch:
+        bench.kill()
+    read = [call.args[1] for call in batch.call_args_list]
+    assert bench.store.recovery.index == [f"index file {name} is made again from the log"]
+    assert min(read) == before
+    found = bench.store.reader.query_key("T", "TagA", tags=True, max_messages=0)
+    assert len(found.physical_offsets) == 3
+    assert_whole(bench)
 
 
 def test_a_damaged_index_state_is_left_out() -> None:

@@ -2,7 +2,9 @@
 
 import contextlib
 import errno
+import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -16,6 +18,7 @@ from storage.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from storage.files import Buffer
 from storage.fsync_flag import FsyncFlag
 from storage.session_file import FSYNC
 from storage.tools.compare import compare
@@ -189,6 +192,50 @@ def test_a_write_that_cannot_be_taken_back_is_as_a_failed_fsync() -> None:
     assert FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files).is_raised()
     bench.kill()
     assert bench.bodies() == held
+
+
+def test_who_waits_hears_of_it_though_the_disk_does_not_take_the_note() -> None:
+    """A disk in trouble may take minutes for that byte."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.store.start()
+    takes, told = threading.Event(), threading.Event()
+    pwrite = bench.files.pwrite
+
+    def slow(handle: int, data: Buffer, offset: int) -> None:
+        if bytes(data) == b"1":
+            takes.wait(30)
+        pwrite(handle, data, offset)
+
+    bench.store.log.flushed.listen(told.set)
+    end = bench.put(1).end_offset
+    assert bench.store.log.flushed.wait(end, 10)
+    told.clear()
+    with patch.object(bench.files, "pwrite", slow):
+        bench.files.fail("fdatasync", errno.EIO, name="commitlog", times=1)
+        with pytest.raises(FlushFailedError):
+            bench.store.log.flushed.wait(bench.put(1).end_offset, 5)
+        assert told.wait(5)
+        assert not takes.is_set()
+        takes.set()
+        bench.store.close()
+    assert FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files).is_raised()
+
+
+def test_a_failed_fsync_counts_after_any_other_failure() -> None:
+    """Else the next save would vouch for queues that are not on the disk."""
+    bench = Bench()
+    bench.put(5)
+    bench.settle()
+    bench.store.log.fail(StoreReadOnlyError("for a test"))
+    bench.files.fail("fdatasync", errno.EIO, name="consumequeue", times=1)
+    bench.files.fail("sync_all", errno.EIO, times=1)
+    for _ in range(2):
+        with pytest.raises(FlushFailedError):
+            bench.store.persist()
+        bench.files.heal()
+    bench.clock.advance(60)
+    bench.store._keeper.run_due()
+    assert FsyncFlag(DIRECTORY / "tandemlog" / "fsync-failed", bench.files).is_raised()
 
 
 def test_a_flag_of_which_only_the_fsync_failed_is_raised_again() -> None:

@@ -10,6 +10,8 @@ from enum import Enum
 
 from .v1 import admin_pb2, common_pb2
 
+WAY_OUT = "; name another node's endpoint (--endpoint), which knows the rest"
+
 
 class ReadFrom(Enum):
     """Which nodes serve reads."""
@@ -90,10 +92,12 @@ class Topology:
         return slaves + masters if prefer_slave else masters + slaves
 
     def asked_text(self) -> str:
-        """Who was asked and what came of it, for error messages."""
+        """Who was asked and what came of it, for error messages; where nobody answered, that
+        another node may be named, because the others are only found through one that lives."""
         said = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
+        way_out = "" if said else WAY_OUT
         said = {**self.unanswered, **said}
-        return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked)
+        return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked) + way_out
 
 
 def merge_answers(

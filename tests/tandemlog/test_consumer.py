@@ -273,6 +273,20 @@ async def test_no_slave_is_said(cluster: FakeCluster) -> None:
                 await reader.pull("orders", 0, 0)
 
 
+async def test_a_slave_that_only_the_lost_master_knows_of_can_be_named(
+    cluster: FakeCluster,
+) -> None:
+    await fill(cluster, range(1))
+    master = cluster.master.endpoint
+    await cluster.master.stop()
+    once = ConnectionOptions(retry_timeout_ms=1)
+    async with AsyncConsumer([master], read_from="slave", connection=once) as reader:
+        with pytest.raises(
+            errors.NoNodeError, match=r"no slave can be reached.*another node's.*--endpoint"
+        ):
+            await reader.pull("orders", 0, 0)
+
+
 async def test_the_hint_sends_a_reader_to_a_slave_and_back(cluster: FakeCluster) -> None:
     async with consumer(cluster) as reader:
         cluster.master.suggest_slave = True

@@ -91,7 +91,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             order=asked.order,
             attributes={**(held.attributes if held else {}), **asked.attributes},
         )
-        made = self._store.topics.create(topic, self._store.clock.now_ms(), update=request.update)
+        made = self._store.create_topic(topic, update=request.update)
         return admin_pb2.TopicResponse(topic=_topic(made))
 
     async def ListTopics(

@@ -52,7 +52,7 @@ from .index_service import IndexService
 from .last_stop import LastStop
 from .lock_file import LockFile
 from .log_surgery import cut_store, set_aside, take_over_log_end
-from .metadata import GroupTable, TopicTable
+from .metadata import GroupTable, TopicConfig, TopicTable
 from .pacing import ReputPacing
 from .persistence import Persistence
 from .positions import Position
@@ -68,6 +68,7 @@ from .stats import StoreStats
 from .store_keeper import StoreKeeper, Task
 from .store_parts import StoreParts, close_parts, open_parts
 from .store_paths import StorePaths
+from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
 
@@ -417,6 +418,12 @@ class MessageStore:
             raise DiskFullError(self._cleaner.disk_full.reason)
         if self._read_only:
             raise StoreReadOnlyError(self._read_only)
+
+    def create_topic(self, topic: TopicConfig, *, update: bool = False) -> TopicConfig:
+        """Add a topic, or with `update` change one; durable on return. Raises MetadataError for
+        what no topic can be, one that is there already, and queues with messages that an update
+        would take away."""
+        return create_topic(self._parts, topic, self._write_lock, update=update)
 
     # ---- reads: see StoreReader
 

@@ -111,8 +111,9 @@ class AsyncAdmin:
         update: bool = False,
     ) -> TopicInfo:
         """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
-        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError,
-        InvalidTopicNameError, and what the master refuses."""
+        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError and
+        QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
+        master refuses."""
         fault = topic_fault(name)
         if fault is not None:
             raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")

@@ -171,6 +171,10 @@ class TopicExistsError(RefusedError):
     """A topic that exists already; an update must say that it is one."""
 
 
+class QueuesNotEmptyError(RefusedError):
+    """An update that would take queues away which hold messages: nobody could pull them."""
+
+
 class TopicNotWritableError(RefusedError):
     """A topic whose permission or number of queues takes no puts."""
 
@@ -259,6 +263,7 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.SHUTTING_DOWN: ShuttingDownError,
     common_pb2.INTERNAL: InternalError,
     common_pb2.SEQUENCE_CONFLICT: SequenceConflictError,
+    common_pb2.QUEUES_NOT_EMPTY: QueuesNotEmptyError,
 }
 
 

@@ -60,8 +60,9 @@ class Admin:
         update: bool = False,
     ) -> TopicInfo:
         """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
-        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError,
-        InvalidTopicNameError, and what the master refuses."""
+        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError and
+        QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
+        master refuses."""
         return self._run(
             self._admin.create_topic(
                 name, queues, perm=perm, order=order, attributes=attributes, update=update

@@ -58,6 +58,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     INTERNAL: _ErrorCode.ValueType  # 22
     SEQUENCE_CONFLICT: _ErrorCode.ValueType  # 23
     """a repeated sequence whose batch has another number of records"""
+    QUEUES_NOT_EMPTY: _ErrorCode.ValueType  # 24
+    """an update of a topic would hide messages: fewer queues than hold some"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -99,6 +101,8 @@ SHUTTING_DOWN: ErrorCode.ValueType  # 21
 INTERNAL: ErrorCode.ValueType  # 22
 SEQUENCE_CONFLICT: ErrorCode.ValueType  # 23
 """a repeated sequence whose batch has another number of records"""
+QUEUES_NOT_EMPTY: ErrorCode.ValueType  # 24
+"""an update of a topic would hide messages: fewer queues than hold some"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

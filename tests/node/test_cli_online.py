@@ -17,8 +17,10 @@ import pytest
 from node.cli import app
 from node.config import NodeConfig, StoreSection
 from node.node import Node
+from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.producer_options import ProducerOptions
+from tandemlog.sync_admin import Admin
 from tandemlog.sync_producer import Producer
 
 DUMP_FIELDS = {
@@ -196,6 +198,15 @@ def test_a_queue_with_messages_is_not_taken_away(run: Run, dry_run: tuple[str, .
     (row,) = objects(run("topic", "describe", name, "--format", "jsonl")[1])
     assert (row["read_queues"], row["write_queues"]) == (8, 8)
     assert run("topic", "create", name, "--update", "--queues", "6", *dry_run)[0] == 0
+
+
+def test_the_master_takes_no_queue_with_messages_away_either(run: Run, node: Node) -> None:
+    run("topic", "create", "api", "--queues", "8")
+    run("put", "api", "--queue", "5", stdin=b"a\n")
+    with Admin(node.endpoints.listen) as admin:
+        with pytest.raises(QueuesNotEmptyError, match=r"queue 5 holds 1 message .*keep 6"):
+            admin.create_topic("api", 5, update=True)
+        assert admin.create_topic("api", 6, update=True).read_queues == 6
 
 
 def test_one_thing_is_no_plural(run: Run) -> None:

@@ -35,6 +35,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
         ),
         (BatchRefusedError("SEQUENCE_GAP", "sequence", "gap"), "SEQUENCE_GAP", "MESSAGE_ILLEGAL"),
         (MetadataError("TOPIC_EXISTS", "name", "there"), "TOPIC_EXISTS", "UNKNOWN_ERROR"),
+        (MetadataError("QUEUES_NOT_EMPTY", "queues", "2"), "QUEUES_NOT_EMPTY", "UNKNOWN_ERROR"),
         (
             RequestRefusedError(common_pb2.NOT_IN_SYNC, "1 of 2"),
             "NOT_IN_SYNC",

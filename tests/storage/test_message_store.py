@@ -8,7 +8,7 @@ from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, records_of
 from storage.config import FlushMode
 from storage.errors import BatchRefusedError
-from storage.metadata import TopicConfig
+from storage.metadata import MetadataError, TopicConfig
 from storage.queue_search import Boundary
 from storage.reads import GetStatus, NoRecordError
 from tandemlog.format.record import decode_record
@@ -169,6 +169,23 @@ def test_a_topic_of_batch_queues_takes_no_puts() -> None:
     with pytest.raises(BatchRefusedError, match="batch queues") as refused:
         bench.put()
     assert refused.value.code == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("dispatched", [True, False])
+def test_a_queue_with_messages_is_not_taken_from_a_topic(dispatched: bool) -> None:
+    """They would stay in the log, and nobody could pull them."""
+    bench = Bench()
+    bench.put(2, queue_id=2)
+    if dispatched:
+        bench.settle()
+    with pytest.raises(MetadataError, match=r"queue 2 holds 2 .* 2 queues; keep 3") as fault:
+        bench.store.create_topic(TopicConfig("T", 2, 2), update=True)
+    assert (fault.value.code, fault.value.field) == ("QUEUES_NOT_EMPTY", "read_queues")
+    assert bench.store.topics.table["T"].read_queues == 4
+    assert bench.store.create_topic(TopicConfig("T", 3, 1), update=True).read_queues == 3
+    assert bench.store.create_topic(TopicConfig("U", 1, 1)).name == "U"
+    with pytest.raises(MetadataError, match="exists"):
+        bench.store.create_topic(TopicConfig("T", 1, 1))
 
 
 def test_a_topic_can_grow() -> None:

@@ -31,6 +31,7 @@ from .frames import Answer, Checksum, Hello, HelloAction, Refusal
 from .state import Member
 
 FINE_BLOCK_BYTES = 4096
+GONE = "where its machine is gone for good, start a new node under its id"
 
 Crc = Callable[[int, int], int]
 
@@ -240,7 +241,7 @@ def _lost(hello: Hello, view: MasterView, point: int) -> Verdict:
     return _alarm(
         f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
         f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
-        "lost. Make that slave the master, or set its store aside by hand",
+        f"lost. Make that slave the master, or set its store aside by hand; {GONE}",
         view,
     )
 
@@ -253,7 +254,7 @@ def _withheld(hello: Hello, view: MasterView, point: int) -> Verdict:
     return _alarm(
         f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
         f"master lost what lies behind {point} when its machine stopped: it may have been "
-        "acknowledged. Make that slave the master, or set its store aside by hand",
+        f"acknowledged. Make that slave the master, or set its store aside by hand; {GONE}",
         view,
     )
 

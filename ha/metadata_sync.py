@@ -3,8 +3,8 @@
     table changes ──▶ its version differs ──▶ encoded once ──▶ sent to every slave that has another
 
 Tables travel beside the log, not in it, so a slave may for a moment know a topic before its first
-message or after it. Neither hurts: queues come from the log alone, and consumer offsets are
-clamped to what the queues hold.
+message or after it. Neither hurts: queues come from the log alone, and who becomes master lowers
+the consumer offsets to what its log holds.
 """
 
 from collections.abc import Mapping

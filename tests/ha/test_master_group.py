@@ -213,6 +213,24 @@ def test_a_slave_with_confirmed_bytes_that_the_master_lost_stops_sync_puts() -> 
     assert Member("b", "1") in made.set.members
 
 
+def test_an_alarm_of_a_slave_that_is_gone_for_good_ends_with_a_new_node_under_its_id() -> None:
+    made = group()
+    ahead = replace(hello("a", end=1400), confirm_offset=1300)
+    late = made.open(100.0)
+    reason = refused(made.receive(late, ahead, 100.0))
+    assert "start a new node under its id" in reason
+    made.closed(late, "gone")
+    other = join(made, hello("b"), 100.0)
+    made.receive(other, Ack(3, "1", 1000), 86_500.0)
+    assert made.tick(86_500.0) is None
+    assert made.admission(86_500.0) == reason, "time alone settles nothing"
+    join(made, replace(hello("a", end=0, incarnation="2"), epochs=()), 86_500.0)
+    assert made.alarms == {}
+    made.receive(other, Ack(3, "1", 1000), 86_500.1)
+    settle(made, 86_500.1)
+    assert made.admission(86_500.1) is None
+
+
 def test_a_later_epoch_that_a_slave_has_seen_is_to_be_remembered() -> None:
     made = group()
     late = made.open(100.0)

@@ -165,7 +165,7 @@ class ConsumeQueue:
         try:
             data = self._disk.read(path, position, size)
         except FileNotFoundError as fault:
-            raise CorruptStoreError(path, position, "the file is missing: rebuild it") from fault
+            raise CorruptStoreError(path, position, "the file is missing") from fault
         if len(data) != size:
-            raise CorruptStoreError(path, position, "the file is too short: rebuild the queue")
+            raise CorruptStoreError(path, position, "the file is too short")
         return data

@@ -68,6 +68,8 @@ class ConsumeQueueStore:
         # whether dispatch has seen the log from its first record on: then a queue whose first
         # record is not number 0 is not damaged
         self.from_log_start = True
+        # called when a reader has found a queue damaged
+        self.on_damage: Callable[[], None] = lambda: None
         self._table = table
         self._disk = FilePool(directory, files, open_files=open_files)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
@@ -109,9 +111,13 @@ class ConsumeQueueStore:
 
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
-        where their file is deleted. Raises StoreBusyError for a damaged queue."""
+        where their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
+        here where a file is missing or too short."""
         self._check_whole(dense)
-        return self._units.read(dense, queue_offset, count)
+        try:
+            return self._units.read(dense, queue_offset, count)
+        except CorruptStoreError as fault:
+            raise self._found_damaged(dense, fault) from fault
 
     def search(
         self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
@@ -366,7 +372,12 @@ class ConsumeQueueStore:
             self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
             return False
         known = min(end - first, count)
-        if not self._is_there(dense, first, cells[:known]):
+        try:
+            there = self._is_there(dense, first, cells[:known])
+        except CorruptStoreError as fault:
+            self.mark_damaged(dense, str(fault))
+            return False
+        if not there:
             self.mark_damaged(dense, f"units from number {first} on are not those of the log")
             return False
         if known < count:
@@ -401,17 +412,29 @@ class ConsumeQueueStore:
     def _find_minimum(self, dense: int, log_minimum: int) -> int:
         while True:
             generation = self._units.generation
-            minimum = self._units.first_at_or_after(dense, log_minimum)
+            try:
+                minimum = self._units.first_at_or_after(dense, log_minimum)
+            except CorruptStoreError as fault:
+                raise self._found_damaged(dense, fault) from fault
             if generation == self._units.generation:
                 self._minimum[dense] = (log_minimum, minimum)
                 return minimum
 
     def _check_whole(self, dense: int) -> None:
         if self._damaged and dense in self._damaged:
-            raise StoreBusyError(
-                f"consume queue {self._name(dense)} is being rebuilt from the log "
-                f"({self._damaged[dense]}): try again later"
-            )
+            raise self._busy(dense, self._damaged[dense])
+
+    def _found_damaged(self, dense: int, fault: CorruptStoreError) -> StoreBusyError:
+        """A reader has come to a file that is missing or too short."""
+        self.mark_damaged(dense, str(fault))
+        self.on_damage()
+        return self._busy(dense, str(fault))
+
+    def _busy(self, dense: int, reason: str) -> StoreBusyError:
+        return StoreBusyError(
+            f"consume queue {self._name(dense)} is being rebuilt from the log ({reason}): "
+            "try again later"
+        )
 
     def _name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)

@@ -87,8 +87,8 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     if row.row:
         found.notes += [note for note in (checkpoint.note, points.note) if note]
-    if not row.row and found.point is None and files.status(paths.own) is None:
-        _check_log_is_here(paths, geometry)
+    if not row.row:
+        _check_log_is_here(paths, geometry, found.point)
     found.log_start = row.start
     _scan(found, row, geometry, config)
     found.remains = remains_behind(row, found.log_end)
@@ -96,9 +96,16 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     return found
 
 
-def _check_log_is_here(paths: StorePaths, geometry: Geometry) -> None:
-    """A broker can keep its log apart from the rest. Taking that for an empty log would drop all
-    queues, and set back all consumers."""
+def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoint | None) -> None:
+    """A broker can keep its log apart from the rest, and a disk of its own may not be mounted.
+    Taking that for an empty log would drop all queues, and set back all consumers."""
+    if point is not None and point.flushed > 0:
+        raise StoreLayoutError(
+            f"{paths.commit_log} has no files, but was flushed up to {point.flushed}: mount its "
+            f"disk or bring its files there, or remove {paths.recovery_point} if the log is gone"
+        )
+    if point is not None or geometry.files.status(paths.own) is not None:
+        return
     known = max((queue.log_end for queue in open_queues(geometry, geometry.files, [])), default=0)
     if known:
         raise StoreLayoutError(

@@ -28,7 +28,7 @@ from tandemlog.format.words import counted
 
 from .consume_queue import ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore, QueueCheckpoint
-from .errors import MissingFileError, StoreLayoutError
+from .errors import CorruptStoreError, MissingFileError, StoreLayoutError
 from .queue_table import QueueTable
 
 SCANNED_FILES = 3
@@ -117,19 +117,31 @@ class _Loader:
         if queue.first > 0 and self._context.log_start == 0:
             self._damaged(dense, f"its files before {queue.first} are missing")
             return
-        found = self._end(queue, known)
+        try:
+            found = self._adopted(dense, queue, known)
+        except CorruptStoreError as fault:
+            found = str(fault)
         if isinstance(found, str):
             self._damaged(dense, found)
             return
+        self.findings.queues += 1
+        self.findings.units += found - queue.first_unit
+
+    def _adopted(self, dense: int, queue: ConsumeQueue, known: int) -> int | str:
+        """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError where a
+        file is too short for what must be in it."""
+        found = self._end(queue, known)
+        if isinstance(found, str):
+            return found
         if _goes_on(queue, found):
+            topic, queue_id = self._table.name(dense)
             self.findings.cut.append(f"{topic}/{queue_id} at {found}")
             queue.cut(found)
         elif not self._context.clean:
             # The unit is zero, but a crash may have lost it and kept what follows.
             queue.cut(found)
         self._store.adopt(dense, found)
-        self.findings.queues += 1
-        self.findings.units += found - queue.first_unit
+        return found
 
     def report_missing(self) -> None:
         """Queues that the checkpoint has and the disk has not."""

@@ -101,7 +101,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
     )
     # a queue that a reader has found damaged is made again at once
-    reader.on_damage = reput.wake
+    reader.on_damage = queues.on_damage = reput.wake
     return StoreParts(
         config=config,
         files=files,

@@ -1,5 +1,6 @@
 """Consume queues that are lost, short or damaged are made again from the log."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,35 @@ def test_the_number_of_a_lost_record_is_not_given_again() -> None:
     assert bench.put().segments[0].queue_offsets.tolist() == [100]
     bench.settle()
     assert len(bench.bodies()) == 100
+
+
+@pytest.mark.parametrize("length", [0, 200])
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_queue_file_that_was_cut_short_is_noticed_and_made_again(
+    clean: bool, number: int, length: int
+) -> None:
+    bench, _ = full(40)
+    kept = everything(bench)
+    if clean:
+        bench.store.close()
+    del bench.files.content(QUEUE / bench.files.listdir(QUEUE)[number])[length:]
+    bench.open() if clean else bench.kill()
+    with suppress(StoreBusyError):
+        everything(bench)
+    bench.store.reput.run_to()
+    assert everything(bench) == kept
+    assert_whole(bench)
+
+
+def test_a_queue_file_that_is_gone_while_the_store_is_open_is_made_again() -> None:
+    bench, _ = full(40)
+    kept = everything(bench)
+    bench.store.queues.close()
+    bench.files.unlink(QUEUE / bench.files.listdir(QUEUE)[1])
+    with pytest.raises(StoreBusyError, match="missing"):
+        everything(bench)
+    bench.put(1)
+    bench.settle()
+    assert set(kept) < set(everything(bench))
+    assert_whole(bench)

@@ -7,9 +7,10 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import LOG, QUEUE, assert_whole, everything, flip, full, log_byte, text
-from fakes.stores import CONFIG, Bench
+from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode
 from storage.errors import StoreLayoutError
+from storage.tools.recover import plan
 from storage.tools.verify import verify
 
 
@@ -118,6 +119,37 @@ def test_the_last_log_files_missing_is_said_and_the_rest_served() -> None:
     assert any("files are missing" in note for note in report.notes)
     assert 0 < len(everything(bench)) < 400
     assert_whole(bench)
+
+
+@pytest.mark.parametrize("end", ["closed", "killed"])
+def test_a_log_of_which_every_file_is_missing_is_not_taken_for_an_empty_one(end: str) -> None:
+    """A disk of its own that is not mounted: the queues would go, and consumers be set back."""
+    bench, _ = full()
+    bench.store.consumer_offsets.commit("G", "T", 0, 20)
+    bench.store.consumer_offsets.save(1)
+    kept = everything(bench)
+    if end == "closed":
+        bench.store.close()
+    else:
+        bench._abandon()
+        bench.files.kill()
+    away = LOG.with_name("away")
+    bench.files.rename(LOG, away)
+    point = DIRECTORY / "tandemlog" / "recovery.json"
+    with pytest.raises(StoreLayoutError, match=f"{LOG} has no files.*mount.*remove {point}"):
+        bench.open()
+    with pytest.raises(StoreLayoutError, match="has no files"):
+        plan(bench.config, bench.files)
+    bench.files.rename(away, LOG)
+    bench.open()
+    assert everything(bench) == kept
+    assert bench.store.consumer_offsets.offset("G", "T", 0) == 20
+    bench.store.close()
+    bench.files.rename(LOG, away)
+    bench.files.unlink(point)
+    bench.open()
+    assert bench.store.log.wrote.value == 0
+    bench.put(1)
 
 
 def test_an_empty_newest_file_is_no_obstacle() -> None:

@@ -5,7 +5,9 @@
 
 A spare lies outside the log directory until it is taken, so a crash in the middle of allocating
 never leaves a file of the wrong length where RocketMQ (or we) would refuse it, and a clean close
-leaves nothing behind. posix_fallocate, not a sparse file: a full disk is then an ENOSPC here, and
+leaves nothing behind. Where the log lies on a disk of its own nothing can be renamed into it: then
+spares are made there, in a folder of their own, which RocketMQ 5.1.4 and later passes over.
+posix_fallocate, not a sparse file: a full disk is then an ENOSPC here, and
 not a SIGBUS or a failed write in the middle of an append.
 
 `take` puts the spare in place; without one it allocates on the spot. A failure in the background
@@ -29,6 +31,7 @@ from .files import ZERO_CHUNK, FileSystem
 logger = logging.getLogger(__name__)
 
 SPARE_NAME = "spare.new"
+SPARE_FOLDER = "spare"
 LOCKED_FILES = 2
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
@@ -41,12 +44,15 @@ class FileAllocator:
         files: FileSystem,
         spare_directory: Path,
         size: int,
+        log_directory: Path,
         *,
         warm_up: bool = False,
         lock_memory: bool = False,
     ) -> None:
         self._files = files
+        self._directories = spare_directory, log_directory
         self._spare = spare_directory / SPARE_NAME
+        self._beside = log_directory / SPARE_FOLDER / SPARE_NAME
         self._size = size
         self._warm_up = warm_up
         self._lock_memory = lock_memory
@@ -60,8 +66,7 @@ class FileAllocator:
 
     def open(self) -> None:
         """Remove what an earlier process left half made."""
-        if self._files.status(self._spare) is not None:
-            self._files.unlink(self._spare)
+        remove_spares(self._files, *self._directories)
 
     def start(self) -> None:
         """Start the background thread; without it every file is made when it is taken."""
@@ -132,11 +137,14 @@ class FileAllocator:
         try:
             self._files.rename(self._spare, target)
         except OSError as error:
-            if error.errno != errno.EXDEV:
+            if error.errno != errno.EXDEV or self._spare == self._beside:
                 raise
-            # The log lies on a disk of its own: nothing to rename, make it there
+            # The log lies on a disk of its own: this spare and all later ones are made there
             self._files.unlink(self._spare)
-            self._allocate(target)
+            self._spare = self._beside
+            self._allocate(self._spare)
+            self._ready = False
+            self._files.rename(self._spare, target)
 
     def _allocate(self, path: Path) -> None:
         """Caller holds the lock. `_ready` is true afterwards; no file is left after a raise."""
@@ -168,6 +176,16 @@ class FileAllocator:
             logger.warning("log file not locked in memory: size=%d error=%s", self._size, error)
             return
         self._locked.append(view)
+
+
+def remove_spares(files: FileSystem, spare_directory: Path, log_directory: Path) -> None:
+    """Remove what an earlier process left: on a full disk it is all the room that there is."""
+    folder = log_directory / SPARE_FOLDER
+    for spare in (spare_directory / SPARE_NAME, folder / SPARE_NAME):
+        if files.status(spare) is not None:
+            files.unlink(spare)
+    if files.status(folder) is not None:
+        files.remove_directory(folder)
 
 
 def refusal(what: str, error: OSError) -> StoreReadOnlyError:

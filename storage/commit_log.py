@@ -71,6 +71,7 @@ class CommitLog:
             files,
             paths.own,
             config.commit_log_file_size,
+            paths.commit_log,
             warm_up=config.warm_up,
             lock_memory=config.lock_memory,
         )

@@ -27,7 +27,7 @@ from tandemlog.format.batch import RecordBatch
 from tandemlog.format.epochs import EpochEntry
 
 from .abort_file import AbortFile
-from .allocator import refusal
+from .allocator import refusal, remove_spares
 from .cleaning import Cleaner
 from .clock import Clock, SystemClock
 from .commit_log import CommitLog
@@ -139,6 +139,7 @@ class MessageStore:
         last_stop = LastStop(paths, files)
         lock.acquire()
         try:
+            remove_spares(files, paths.own, paths.commit_log)
             last_stop.distrust()
             aside = end_broken_off(paths, files)
             geometry = Geometry.of(config, files)

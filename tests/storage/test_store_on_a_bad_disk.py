@@ -292,6 +292,18 @@ def test_a_full_disk_refuses_and_heals() -> None:
     assert bench.store.failure is None
 
 
+def test_a_disk_that_the_spare_log_file_has_filled_lets_the_store_open() -> None:
+    bench = Bench()
+    bench.put(10)
+    bench.settle()
+    held = bench.bodies()
+    bench.store.log._allocator._prepare_spare()
+    bench.files.capacity = bench.files.disk_usage(DIRECTORY).used
+    bench.kill()
+    assert bench.bodies() == held
+    bench.put(1)
+
+
 def test_a_disk_above_the_warning_level_takes_no_puts() -> None:
     retention = RetentionConfig(
         disk_max_used_percent=50, disk_clean_forcibly_percent=50, disk_warning_percent=50

@@ -80,7 +80,8 @@ class ReplicationSlave:
         self._threads = StoreThreads()
         self._stored: SlaveStore | None = None
         self._told: Sequence[common_pb2.NodeStatus] = ()
-        self._distrust = False
+        # an epoch table that lacks its last term would make equal logs look different
+        self._distrust = bool(store.epochs.note)
         self._started_at = clock.monotonic()
 
     async def run(self) -> None:

@@ -26,6 +26,8 @@ class EpochFile:
         self._files = files
         self.table = EpochTable()
         self.note = ""
+        """Where the table is that of the backup, why: the last change is not in it."""
+        self._only_backup = False
 
     def load(self) -> None:
         """Read the table, or its `.bak` where the file is lost or damaged (`note` says so).
@@ -44,6 +46,7 @@ class EpochFile:
                 faults.append(f"{path.name}: {fault}")
                 continue
             if path != self.path:
+                self._only_backup = True
                 self.note = f"{'; '.join(faults) or self.path.name + ' is missing'}: read {path}"
                 logger.warning("epoch table from its backup: %s", self.note)
             return
@@ -75,8 +78,11 @@ class EpochFile:
             return
         with refusing(f"{self.path} cannot be written"):
             if len(table):
-                replace_with_backup(self._files, self.path, table.encode())
+                replace_with_backup(
+                    self._files, self.path, table.encode(), keep_backup=self._only_backup
+                )
             else:
                 remove_small(self._files, backup_of(self.path))
                 remove_small(self._files, self.path)
+        self._only_backup = False
         self.table = table

@@ -35,6 +35,7 @@ class JsonFile:
         self._files = files
         self.document: Json = {}
         self.note = ""
+        self._only_backup = False
 
     def load(self) -> None:
         """Read the table, or its `.bak`; neither being there is an empty table.
@@ -46,8 +47,7 @@ class JsonFile:
         for path in (self.path, backup_of(self.path)):
             data = read_small(self._files, path)
             if data is None or not data.strip(b" \t\r\n\0"):
-                if data is not None:
-                    faults.append(f"{path.name} is empty")
+                faults.append(f"{path.name} is {'missing' if data is None else 'empty'}")
                 continue
             try:
                 self.document = parse(data)
@@ -55,10 +55,11 @@ class JsonFile:
                 faults.append(f"{path.name}: {fault}")
                 continue
             if faults:
+                self._only_backup = True
                 self.note = f"{'; '.join(faults)}; {path.name} was taken instead"
                 logger.warning("%s: %s", self.path, self.note)
             return
-        if faults and not all(fault.endswith("is empty") for fault in faults):
+        if not all(fault.endswith(("is empty", "is missing")) for fault in faults):
             raise CorruptStoreError(
                 str(self.path), 0, f"{'; '.join(faults)}: restore the file, or delete it and .bak"
             )
@@ -68,7 +69,9 @@ class JsonFile:
         """Write the document durably, then take it; the old content stays as `.bak`. Raises
         DiskFullError or StoreReadOnlyError, and changes nothing."""
         with refusing(f"{self.path} cannot be written"):
-            replace_with_backup(self._files, self.path, store_json.dumps(document).encode())
+            data = store_json.dumps(document).encode()
+            replace_with_backup(self._files, self.path, data, keep_backup=self._only_backup)
+        self._only_backup = False
         self.document = document
 
     def encoded(self) -> bytes:

@@ -54,6 +54,9 @@ def recover(
         damages=found.damages,
         notes=found.notes,
     )
+    for loaded in (parts.topics, parts.groups, parts.consumer_offsets, parts.epochs):
+        if loaded.note:
+            report.notes.append(loaded.note)
     _cut_log(parts, found, report)
     if not found.clean:
         _lower_checkpoint(parts)

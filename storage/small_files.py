@@ -26,10 +26,13 @@ def write_small(files: FileSystem, path: Path, data: Buffer) -> None:
     files.atomic_replace(path, data)
 
 
-def replace_with_backup(files: FileSystem, path: Path, data: Buffer) -> None:
-    """As write_small, and what was there before becomes `.bak`."""
+def replace_with_backup(
+    files: FileSystem, path: Path, data: Buffer, *, keep_backup: bool = False
+) -> None:
+    """As write_small, and what was there before becomes `.bak`, unless that is to stay: where what
+    was there is damaged, it is the only copy until this has returned."""
     files.make_directory(path.parent)
-    old = read_small(files, path)
+    old = None if keep_backup else read_small(files, path)
     if old:
         files.atomic_replace(backup_of(path), old)
     files.atomic_replace(path, data)

@@ -127,6 +127,8 @@ class FakeLog:
 class FakeEpochs:
     """The epoch table; every change is durable."""
 
+    note = ""
+
     def __init__(self, disk: FakeDisk) -> None:
         self._disk = disk
 

@@ -227,6 +227,24 @@ async def test_equal_epoch_tables_over_other_bytes_are_found_out(replica: Make) 
     assert slave.log() == master.log()
 
 
+async def test_a_slave_whose_last_epoch_is_damaged_compares_its_log(replica: Make) -> None:
+    """By the table before it the log would seem to differ, below what is confirmed: an alarm."""
+    master, slave = await pair(replica)
+    await master.stop()
+    await master.lead()
+    master.put(5)
+    await slave.caught_up(master)
+    await slave.stop()
+    epochs = slave.store_config.directory / "epochFileCheckpoint"
+    epochs.write_bytes(b"damaged")
+    await slave.follow(master)
+    assert slave.store.epochs.table != master.store.epochs.table
+    master.put(5)
+    await slave.caught_up(master)
+    assert master.master.group.alarms == {}
+    assert slave.store.epochs.table == master.store.epochs.table
+
+
 async def test_a_sync_put_needs_the_slave_and_survives_the_masters_disk(replica: Make) -> None:
     master, slave = replica("m", **SYNC), replica("s", **SYNC)
     await master.lead()

@@ -1,10 +1,11 @@
+import errno
 from pathlib import Path
 
 import pytest
 
 from fakes.memory_files import MemoryFiles
 from storage.epoch_file import EpochFile
-from storage.errors import CorruptStoreError
+from storage.errors import CorruptStoreError, StoreReadOnlyError
 from tandemlog.format.epochs import EpochEntry, EpochTable
 from tandemlog.format.errors import FormatError
 
@@ -62,6 +63,12 @@ def test_a_damaged_file_is_read_from_its_backup() -> None:
     again = opened(files)
     assert again.table.entries == (EpochEntry(1, 0),)
     assert "CRC" in again.note
+    files.fail("rename", errno.EIO, name=f"{PATH}.tmp", times=1)
+    with pytest.raises(StoreReadOnlyError):
+        again.append(EpochEntry(3, 600))
+    assert opened(files).table.entries == (EpochEntry(1, 0),)
+    again.append(EpochEntry(3, 600))
+    assert opened(files).table.entries == (EpochEntry(1, 0), EpochEntry(3, 600))
 
 
 def test_a_damaged_file_without_a_backup_is_an_error() -> None:

@@ -157,6 +157,27 @@ def test_a_damaged_file_is_read_from_its_backup() -> None:
         assert "topics.json.bak was taken instead" in again.note
 
 
+def test_a_backup_that_is_the_only_copy_stays_until_the_file_is_whole() -> None:
+    table, files = topics(ROCKETMQ)
+    table.create(TopicConfig("T"), now_ms=1)
+    files.atomic_replace(PATH, b"{")
+    again = TopicTable(PATH, files)
+    again.load()
+    files.fail("rename", errno.EIO, name="topics.json.tmp", times=1)
+    with pytest.raises(StoreReadOnlyError):
+        again.create(TopicConfig("U"), now_ms=1)
+    last = TopicTable(PATH, files)
+    last.load()
+    assert last.names() == ["gold"]
+    again.create(TopicConfig("U"), now_ms=1)
+    again.create(TopicConfig("V"), now_ms=1)
+    files.unlink(PATH)
+    last = TopicTable(PATH, files)
+    last.load()
+    assert last.names() == ["U", "gold"]
+    assert last.note == "topics.json is missing; topics.json.bak was taken instead"
+
+
 def test_both_damaged_is_an_error_and_no_empty_table() -> None:
     files = MemoryFiles()
     files.make_directory(PATH.parent)

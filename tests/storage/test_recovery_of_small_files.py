@@ -7,6 +7,8 @@ import pytest
 from fakes.crashed_stores import QUEUE, assert_whole, everything, flip, full, log_byte
 from fakes.stores import DIRECTORY
 from storage.errors import CorruptStoreError, DiskFullError
+from storage.metadata import TopicConfig
+from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.producer_mark import ProducerMark
 
 
@@ -91,6 +93,20 @@ def test_a_damaged_topic_table_without_backup_is_an_error() -> None:
     bench.files.unlink(path)
     bench.open()
     assert len(everything(bench)) == 10
+
+
+@pytest.mark.parametrize("name", ["config/topics.json", "epochFileCheckpoint"])
+def test_a_table_that_was_read_from_its_backup_is_said(name: str) -> None:
+    bench, _ = full(1)
+    for number in range(2):
+        bench.store.topics.create(TopicConfig(f"U{number}"), 1)
+        bench.store.epochs.append(EpochEntry(number, number))
+    bench.store.close()
+    bench.files.atomic_replace(DIRECTORY / name, b"{")
+    bench.open()
+    (note,) = bench.store.recovery.notes
+    assert name.rpartition("/")[2] in note
+    assert ".bak" in note
 
 
 def test_an_open_that_fails_gives_the_lock_up() -> None:

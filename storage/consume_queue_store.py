@@ -95,6 +95,14 @@ class ConsumeQueueStore:
         """i8[table.count]: the queue offset after the newest unit of every queue, a copy."""
         return self._units.ends[: self._table.count].copy()
 
+    def newest_physical(self) -> int:
+        """Log offset of the newest record that is in a queue which is not damaged; -1 where there
+        is none."""
+        ends = self.ends()
+        ends[list(self._damaged)] = 0
+        found = self._units.last_physical[: len(ends)][ends > 0]
+        return int(found.max(initial=-1))
+
     def max_offset(self, dense: int) -> int:
         """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
         self._check_whole(dense)

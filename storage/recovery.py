@@ -232,11 +232,13 @@ def _set_next_offsets(parts: StoreParts, found: Examination) -> None:
 
 
 def _confirmed(parts: StoreParts, found: Examination) -> int:
-    """The confirm offset at open: the log's end where this store confirms for itself, or where
-    nothing is known; else the last one that was noted, as far as it is the end of a record."""
-    if parts.config.confirm is ConfirmSource.LOCAL or found.point is None:
+    """The confirm offset at open: the log's end where this store confirms for itself, or was never
+    replicated; else the last one that was noted, as far as it is the end of a record."""
+    local = parts.config.confirm is ConfirmSource.LOCAL
+    if local or (found.point is None and not len(parts.epochs.table)):
         return found.log_end
-    noted = max(min(found.point.confirmed, found.log_end), found.log_start)
+    noted = _confirmed_at_least(parts, found) if found.point is None else found.point.confirmed
+    noted = max(min(noted, found.log_end), found.log_start)
     if noted in (parts.queues.next_offset, found.log_end, found.log_start):
         return noted
     if parts.queues.next_offset <= noted:
@@ -246,6 +248,16 @@ def _confirmed(parts: StoreParts, found: Examination) -> int:
     while (end := parts.source.batch(position, noted, index=False).end) > position:
         position = end
     return position
+
+
+def _confirmed_at_least(parts: StoreParts, found: Examination) -> int:
+    """Where the recovery point is lost: what RocketMQ's checkpoint says, and what is in the queues,
+    which was confirmed (decision 0013). Of the rest nobody knows."""
+    newest = parts.queues.newest_physical()
+    if not found.log_start <= newest < found.log_end:
+        return found.checkpoint.confirm_phy_offset
+    end = newest + int.from_bytes(parts.log.view(newest, 4))
+    return max(end, found.checkpoint.confirm_phy_offset)
 
 
 def _work(parts: StoreParts, confirmed: int) -> int:

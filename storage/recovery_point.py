@@ -18,7 +18,7 @@ says, true at one moment:
                      queue that was damaged and not yet made again
 
 It is only a promise about what is already on disk: written last, replaced atomically, and lost or
-damaged it costs a longer recovery and nothing else.
+damaged it costs a longer recovery, and a replica what it knew to be confirmed beyond its queues.
 """
 
 from collections.abc import Mapping

@@ -25,6 +25,7 @@ from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
 from ..set_aside import NOTHING
+from ..store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 from .cautions import page_cache_caution, set_aside_caution
 
@@ -48,7 +49,6 @@ def recover(
     """
     files = files if files is not None else RealFileSystem()
     paths = StorePaths(config.directory)
-    noted = RecoveryPointFile(paths.recovery_point, files).load()
     epochs = EpochFile(paths.epochs, files)
     epochs.load()
     store = MessageStore.open(
@@ -56,10 +56,17 @@ def recover(
         files=files,
         clock=clock,
         progress=progress,
-        confirmed_at_most=noted.confirmed if noted is not None and len(epochs.table) else None,
+        confirmed_at_most=_noted_confirm(paths, files) if len(epochs.table) else None,
     )
     store.close()
     return store.recovery
+
+
+def _noted_confirm(paths: StorePaths, files: FileSystem) -> int:
+    point = RecoveryPointFile(paths.recovery_point, files).load()
+    if point is not None:
+        return point.confirmed
+    return StoreCheckpoint(paths.checkpoint, files).load().confirm_phy_offset
 
 
 def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport:

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.crashed_stores import flip, full, log_byte, text
 from fakes.mortal_files import DeathError, MortalFiles
-from fakes.stores import CONFIG, Bench
+from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
 from storage.tools.recover import recover
 
@@ -75,6 +75,35 @@ def test_queues_that_outlive_their_log_are_cut_to_its_end() -> None:
     assert bench.put().segments[0].queue_offsets.tolist() == [20]
 
 
+@pytest.mark.parametrize("end", ["closed", "killed", "power cut"])
+@pytest.mark.parametrize("also", ["", "checkpoint", "consumequeue"])
+def test_a_lost_recovery_point_confirms_nothing(end: str, also: str) -> None:
+    """Consumers would see what may be cut yet, and the master hear that it must not be cut."""
+    bench, _ = dispatched_and_not_flushed()
+    bodies, confirmed = bench.bodies(), bench.store.confirmed.value
+    bench.store.flush()
+    if end == "closed":
+        bench.store.close()
+    else:
+        bench._abandon()
+        bench.files.kill() if end == "killed" else bench.files.crash()
+    bench.files.unlink(DIRECTORY / "tandemlog" / "recovery.json")
+    if also == "checkpoint":
+        bench.files.atomic_replace(DIRECTORY / also, bytes(4096))
+    elif also:
+        bench.files.rename(DIRECTORY / also, DIRECTORY / "away")
+    bench.open()
+    assert bench.store.confirmed.value <= confirmed
+    assert bench.bodies() == bodies[: len(bench.bodies())]
+    if not also:
+        assert bench.bodies() == bodies
+    bench.store.become_master(2)
+    assert bench.put(1).segments[0].queue_offsets.tolist() == [60]
+    bench.store.advance_confirmed(bench.store.log.wrote.value)
+    bench.store.reput.run_to()
+    assert len(bench.bodies()) == 61
+
+
 def test_the_first_put_after_a_crash_does_not_wait_for_what_it_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -101,13 +130,16 @@ def test_the_first_put_after_a_crash_does_not_wait_for_what_it_left(
     assert waited
 
 
-def test_recovering_a_replica_offline_confirms_nothing() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_recovering_a_replica_offline_confirms_nothing(lost: bool) -> None:
     bench, _ = full(confirm=ConfirmSource.REPLICATION, batches=0)
     bench.store.become_master(1)
     starts = [bench.put(4).segments[0].physical_offset for _ in range(10)]
     bench.store.advance_confirmed(starts[3])
     bench.settle()
     bench.store.close()
+    if lost:
+        bench.files.unlink(DIRECTORY / "tandemlog" / "recovery.json")
     recover(bench.config, bench.files, bench.clock)
     bench.open(confirm=ConfirmSource.REPLICATION)
     assert bench.store.confirmed.value == starts[3]

@@ -36,8 +36,9 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
 )
+BROKER = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 SERVICES = (
-    broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name,
+    BROKER,
     admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name,
     replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
 )
@@ -53,8 +54,9 @@ class GrpcServer:
         replication: ReplicationService,
     ) -> None:
         self._server = aio.server(options=_OPTIONS)
-        self._server.add_generic_rpc_handlers((_raw_handlers(broker),))
         broker_pb2_grpc.add_BrokerServicer_to_server(broker, self._server)
+        # after the generated ones of the same names, whose place they take
+        self._server.add_registered_method_handlers(BROKER, _raw_handlers(broker))
         admin_pb2_grpc.add_AdminServicer_to_server(admin, self._server)
         replication.add_to(self._server)
         self._health = health.aio.HealthServicer()
@@ -81,9 +83,9 @@ class GrpcServer:
         await self._server.stop(grace_s)
 
 
-def _raw_handlers(broker: BrokerService) -> grpc.GenericRpcHandler:
-    """The methods that pass record bytes without copies; asked before the generated ones."""
-    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+def _raw_handlers(broker: BrokerService) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+    """The methods that pass record bytes without copies, by name."""
+    return {
         "Append": grpc.stream_stream_rpc_method_handler(
             broker.append_bytes,
             response_serializer=broker_pb2.AppendResponse.SerializeToString,
@@ -96,5 +98,3 @@ def _raw_handlers(broker: BrokerService) -> grpc.GenericRpcHandler:
             request_deserializer=broker_pb2.FetchSegmentRangeRequest.FromString,
         ),
     }
-    service = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
-    return grpc.method_handlers_generic_handler(service, handlers)

@@ -37,10 +37,11 @@ _DATA = _tag(broker_pb2.SegmentChunk.DESCRIPTOR, "data")
 
 
 def pull_response(
-    head: broker_pb2.PullResponse, queues: Iterable[tuple[broker_pb2.QueueRecords, bytes]]
+    head: broker_pb2.PullResponse,
+    queues: Iterable[tuple[broker_pb2.QueueRecords, bytes | memoryview]],
 ) -> bytes:
     """The encoded `head`, with a QueueRecords for each pair of its small fields and its records."""
-    parts = [head.SerializeToString()]
+    parts: list[bytes | memoryview] = [head.SerializeToString()]
     for small, records in queues:
         fields = small.SerializeToString()
         if records:

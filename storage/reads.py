@@ -48,7 +48,7 @@ from .positions import Position
 from .queue_search import Boundary
 from .queue_table import QueueTable
 from .record_copy import copy_records, first_wrong
-from .selection import Selection, select, units_to_read
+from .selection import MIN_EXAMINED, Selection, select, units_to_read
 from .stats import StoreStats
 
 MAX_QUERY = 64
@@ -92,7 +92,7 @@ class GetResult:
     min_offset: int = 0
     max_offset: int = 0
     sizes: NDArray[np.uint32] = field(default_factory=lambda: _NO_SIZES)
-    records: bytes = b""
+    records: bytes | memoryview = b""
     behind: int = 0
 
     @property
@@ -190,7 +190,7 @@ class StoreReader:
         count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
         for _ in range(ATTEMPTS):
             log_start = self._log.min_offset
-            units = self._queues.read(dense, queue_offset, count)
+            units = self._units(dense, queue_offset, count, 0 if tag_hashes else max_bytes)
             if not len(units):
                 return self._missed(
                     GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
@@ -210,8 +210,24 @@ class StoreReader:
             # Files may have been dropped, or the log cut, while we looked: then look again.
         raise self._damaged(dense, queue_offset)
 
+    def _units(self, dense: int, queue_offset: int, count: int, max_bytes: int) -> NDArray[np.void]:
+        """At most `count` units from there on; with `max_bytes`, where all of them are taken, not
+        many more than fill it: the first ones tell the size of a record."""
+        units = self._queues.read(dense, queue_offset, min(count, MIN_EXAMINED))
+        if max_bytes > 0 and len(units):
+            size = int(units["size"].sum(dtype=np.int64))
+            count = min(count, len(units) * max_bytes // max(size, 1) + MIN_EXAMINED // 4)
+        if len(units) < MIN_EXAMINED or count <= MIN_EXAMINED:
+            return units
+        return self._queues.read(dense, queue_offset, count)
+
     def _taken(
-        self, chosen: Selection, records: bytes, queue_offset: int, minimum: int, maximum: int
+        self,
+        chosen: Selection,
+        records: bytes | memoryview,
+        queue_offset: int,
+        minimum: int,
+        maximum: int,
     ) -> GetResult:
         following = queue_offset + chosen.examined
         if not len(chosen.sizes):

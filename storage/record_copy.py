@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import MAGIC_V1, MAGIC_V2
-from tandemlog.format.ragged import compact, first_true, windows
+from tandemlog.format.ragged import LONG_SLICE, compact, first_true, windows
 
 from .commit_log import CommitLog
 from .errors import OffsetOutOfRangeError
@@ -23,7 +23,6 @@ from .selection import runs
 # Slices of a view are quicker than arrays, but for many short stretches: then the statement for
 # each of them costs more than its copying.
 MANY: Final = 64
-SHORT: Final = 512
 
 _HEAD_SIZE: Final = 36
 _HEAD: Final = np.dtype(
@@ -38,7 +37,7 @@ _HEAD: Final = np.dtype(
 
 def copy_records(
     log: CommitLog, offsets: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> bytes | None:
+) -> bytes | memoryview | None:
     """The bytes at log `offsets`, `sizes` each, end to end; None where the log has not all."""
     starts, lengths = runs(offsets, sizes)
     if not len(starts):
@@ -56,7 +55,9 @@ def copy_records(
     return b"".join(pieces)
 
 
-def first_wrong(records: bytes, offsets: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
+def first_wrong(
+    records: bytes | memoryview, offsets: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> int:
     """Index of the first record that is not what its unit says; -1 where all are. `records` holds
     them end to end."""
     if not len(sizes):
@@ -72,7 +73,7 @@ def first_wrong(records: bytes, offsets: NDArray[np.int64], sizes: NDArray[np.in
 
 def _copy_of_file(
     log: CommitLog, starts: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> bytes | None:
+) -> bytes | memoryview | None:
     """Stretches of one file."""
     base = int(starts[0]) - int(starts[0]) % log.file_size
     try:
@@ -80,7 +81,7 @@ def _copy_of_file(
     except OffsetOutOfRangeError:
         return None
     begins = starts - base
-    if len(starts) >= MANY and int(lengths.sum()) < len(starts) * SHORT:
-        return compact(np.frombuffer(view, np.uint8), begins, lengths)[0].tobytes()
+    if len(starts) >= MANY and int(lengths.sum()) < len(starts) * LONG_SLICE:
+        return compact(np.frombuffer(view, np.uint8), begins, lengths)[0].data
     ends = (begins + lengths).tolist()
     return b"".join([view[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])

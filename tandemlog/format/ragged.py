@@ -12,8 +12,9 @@ Slices of different lengths are brought to few widths in two ways:
 
 - padded rows, where reading too much does no harm: `length_classes` cuts the rows into groups
   that waste no more bytes than they hold;
-- exact copies: a slice of w to 2w bytes is its first w bytes and its last w bytes, which may
-  overlap. Nothing outside the slices is read or written.
+- exact copies: a slice of w to w + r bytes, r up to w, is its first w bytes and its last r bytes,
+  which may overlap. Nothing outside the slices is read or written. What lies between reading and
+  writing is a piece that stays in the cache.
 """
 
 from collections.abc import Iterator
@@ -27,8 +28,10 @@ Rows = slice | NDArray[np.int64]
 
 _ALWAYS_ALLOWED_WASTE: Final = 1 << 16
 """Padding below this costs less than a second round of calls."""
-_LONG_SLICE: Final = 4096
+LONG_SLICE: Final = 4096
 """From here on the copying itself outweighs a Python statement per slice."""
+_PIECE: Final = 1 << 17
+"""Bytes on the way from one buffer to the other at a time: less than a core's own cache."""
 
 
 def byte_array(buffer: Buffer) -> NDArray[np.uint8]:
@@ -157,7 +160,7 @@ def copy_slices(
     if len(lengths) == 0:
         return
     shortest, longest = int(lengths.min()), int(lengths.max())
-    if longest >= _LONG_SLICE:
+    if longest >= LONG_SLICE:
         _copy_long_slices(source, source_starts, target, target_starts, lengths)
         return
     if shortest > 0 and longest <= 2 * shortest:
@@ -182,11 +185,25 @@ def _copy_class(
     width: int,
 ) -> None:
     """Slices of `width` to 2·`width` bytes: the first bytes, and over them the last."""
+    _copy_rows(source, source_starts, target, target_starts, width)
+    longest = int(lengths.max())
+    if longest > width:
+        rest = lengths - (longest - width)
+        _copy_rows(source, source_starts + rest, target, target_starts + rest, longest - width)
+
+
+def _copy_rows(
+    source: NDArray[np.uint8],
+    source_starts: NDArray[np.int64],
+    target: NDArray[np.uint8],
+    target_starts: NDArray[np.int64],
+    width: int,
+) -> None:
     read, write = windows(source, width), windows(target, width)
-    write[target_starts] = read[source_starts]
-    rest = lengths - width
-    if rest.any():
-        write[target_starts + rest] = read[source_starts + rest]
+    step = max(_PIECE // width, 32)
+    for start in range(0, len(source_starts), step):
+        rows = slice(start, start + step)
+        write[target_starts[rows]] = read[source_starts[rows]]
 
 
 def _copy_long_slices(
@@ -196,7 +213,7 @@ def _copy_long_slices(
     target_starts: NDArray[np.int64],
     lengths: NDArray[np.int64],
 ) -> None:
-    long = lengths >= _LONG_SLICE
+    long = lengths >= LONG_SLICE
     chosen = long.nonzero()[0]
     for start, to, length in zip(
         source_starts[chosen].tolist(),

@@ -69,6 +69,19 @@ def test_copy_slices_of_very_different_lengths() -> None:
     )
 
 
+@pytest.mark.parametrize("shortest", [1, 700, 1_000])
+def test_copies_of_more_than_a_piece(shortest: int) -> None:
+    chooser = np.random.default_rng(1)
+    data = chooser.integers(0, 256, 1 << 20, np.uint8)
+    lengths = chooser.integers(shortest, 1_400, 700)
+    starts = chooser.integers(0, len(data) - 1_400, 700)
+    flat, _ = compact(data, starts, lengths)
+    assert flat.tobytes() == b"".join(
+        data[start : start + length].tobytes()
+        for start, length in zip(starts, lengths, strict=True)
+    )
+
+
 @given(st.lists(st.integers(0, 380), max_size=40), st.integers(1, 500))
 def test_gather_rows_pads_behind_the_end(starts: list[int], width: int) -> None:
     rows = gather_rows(byte_array(DATA), np.array(starts, np.int64), width)

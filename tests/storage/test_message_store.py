@@ -74,6 +74,27 @@ def test_a_get_ends_with_its_queue_file() -> None:
     assert (missed.status, missed.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 20)
 
 
+@pytest.mark.parametrize("max_bytes", [1, 100_000, 4 << 20])
+def test_a_get_takes_what_fits_whatever_the_sizes(max_bytes: int) -> None:
+    """It looks at as many units as the first ones let expect, and sizes change on the way."""
+    bench = Bench(replace(CONFIG, queue_file_size=200_000, commit_log_file_size=1 << 22))
+    bodies = [b"%d" % n + bytes(2_000 if 1_000 <= n < 2_000 else 10) for n in range(4_000)]
+    for first in range(0, len(bodies), 500):
+        bench.store.append(batch_of([Put("T", 0, body) for body in bodies[first : first + 500]]))
+    bench.settle()
+    read: list[bytes] = []
+    while len(read) < len(bodies):
+        result = bench.store.get("T", 0, len(read), 0, max_bytes)
+        assert result.status is GetStatus.FOUND
+        assert result.next_offset == len(read) + result.count
+        assert len(result.records) == result.sizes.sum()
+        assert result.count == 1 or len(result.records) <= max_bytes
+        read += [record.body for record in records_of(result)]
+        if max_bytes == 1 and len(read) == 20:
+            return
+    assert read == bodies
+
+
 def test_a_get_goes_over_log_files() -> None:
     bench = Bench()
     bench.put(20, size=900)

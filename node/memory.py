@@ -3,9 +3,7 @@
     working   | buffers of a chunk, a batch, a column come and go, some hundred megabytes a second
     resting   | nothing put, replicated or read for a while: free pages go back to the system
 
-glibc maps a buffer of a megabyte anew each time and gives it back when it is freed, so that the
-kernel has to clear every page of it again; a master with one slave spent a tenth of its time there.
-Kept pages cost nothing but memory that a busy node needs at once anyway.
+Keeping it is tandemlog/memory.py's part, which has the reason.
 
 As Python sets it, the collector of cycles looks at what is new after every 700 objects. A pull
 makes thousands of slices at once, none of them in a cycle: a sixth of a busy node's time went
@@ -17,21 +15,9 @@ import ctypes
 import gc
 from collections.abc import Callable
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-MMAP_THRESHOLD_BYTES = 32 << 20
-TRIM_THRESHOLD_BYTES = 64 << 20
 REST_S = 2.0
 NEW_OBJECTS = 50_000
 """So many more made than gone before the collector looks; a pull has some 10,000 at once."""
-
-
-def keep_freed_memory() -> None:
-    """Let malloc keep what is freed, for buffers of up to 32 MiB; nothing without glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)
-        mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD_BYTES)
 
 
 def collect_rarely() -> None:

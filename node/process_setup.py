@@ -6,7 +6,7 @@ import resource
 import signal
 import sys
 
-from .memory import keep_freed_memory
+from tandemlog.memory import keep_freed_memory
 
 SWITCH_INTERVAL_S = 0.0005
 WANTED_FILES = 1 << 20

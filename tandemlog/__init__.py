@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .consumer import AsyncConsumer, AsyncStream
     from .errors import TandemlogError
     from .follower import FollowOptions
+    from .memory import keep_freed_memory
     from .message import Message, SendManyResult, SendResult
     from .positions import COMMITTED, EARLIEST, LATEST, QueueRange
     from .producer import AsyncProducer
@@ -65,6 +66,7 @@ __all__ = [
     "TopicInfo",
     "Topology",
     "errors",
+    "keep_freed_memory",
 ]
 
 _MODULES = {
@@ -73,6 +75,7 @@ _MODULES = {
     "consumer": ("AsyncConsumer", "AsyncStream"),
     "errors": ("TandemlogError",),
     "follower": ("FollowOptions",),
+    "memory": ("keep_freed_memory",),
     "message": ("Message", "SendManyResult", "SendResult"),
     "positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "producer": ("AsyncProducer",),

@@ -66,7 +66,7 @@ class FollowOptions:
     queue may last before it counts as lost, `refresh_ms` between looks for new queues,
     `parallel_pulls` requests at a time, each for some of the queues."""
 
-    max_bytes: int = 4 << 20
+    max_bytes: int = 8 << 20
     max_messages: int = 0
     prefetch_bytes: int = 32 << 20
     wait_ms: int = 15_000

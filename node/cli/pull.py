@@ -9,6 +9,7 @@ import typer
 
 from tandemlog.consumer import AsyncConsumer, AsyncStream
 from tandemlog.follower import FollowOptions
+from tandemlog.memory import keep_freed_memory
 from tandemlog.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.topology import ReadFrom
 
@@ -88,6 +89,7 @@ def pull_command(
     Messages of a queue come in order; queues come in turn.
     """
     start = _parse_start(offset)
+    keep_freed_memory()
     with one_line_errors():
         consumer = AsyncConsumer(
             check_endpoints(endpoint),

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from running import free_ports
+
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "target"
 # another released version to run against, e.g. to make stores of it
@@ -92,12 +94,6 @@ def jars() -> str:
     return f"{classes}:{folder}/*"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _java(main: str, *arguments: str, home: Path, memory: str = "512m") -> list[str]:
     return [
         "java",
@@ -158,7 +154,7 @@ class NameServer(_Process):
     """RocketMQ's name server on a free port of loopback."""
 
     def start(self) -> None:
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         config = self.home / "namesrv.properties"
         config.write_text(f"listenPort={self.port}\nkvConfigPath={self.home}/kvConfig.json\n")
         self._spawn(
@@ -188,14 +184,14 @@ class Broker(_Process):
     def start(
         self, name_server: NameServer, store: Path, sizes: StoreSizes, **settings: object
     ) -> None:
-        port = free_port()
+        port, ha_port = free_ports(2)
         properties: dict[str, object] = {
             "brokerClusterName": CLUSTER,
             "brokerName": BROKER_NAME,
             "brokerId": 0,
             "namesrvAddr": f"127.0.0.1:{name_server.port}",
             "listenPort": port,
-            "haListenPort": free_port(),
+            "haListenPort": ha_port,
             "brokerIP1": "127.0.0.1",
             "brokerIP2": "127.0.0.1",
             "autoCreateTopicEnable": "false",

@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
+QUICK_PLANNERS = str(ROOT / "tests" / "fakes" / "site")
+"""On PYTHONPATH of a driver; see sitecustomize.py there."""
+
 
 class SparkProgram:
     """`python -m MODULE ARGUMENTS`; what it prints is in `answer`, what it complains of in `log`.
@@ -22,7 +25,7 @@ class SparkProgram:
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
         self.log = log
         self.answer = log.with_suffix(".out")
-        path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+        path = os.pathsep.join((str(ROOT), str(ROOT / "tests"), QUICK_PLANNERS))
         with self.answer.open("ab") as output, log.open("ab") as complaints:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],
@@ -40,7 +43,7 @@ class SparkProgram:
         while not true():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"waited for: {what}\n{self.tail()}")
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)

@@ -1,11 +1,13 @@
 """One Spark, and one cluster of nodes, for all tests that need one: to start them takes longer than
 most of those tests."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fakes.spark_program import QUICK_PLANNERS
 from running import Running, free_ports
 from tandemlog import Admin
 
@@ -27,7 +29,9 @@ def spark(connect_port: int) -> "Iterator[SparkSession]":
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(connect_port),
     }
-    made = session.spark_session("tests", "local[2,4]", session.Profile.TEST, connect)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", QUICK_PLANNERS, prepend=os.pathsep)
+        made = session.spark_session("tests", "local[2,4]", session.Profile.TEST, connect)
     yield made
     made.stop()
 

@@ -9,6 +9,9 @@ PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
 OUTSIDE := cluster or fault or spark or interop or docker
 
+# The tests start hundreds of Python processes: they are to find our modules compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 $(VENV)/.run: pyproject.toml scripts/make_venv.sh
 	sh scripts/make_venv.sh $(VENV) "."
 	touch $@
@@ -23,11 +26,12 @@ demo: $(VENV)/.run
 	$(PYTHON) scripts/demo.py
 
 # Lint, format, strict types; then every group of tests: what runs inside one process on all cores,
-# what starts processes, Spark, brokers or containers one after the other. Groups whose needs are
-# missing say so and are skipped, unless CI=true: then a missing need is a failure.
+# then what starts processes, Spark, brokers or containers, in three lanes side by side
+# (tests/conftest.py has them). Groups whose needs are missing say so and are skipped, unless
+# CI=true: then a missing need is a failure.
 test: check
 	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
-	$(PYTEST) -m "$(OUTSIDE)"
+	$(PYTEST) -n 3 --dist loadscope -m "$(OUTSIDE)"
 
 check: $(VENV)/.dev
 	$(PYTHON) -m ruff check .

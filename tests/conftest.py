@@ -1,4 +1,9 @@
-"""Groups whose needs are missing are skipped, or fail where they must run (see needs.py)."""
+"""Groups whose needs are missing are skipped, or fail where they must run (see needs.py).
+
+Those that need more than one process run in lanes side by side.
+"""
+
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,6 +24,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             reason = needs.missing(group)
             if reason and not needs.must_run():
                 item.add_marker(pytest.mark.skip(reason=f"{group}: {reason}"))
+
+
+LANES = {"pipeline": "session", "fault": "machine", "interop": "machine", "docker": "machine"}
+
+
+def lane_of(nodeid: str) -> str:
+    """Which process runs a test of the groups that start processes, Spark, brokers or containers.
+
+    One is for those that share a Spark session; one for disks, brokers and containers, which are
+    mostly waited for; one for the rest, programs of our own. They take about the same time.
+    """
+    if "test_live_crashes" in nodeid:
+        return "programs"
+    return LANES.get(nodeid.split("/")[1], "programs")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadscope` is by lane: for the marks of `--dist loadgroup` xdist changes the ids of
+    tests, which pytest 9.2 does not let it."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByLane(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return lane_of(nodeid)
+
+    return ByLane(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

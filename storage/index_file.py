@@ -80,7 +80,8 @@ class IndexFile:
                 self._file,
                 length,
                 f"{self.slots} slots and {self.entries} entries make {expected} bytes: give the "
-                "sizes that the store was written with, or rebuild the index",
+                "sizes that the store was written with, or remove it and all later ones, which are "
+                "made again from the log",
             )
         header = decode_index_header(self._pool.read(self._file, 0, HEADER_SIZE))
         self.header = replace(header, next_entry=min(header.next_entry, self.entries))

@@ -64,7 +64,7 @@ def recover(
     _load_index(parts, found, report)
     _load_producers(parts, report)
     _dispatch(parts, found, report, progress)
-    _clamp_offsets(parts, report)
+    _clamp_offsets(parts, found, report)
     for line in report.lines():
         logger.info("recovery: %s", line)
     return report
@@ -280,8 +280,9 @@ def _names(parts: StoreParts, queues: Mapping[int, str]) -> dict[str, str]:
     return named
 
 
-def _clamp_offsets(parts: StoreParts, report: RecoveryReport) -> None:
-    if report.clean_stop and not report.foreign:
+def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    whole = found.point is not None and found.point.flushed <= found.log_end
+    if report.clean_stop and whole:
         return
 
     def end_of(topic: str, queue_id: int) -> int | None:

@@ -8,7 +8,7 @@ from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole, flip, full
 from fakes.stores import DIRECTORY, Bench
 from storage.dispatch_source import DispatchSource
-from storage.errors import StoreLayoutError
+from storage.errors import CorruptStoreError, StoreLayoutError
 
 
 def test_a_missing_index_is_made_again() -> None:
@@ -68,6 +68,24 @@ def test_a_damaged_index_state_is_left_out() -> None:
     flip(bench, path, 20)
     bench.kill()
     assert any("damaged" in note for note in bench.store.recovery.index)
+    found = bench.store.reader.query_key("T", "TagA", tags=True, max_messages=0)
+    assert len(found.physical_offsets) == 200
+    assert_whole(bench)
+
+
+@pytest.mark.parametrize("length", [0, 452])
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_what_the_error_of_a_damaged_length_says_helps(number: int, length: int) -> None:
+    bench, _ = full()
+    bench.store.close()
+    directory = DIRECTORY / "index"
+    names = bench.files.listdir(directory)
+    del bench.files.content(directory / names[number])[length:]
+    with pytest.raises((StoreLayoutError, CorruptStoreError), match="remove it and all later"):
+        bench.open()
+    for name in names[number:]:
+        bench.files.unlink(directory / name)
+    bench.open()
     found = bench.store.reader.query_key("T", "TagA", tags=True, max_messages=0)
     assert len(found.physical_offsets) == 200
     assert_whole(bench)

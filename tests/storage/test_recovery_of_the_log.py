@@ -111,11 +111,14 @@ def test_a_missing_log_file_is_named() -> None:
 def test_the_last_log_files_missing_is_said_and_the_rest_served() -> None:
     bench, _ = full(40)
     names = bench.files.listdir(LOG)
+    bench.store.consumer_offsets.commit("G", "T", 0, 200)
     bench.store.close()
     for name in names[2:]:
         bench.files.unlink(LOG / name)
     bench.open()
     report = bench.store.recovery
+    end = bench.store.queues.max_offset(bench.store.queue_table.get("T", 0))
+    assert bench.store.consumer_offsets.offset("G", "T", 0) == end < 200
     assert any("files are missing" in note for note in report.notes)
     assert 0 < len(everything(bench)) < 400
     assert_whole(bench)

@@ -15,6 +15,7 @@ again from them where they cannot be trusted.
 One thread inserts and cuts; queries run beside it and see a batch as a whole or not at all.
 """
 
+import errno
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,6 +41,7 @@ from tandemlog.format.index_layout import (
 
 from .errors import CorruptStoreError
 from .file_pool import FilePool
+from .files import FileSystem
 from .index_unlinking import held_before
 
 CHUNK_ENTRIES = 1 << 16
@@ -294,15 +296,29 @@ def create_index_file(
     path: Path, workshop: Path, pool: FilePool, slots: int, entries: int, before: IndexHeader
 ) -> IndexFile:
     """A new, empty file after one that ends as `before` does. It is made in the directory
-    `workshop` and moved to its place when it is whole. Raises OSError (ENOSPC), and nothing is
-    left behind then."""
-    files = pool.files
+    `workshop`, or beside its place where that is on a disk of its own, and moved there when it is
+    whole. Raises OSError (ENOSPC), and nothing is left behind then."""
+    files, size = pool.files, index_file_size(slots, entries)
     files.make_directory(workshop)
     files.make_directory(path.parent)
+    try:
+        _make_whole(files, workshop, path, size)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _make_whole(files, path.parent, path, size)
+    files.fsync_directory(path.parent)
+    files.fsync_directory(workshop)
+    made = IndexFile(path, pool, slots, entries)
+    made.begin(before)
+    return made
+
+
+def _make_whole(files: FileSystem, workshop: Path, path: Path, size: int) -> None:
     draft = workshop / f"{DRAFT_PREFIX}{path.name}"
     handle = files.open(draft, create=True)
     try:
-        files.preallocate(handle, index_file_size(slots, entries))
+        files.preallocate(handle, size)
         files.fdatasync(handle)
         files.rename(draft, path)
     except OSError:
@@ -310,8 +326,3 @@ def create_index_file(
         raise
     finally:
         files.close(handle)
-    files.fsync_directory(path.parent)
-    files.fsync_directory(workshop)
-    made = IndexFile(path, pool, slots, entries)
-    made.begin(before)
-    return made

@@ -324,9 +324,10 @@ class IndexService:
     def open_files(self) -> None:
         """Find the files on disk, and drop drafts that a crash left. Raises CorruptStoreError for
         a file whose length does not fit."""
-        for name in self._files.listdir(self._workshop):
-            if name.startswith(DRAFT_PREFIX):
-                self._files.unlink(self._workshop / name)
+        for directory in (self._workshop, self._directory):
+            for name in self._files.listdir(directory):
+                if name.startswith(DRAFT_PREFIX):
+                    self._files.unlink(directory / name)
         found = []
         for name in self._files.listdir(self._directory):
             if parse_index_file_name(name) is not None:

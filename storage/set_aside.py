@@ -13,6 +13,7 @@ log would look like one that has lost files, and what is confirmed of it would b
 a disk of its own stays there, in a folder of the same name inside its own.
 """
 
+import errno
 import logging
 from pathlib import Path
 
@@ -132,9 +133,28 @@ def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:
 def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
     """Queues and index, closed before, and what speaks of them; durably."""
     for directory in (paths.queues, paths.index):
-        if files.status(directory) is not None:
+        if files.status(directory) is None:
+            continue
+        try:
             files.rename(directory, folder / directory.name)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EBUSY):
+                raise
+            # made from the log again by whoever wants it back
+            logger.warning("%s is a disk of its own and stays, emptied: %s", directory, error)
+            _empty(directory, files)
     files.fsync_directory(folder)
     files.fsync_directory(paths.root)
     remove_small(files, paths.index_state)
     remove_small(files, paths.producers)
+
+
+def _empty(directory: Path, files: FileSystem) -> None:
+    for name in files.listdir(directory):
+        status = files.status(directory / name)
+        if status is not None and status.is_directory:
+            _empty(directory / name, files)
+            files.remove_directory(directory / name)
+        elif status is not None:
+            files.unlink(directory / name)
+    files.fsync_directory(directory)

@@ -313,6 +313,20 @@ def test_a_missing_index_is_made_again(index: Index) -> None:
     index.check()
 
 
+def test_an_index_on_a_disk_of_its_own(index: Index) -> None:
+    index.files.fail("rename", errno.EXDEV, name="/tandemlog/index-")
+    fill(index, 9)
+    index.dispatch()
+    index.check()
+    index.service.flush()
+    draft = ROOT / "index" / "index-20261121071456450"
+    index.files.open(draft, create=True)
+    index.load(clean=False)
+    assert index.files.status(draft) is None
+    assert all(name.isdecimal() for name in index.names())
+    index.check()
+
+
 def test_a_missing_newest_file_is_made_again(index: Index) -> None:
     fill(index, 13)
     index.dispatch()

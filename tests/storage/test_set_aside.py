@@ -228,6 +228,30 @@ def test_whichever_moves_a_power_cut_has_left_the_next_open_ends_it(
     assert bench.store.recovery.notes == []
 
 
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.EBUSY])
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_queues_and_index_on_disks_of_their_own_are_emptied(
+    bench: Bench, number: int, broken_off: bool
+) -> None:
+    """A mount point cannot be moved, and no open could end what never ends."""
+    for name in ("consumequeue", "index"):
+        bench.files.fail("rename", number, name=f"/store/{name}", times=2)
+    if broken_off:
+        bench.files.fail("unlink", name="/store/consumequeue", skip=2, times=1)
+        with pytest.raises(StoreError):
+            bench.store.reset(0)
+        bench.kill()
+    else:
+        bench.store.reset(0)
+    (folder,) = aside(bench)
+    assert bench.files.listdir(DIRECTORY / folder) == ["commitlog"]
+    assert bench.files.listdir(DIRECTORY / "consumequeue") == []
+    assert bench.files.listdir(DIRECTORY / "index") == []
+    bench.store.append_raw(0, b"")
+    bench.reopen()
+    assert bench.store.recovery.notes == []
+
+
 def test_who_only_looks_says_that_the_log_was_being_set_aside(bench: Bench) -> None:
     names = bench.files.listdir(LOG)
     bench.store.close()

@@ -68,6 +68,8 @@ class IndexService:
         self._list: list[IndexFile] = []
         self._generation = 0
         self._saved: IndexState | None = None
+        # the log offset of a truncation that the disk has broken off
+        self._unfinished: int | None = None
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
 
@@ -99,6 +101,7 @@ class IndexService:
         StoreError where a file cannot be written."""
         if self.stopped is not None:
             return
+        self._end_truncation()
         with self._lock:
             if self.next_offset > (int(physical_offset[0]) if len(physical_offset) else 0):
                 later = physical_offset >= self.next_offset
@@ -180,6 +183,7 @@ class IndexService:
         """Fsync everything and note how far it goes; answers the log offset below which the index
         is durable. Raises FlushFailedError where an fsync fails, else what `refusal` makes of it:
         then it may be tried again."""
+        self._end_truncation()
         with self._flushing:
             while True:
                 with self._lock:
@@ -209,12 +213,15 @@ class IndexService:
         """Remove every entry of a record that begins at or after `log_offset`, durably.
 
         Raises StoreError where a file cannot be written, FlushFailedError where the fsync failed.
+        What is removed by half is ended before anything else is inserted or vouched for.
         """
         with self._flushing, self._lock:
             self._generation += 1
             try:
                 left = self._left_below(log_offset)
                 self._vouch_for_less(left)
+                self._unfinished = log_offset
+                self.next_offset = left.log_offset
                 while self._list and self._list[-1].header.end_physical_offset >= log_offset:
                     if self._list[-1].name == left.file:
                         self._list[-1].cut(left.next_entry, left.end_timestamp)
@@ -222,10 +229,16 @@ class IndexService:
                     self.drop_newest()
             except OSError as fault:
                 raise StoreError(f"the index could not be truncated: {fault}") from fault
-            self.next_offset = left.log_offset
+            self._unfinished = None
             self._generation += 1
         # The log grows again from here: the state of before would vouch for other records.
         self.flush()
+
+    def _end_truncation(self) -> None:
+        """Of a truncation that the disk has broken off, the rest. Raises as `truncate` does."""
+        unfinished = self._unfinished
+        if unfinished is not None:
+            self.truncate(unfinished)
 
     def _left_below(self, log_offset: int) -> IndexState:
         """What is left when the entries of records at or after `log_offset` are gone."""
@@ -315,7 +328,7 @@ class IndexService:
             self._generation += 1
             self.close()
             self._list = []
-            self._saved = None
+            self._saved = self._unfinished = None
             self.next_offset = log_offset
             self.stopped = None
 

@@ -10,7 +10,8 @@ its index, and an empty log begins.
 
 So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
 log would look like one that has lost files, and what is confirmed of it would be a guess. A log on
-a disk of its own stays there, in a folder of the same name inside its own.
+a disk of its own stays there, in a folder of the same name inside its own; queues and index on one
+are emptied, because they can be made again.
 """
 
 import errno

@@ -147,3 +147,26 @@ def test_an_index_that_cannot_be_cut_is_named(call: str, name: str) -> None:
     bench.store.become_master(2)
     bench.store.advance_confirmed(bench.put(3).end_offset)
     assert_whole(bench)
+
+
+@pytest.mark.parametrize(
+    "call", ["close", "unlink", "open", "preallocate", "map", "pread", "pwrite"]
+)
+def test_a_cut_of_the_index_that_breaks_off_and_is_not_repeated_loses_no_entry(call: str) -> None:
+    """The slave may hear of another master, whose log is as this one was."""
+    skip, broken_off = 0, True
+    while broken_off:
+        bench, cut = dispatched()
+        bench.store.persist()
+        bench.files.fail(call, errno.EIO, name="/index/", times=1, skip=skip)
+        try:
+            bench.store.truncate(cut)
+            broken_off = False
+        except StoreError:
+            assert bench.store.log.wrote.value > cut
+        bench.files.heal()
+        bench.store.become_master(2)
+        bench.store.advance_confirmed(bench.put(3).end_offset)
+        assert_whole(bench)
+        skip += 1
+    assert skip > 1

@@ -31,7 +31,7 @@ demo: $(VENV)/.run
 # CI=true: then a missing need is a failure.
 test: check
 	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
-	$(PYTEST) -n 3 --dist loadscope -m "$(OUTSIDE)"
+	$(PYTEST) -n 3 --dist loadscope --max-worker-restart 0 -m "$(OUTSIDE)"
 
 check: $(VENV)/.dev
 	$(PYTHON) -m ruff check .

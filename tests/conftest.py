@@ -33,9 +33,10 @@ def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
     One is for those that share a Spark session; one for disks, brokers and containers, which are
-    mostly waited for; one for the rest, programs of our own. They take about the same time.
+    mostly waited for; one for the rest, programs of our own. They take about the same time. Two
+    tests that start half a dozen of Java at once do so one after the other.
     """
-    if "test_live_crashes" in nodeid:
+    if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
         return "programs"
     return LANES.get(nodeid.split("/")[1], "programs")
 

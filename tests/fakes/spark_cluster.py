@@ -27,7 +27,7 @@ DRIVER = {
     "spark.executor.cores": "1",
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{START_S}s",
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }

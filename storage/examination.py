@@ -87,12 +87,14 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
     row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     if row.row:
         found.notes += [note for note in (checkpoint.note, points.note) if note]
-    if not row.row:
+    else:
         _check_log_is_here(paths, geometry, found.point)
-    found.log_start = row.start
-    _scan(found, row, geometry, config)
-    found.remains = remains_behind(row, found.log_end)
-    row.close()
+    try:
+        found.log_start = row.start
+        _scan(found, row, geometry, config)
+        found.remains = remains_behind(row, found.log_end)
+    finally:
+        row.close()
     return found
 
 

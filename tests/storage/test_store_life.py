@@ -52,6 +52,19 @@ def test_a_part_that_cannot_be_closed_leaves_the_others_closed(name: str) -> Non
         bench.store.log.append_raw(0, b"")
 
 
+@pytest.mark.parametrize("call", ["map", "pread", "unlink", "fdatasync", "preallocate"])
+def test_an_open_that_fails_leaves_nothing_open(call: str) -> None:
+    bench = Bench()
+    bench.put(20)
+    bench.settle()
+    bench._abandon()
+    bench.files.kill()
+    bench.files.fail(call)
+    with pytest.raises(StoreError):
+        bench.open()
+    assert (bench.files.open_handles, bench.files.locks_held) == (0, 0)
+
+
 def test_a_second_opener_is_told_who_has_the_store() -> None:
     bench = Bench()
     with pytest.raises(StoreLockedError, match="this process"):

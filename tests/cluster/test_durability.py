@@ -146,6 +146,7 @@ def test_the_masters_disk_is_lost(tmp_path: Path) -> None:
         load = Load(running.endpoints, "p", IMPATIENT)
         load.start()
         time.sleep(1)
+        wait_until("something to be acknowledged", lambda: bool(load.acknowledged))
         running.master.kill()
         load.finish()
         assert load.acknowledged

@@ -8,6 +8,7 @@ refused, because its acknowledgements would be counted under a wrong name.
 import uuid
 from pathlib import Path
 
+from storage.allocator import refusing
 from storage.files import FileSystem
 from storage.small_files import read_small, write_small
 from storage.store_paths import StorePaths
@@ -52,8 +53,9 @@ class StateFile:
         return state
 
     def save(self, state: HaState) -> None:
-        """Durable on return. Raises OSError."""
-        write_small(self._files, self.path, encode_state(state))
+        """Durable on return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""
+        with refusing(f"{self.path} cannot be written"):
+            write_small(self._files, self.path, encode_state(state))
 
 
 def new_incarnation() -> str:

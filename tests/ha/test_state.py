@@ -1,5 +1,6 @@
 """What a node remembers, as text and as a file."""
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ha.config import HaConfig
 from ha.errors import StateFileError
 from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
 from ha.state_file import StateFile, new_incarnation
+from storage.errors import DiskFullError
 
 A, B = Member("a", "1"), Member("b", "2")
 STATE = HaState("c", "n", "i", 5, A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B})))
@@ -66,6 +68,16 @@ def test_a_damaged_file_is_named(files: MemoryFiles) -> None:
     files.atomic_replace(file.path, b"{")
     with pytest.raises(StateFileError, match=r"replication\.json: the replication state"):
         file.load(HaConfig("c", "n"))
+
+
+def test_a_full_disk_is_named_with_the_way_out(files: MemoryFiles) -> None:
+    """A node that is started on it says what it could not write."""
+    file = StateFile(ROOT, files)
+    file.save(STATE)
+    files.fail("atomic_replace", errno.ENOSPC, times=1)
+    with pytest.raises(DiskFullError, match=r"replication\.json cannot be written.*free some"):
+        file.save(replace(STATE, accepted_epoch=7))
+    assert file.load(HaConfig("c", "n")) == STATE
 
 
 def test_incarnations_differ() -> None:

@@ -40,7 +40,15 @@ _ALWAYS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
 }
 
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""What writes a stream's offsets and commits. The one that Spark takes by itself asks the programs
+readlink, four times, and chmod, twice, for each of the two files of a micro-batch; this one leaves
+it at chmod. On a local disk a rename is atomic either way."""
+
 _ON_ONE_MACHINE = {
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.python.daemon.module": "pipeline.python_daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

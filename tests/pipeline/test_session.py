@@ -7,6 +7,13 @@ import pytest
 from pipeline.session import Profile, settings
 
 JAVA = "spark.driver.extraJavaOptions"
+CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def test_only_on_one_machine_a_stream_is_kept_without_links() -> None:
+    """Elsewhere its folder may be one whose rename is not atomic in that way."""
+    assert settings(Profile.LOCAL)[CHECKPOINTS].endswith(".FileSystemBasedCheckpointFileManager")
+    assert CHECKPOINTS not in settings(Profile.CLUSTER)
 
 
 @pytest.mark.parametrize("cores", [1, 2, None])

@@ -93,7 +93,7 @@ class ReadOptions:
     pushdown: bool = False
     read_from: ReadFrom = ReadFrom.SLAVE
     group: str | None = None
-    pull_bytes: int = 3 << 20
+    pull_bytes: int = 8 << 20
     pull_timeout_ms: int = 30_000
     verify_crc: bool = False
 

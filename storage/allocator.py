@@ -27,6 +27,7 @@ from pathlib import Path
 
 from .errors import DiskFullError, StoreReadOnlyError
 from .files import ZERO_CHUNK, FileSystem
+from .room import preallocate_big
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class FileAllocator:
         handle = self._files.open(path, create=True)
         try:
             self._files.truncate(handle, 0)
-            self._files.preallocate(handle, self._size)
+            preallocate_big(self._files, handle, path, self._size)
             if self._warm_up:
                 for position in range(0, self._size, ZERO_CHUNK):
                     chunk = bytes(min(ZERO_CHUNK, self._size - position))

@@ -43,6 +43,7 @@ from .errors import CorruptStoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .index_unlinking import held_before
+from .room import preallocate_big
 
 CHUNK_ENTRIES = 1 << 16
 DRAFT_PREFIX = "index-"
@@ -318,7 +319,7 @@ def _make_whole(files: FileSystem, workshop: Path, path: Path, size: int) -> Non
     draft = workshop / f"{DRAFT_PREFIX}{path.name}"
     handle = files.open(draft, create=True)
     try:
-        files.preallocate(handle, size)
+        preallocate_big(files, handle, draft, size)
         files.fdatasync(handle)
         files.rename(draft, path)
     except OSError:

@@ -63,6 +63,7 @@ from .reads import GetResult, StoreReader
 from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
 from .reput import ReputService
+from .room import Reserve
 from .set_aside import end_broken_off
 from .stats import StoreStats
 from .store_keeper import StoreKeeper, Task
@@ -76,6 +77,7 @@ OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
 FLAG_INTERVAL_S = 5.0
+RESERVE_INTERVAL_S = 5.0
 SLAVE = "it is a slave: put to the master"
 
 
@@ -89,6 +91,7 @@ class MessageStore:
         lock: LockFile,
         abort: AbortFile,
         last_stop: LastStop,
+        reserve: Reserve,
         recovered_time: int,
         confirmed_at_most: int | None,
     ) -> None:
@@ -97,6 +100,7 @@ class MessageStore:
         self._lock_file = lock
         self._abort = abort
         self._last_stop = last_stop
+        self._reserve = reserve
         parts.log.flushed.listen(self._note_failure_apart)
         self._persistence = Persistence(parts, recovered_time, confirmed_at_most)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
@@ -137,9 +141,11 @@ class MessageStore:
         abort = AbortFile(paths.abort, files)
         lock = LockFile(paths.lock, abort, files)
         last_stop = LastStop(paths, files)
+        reserve = Reserve(paths.reserve, files)
         lock.acquire()
         try:
             remove_spares(files, paths.own, paths.commit_log)
+            reserve.give_up()
             last_stop.distrust()
             aside = end_broken_off(paths, files)
             geometry = Geometry.of(config, files)
@@ -158,8 +164,9 @@ class MessageStore:
                 report = recover(parts, found, progress)
                 report.doubt = last_stop.doubt
                 store = cls(
-                    parts, report, lock, abort, last_stop, found.store_timestamp, confirmed_at_most
-                )
+                    parts, report, lock, abort, last_stop, reserve, found.store_timestamp,
+                    confirmed_at_most,
+                )  # fmt: skip
                 store.persist()
                 last_stop.flushed()
             except BaseException as fault:
@@ -363,6 +370,7 @@ class MessageStore:
             Task("producers", FORGET_INTERVAL_S, self._forget_producers),
             Task("log-maps", MAPS_INTERVAL_S, self._release_maps),
             Task("fsync-flag", FLAG_INTERVAL_S, self._note_failure),
+            Task("reserve", RESERVE_INTERVAL_S, self._reserve.keep),
         ]
 
     def _save_offsets(self) -> None:

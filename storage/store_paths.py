@@ -81,6 +81,10 @@ class StorePaths:
         return self.own / "fsync-failed"
 
     @property
+    def reserve(self) -> Path:
+        return self.own / "reserve"
+
+    @property
     def set_aside(self) -> Path:
         return self.own / "set-aside"
 

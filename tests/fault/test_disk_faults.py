@@ -62,6 +62,45 @@ def test_a_full_disk_refuses_puts_and_serves_reads(tmp_path: Path, small_disk: P
         assert len(node.read_queue("full", 0)) >= count
 
 
+def test_a_node_starts_again_and_again_on_a_disk_that_others_have_filled(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    store = small_disk / "store"
+    running = Running(
+        tmp_path, flush="sync", master_store=store, store={"commit_log_file_size": 4 << 20}
+    )
+    with running:
+        node = running.master
+        with tandemlog.Admin(node.endpoint) as admin:
+            admin.create_topic("full", queues=1)
+        count, _ = send_until_refused(node.endpoint, "full", b"x" * 100_000, 10)
+        assert count == 10
+        wait_until("the reserve", (store / "tandemlog" / "reserve").exists)
+        fill(small_disk / "of another program")
+        for _ in range(3):
+            node.kill()
+            node.start()
+            assert len(node.read_queue("full", 0)) == count
+        # the log file that is in use has its space; no other is made of what was given up
+        more, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 100)
+        assert more < 100
+        assert "disk" in reason.lower() or "space" in reason.lower(), reason
+        count += more
+        node.kill()
+        node.start()
+        wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
+        (small_disk / "of another program").unlink()
+        wait_until("puts", lambda: send_until_refused(node.endpoint, "full", b"x", 1)[0] == 1, 60)
+        assert len(node.read_queue("full", 0)) > count
+
+
+def fill(file: Path) -> None:
+    """Until not a byte fits on the disk any more."""
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
+        while out.write(bytes(4096)):
+            pass
+
+
 def test_a_failed_fsync_ends_acknowledgements_for_good(tmp_path: Path) -> None:
     running = Running(tmp_path, flush="sync")
     with running:

@@ -73,7 +73,7 @@ def test_a_crash_while_allocating_leaves_no_log_file(files: MemoryFiles) -> None
 
 
 def test_a_full_disk_heals(files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
-    files.capacity = 6000
+    files.capacity = 10_000
     handle = files.open(LOG / "other", create=True)
     files.preallocate(handle, 4000)
     allocator = FileAllocator(files, OWN, 5000, LOG)

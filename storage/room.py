@@ -1,0 +1,83 @@
+"""Room on the disk for the small files, without which a store can be neither opened nor led.
+
+    small files   session.json, abort, recovery.json, replication.json, epochFileCheckpoint, ...:
+                  a few kB each, replaced by a whole new one beside the old
+    big files     of log and index: they are given their disk space before they are used
+
+A big file takes none of the last room: it is refused before the disk is asked, because asking is
+not free of harm. posix_fallocate of more than there is takes all of it until it fails (on ext4
+until the file is removed), and a small file that is replaced in that moment finds no room.
+
+Others fill disks too. So a store keeps a file that is good for nothing (`tandemlog/reserve`). An
+open that finds less room than that gives it up before it writes anything; it is made again when
+there is room for it twice. It speaks of nothing, so nothing is lost with it, and it needs no fsync.
+"""
+
+import errno
+import logging
+import os
+from pathlib import Path
+
+from .files import FileSystem
+
+logger = logging.getLogger(__name__)
+
+SPARED_BYTES = 2 << 20
+RESERVE_BYTES = 1 << 20
+# so little that it does not count where retention looks at how full the disk is, in percent
+RESERVE_SHARE = 1000
+PAGE = 4096
+
+
+def preallocate_big(files: FileSystem, handle: int, path: Path, size: int) -> None:
+    """Give the new file at `path` disk space for `size` bytes, all zero. Raises OSError: ENOSPC,
+    and nothing is taken even for a moment, where less than SPARED_BYTES would be left (of a
+    smaller file, its size)."""
+    use = files.disk_usage(path.parent)
+    # some network file systems say nothing of their size
+    if use.total and use.free < size + min(size, SPARED_BYTES):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    files.preallocate(handle, size)
+
+
+class Reserve:
+    """The reserve of one store, the file at `path`."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+
+    def give_up(self) -> bool:
+        """Before an open writes: remove the reserve where there is less room than it has; whether
+        it was. Raises OSError."""
+        files = self._files
+        status = files.status(self.path)
+        if status is None or files.disk_usage(self.path.parent).free >= status.size:
+            return False
+        files.unlink(self.path)
+        # a journal gives the space back with this
+        files.fsync_directory(self.path.parent)
+        logger.warning(
+            "the disk is full: %s was given up for the small files, and is made again when there "
+            "are %d bytes free", self.path, 2 * status.size,
+        )  # fmt: skip
+        return True
+
+    def keep(self) -> None:
+        """Make it where it is missing and there is room for it twice: RESERVE_BYTES, and of a
+        small disk RESERVE_SHARE. Raises OSError, and leaves nothing then."""
+        files = self._files
+        if files.status(self.path) is not None:
+            return
+        use = files.disk_usage(self.path.parent)
+        size = min(RESERVE_BYTES, use.total // RESERVE_SHARE // PAGE * PAGE)
+        if not size or use.free < 2 * size:
+            return
+        handle = files.open(self.path, create=True)
+        try:
+            files.preallocate(handle, size)
+        except OSError:
+            files.unlink(self.path)
+            raise
+        finally:
+            files.close(handle)

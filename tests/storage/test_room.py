@@ -168,3 +168,18 @@ def test_a_store_that_was_closed_on_a_full_disk_opens_again() -> None:
     for _ in range(4):
         bench.reopen()
         assert bench.bodies() == held
+
+
+def test_an_open_that_finds_no_room_for_the_queues_says_so_and_loses_nothing() -> None:
+    """The reserve is for small files: what was not dispatched may need more."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    for queue_id in range(4):
+        bench.put(10, queue_id=queue_id)
+    bench.store.flush()
+    bench.files.fail("pwrite", errno.ENOSPC, name="consumequeue")
+    for _ in range(2):
+        with pytest.raises(DiskFullError, match=r"no space to write unit .*consumequeue"):
+            bench.kill()
+    bench.files.heal()
+    bench.open()
+    assert [len(bench.bodies(queue_id=each)) for each in range(4)] == [10] * 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from running import Running, wait_until
+from running import NodeProcess, Running, wait_until
 from tandemlog import Message, ProducerOptions
 from tandemlog.errors import TandemlogError
 
@@ -29,6 +29,21 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
+@pytest.fixture
+def node(tmp_path: Path, small_disk: Path) -> Iterator[NodeProcess]:
+    """A node whose store is on the small disk; topic full has one queue."""
+    running = Running(
+        tmp_path,
+        flush="sync",
+        master_store=small_disk / "store",
+        store={"commit_log_file_size": 4 << 20},
+    )
+    with running:
+        with tandemlog.Admin(running.master.endpoint) as admin:
+            admin.create_topic("full", queues=1)
+        yield running.master
+
+
 def send_until_refused(endpoint: str, topic: str, body: bytes, most: int) -> tuple[int, str]:
     """How many were acknowledged, and what the first refusal said."""
     acknowledged = 0
@@ -42,56 +57,40 @@ def send_until_refused(endpoint: str, topic: str, body: bytes, most: int) -> tup
     return acknowledged, ""
 
 
-def test_a_full_disk_refuses_puts_and_serves_reads(tmp_path: Path, small_disk: Path) -> None:
-    store = small_disk / "store"
-    running = Running(
-        tmp_path, flush="sync", master_store=store, store={"commit_log_file_size": 4 << 20}
-    )
-    with running:
-        node = running.master
-        with tandemlog.Admin(node.endpoint) as admin:
-            admin.create_topic("full", queues=1)
-        count, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 400)
-        assert 10 < count < 300
-        assert "disk" in reason.lower() or "space" in reason.lower(), reason
-        assert node.alive
-        wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
-        # what is acknowledged survives the end of the process on the same full disk
-        node.kill()
-        node.start()
-        assert len(node.read_queue("full", 0)) >= count
+def test_a_full_disk_refuses_puts_and_serves_reads(node: NodeProcess) -> None:
+    count, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 400)
+    assert 10 < count < 300
+    assert "disk" in reason.lower() or "space" in reason.lower(), reason
+    assert node.alive
+    wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
+    # what is acknowledged survives the end of the process on the same full disk
+    node.kill()
+    node.start()
+    assert len(node.read_queue("full", 0)) >= count
 
 
 def test_a_node_starts_again_and_again_on_a_disk_that_others_have_filled(
-    tmp_path: Path, small_disk: Path
+    node: NodeProcess, small_disk: Path
 ) -> None:
-    store = small_disk / "store"
-    running = Running(
-        tmp_path, flush="sync", master_store=store, store={"commit_log_file_size": 4 << 20}
-    )
-    with running:
-        node = running.master
-        with tandemlog.Admin(node.endpoint) as admin:
-            admin.create_topic("full", queues=1)
-        count, _ = send_until_refused(node.endpoint, "full", b"x" * 100_000, 10)
-        assert count == 10
-        wait_until("the reserve", (store / "tandemlog" / "reserve").exists)
-        fill(small_disk / "of another program")
-        for _ in range(3):
-            node.kill()
-            node.start()
-            assert len(node.read_queue("full", 0)) == count
-        # the log file that is in use has its space; no other is made of what was given up
-        more, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 100)
-        assert more < 100
-        assert "disk" in reason.lower() or "space" in reason.lower(), reason
-        count += more
+    count, _ = send_until_refused(node.endpoint, "full", b"x" * 100_000, 10)
+    assert count == 10
+    wait_until("the reserve", (small_disk / "store" / "tandemlog" / "reserve").exists)
+    fill(small_disk / "of another program")
+    for _ in range(3):
         node.kill()
         node.start()
-        wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
-        (small_disk / "of another program").unlink()
-        wait_until("puts", lambda: send_until_refused(node.endpoint, "full", b"x", 1)[0] == 1, 60)
-        assert len(node.read_queue("full", 0)) > count
+        assert len(node.read_queue("full", 0)) == count
+    # the log file that is in use has its space; no other is made of what was given up
+    more, reason = send_until_refused(node.endpoint, "full", b"x" * 100_000, 100)
+    assert more < 100
+    assert "disk" in reason.lower() or "space" in reason.lower(), reason
+    count += more
+    node.kill()
+    node.start()
+    wait_until("reput", lambda: len(node.read_queue("full", 0)) >= count)
+    (small_disk / "of another program").unlink()
+    wait_until("puts", lambda: send_until_refused(node.endpoint, "full", b"x", 1)[0] == 1, 60)
+    assert len(node.read_queue("full", 0)) > count
 
 
 def fill(file: Path) -> None:

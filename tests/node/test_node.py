@@ -302,7 +302,9 @@ async def test_record_bytes_pass_the_generated_handlers_by(
     async with stubs(master) as channel:
         await append(channel, put_request())
         positions = [broker_pb2.QueuePosition(topic="t")]
-        pulled = await channel.broker.Pull(broker_pb2.PullRequest(positions=positions))
+        pulled = await channel.broker.Pull(
+            broker_pb2.PullRequest(positions=positions, wait_ms=10_000)
+        )
         assert pulled.queues[0].count == 1
         chunks = channel.broker.FetchSegmentRange(broker_pb2.FetchSegmentRangeRequest())
         assert (await chunks.read()).data

@@ -8,7 +8,7 @@ refused, because its acknowledgements would be counted under a wrong name.
 import uuid
 from pathlib import Path
 
-from storage.allocator import refusing
+from storage.disk_refusal import refusing
 from storage.files import FileSystem
 from storage.small_files import read_small, write_small
 from storage.store_paths import StorePaths

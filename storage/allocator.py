@@ -21,11 +21,9 @@ import errno
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import DiskFullError, StoreReadOnlyError
+from .disk_refusal import refusal
 from .files import ZERO_CHUNK, FileSystem
 from .room import preallocate_big
 
@@ -34,7 +32,6 @@ logger = logging.getLogger(__name__)
 SPARE_NAME = "spare.new"
 SPARE_FOLDER = "spare"
 LOCKED_FILES = 2
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FileAllocator:
@@ -187,19 +184,3 @@ def remove_spares(files: FileSystem, spare_directory: Path, log_directory: Path)
             files.unlink(spare)
     if files.status(folder) is not None:
         files.remove_directory(folder)
-
-
-def refusal(what: str, error: OSError) -> StoreReadOnlyError:
-    """What an OSError in the way of a write means for the store."""
-    if error.errno in NO_SPACE:
-        return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
-    return StoreReadOnlyError(f"{what}: {error}")
-
-
-@contextmanager
-def refusing(what: str) -> Iterator[None]:
-    """Around a call that the disk may refuse: `refusal` of its OSError."""
-    try:
-        yield
-    except OSError as error:
-        raise refusal(what, error) from error

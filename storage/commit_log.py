@@ -30,12 +30,13 @@ from tandemlog.format.constants import BLANK_SIZE
 from tandemlog.format.host import IPV6_SIZE, host_bytes
 from tandemlog.format.record import encode_blank
 
-from .allocator import FileAllocator, refusal
+from .allocator import FileAllocator
 from .append_assign import assign_offsets, check_queues
 from .append_check import CheckedBatch, check_batch
 from .append_plan import AppendPlan, plan_append, plan_raw
 from .clock import Clock
 from .config import StoreConfig
+from .disk_refusal import refusal
 from .errors import (
     FlushFailedError,
     OffsetOutOfRangeError,

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import UNIT_SIZE
 
-from .allocator import refusal
 from .consume_queue import ConsumeQueue
+from .disk_refusal import refusal
 from .errors import CorruptStoreError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem

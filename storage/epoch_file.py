@@ -10,7 +10,7 @@ from pathlib import Path
 from tandemlog.format.epochs import EpochEntry, EpochTable, decode_epochs
 from tandemlog.format.errors import FormatError
 
-from .allocator import refusing
+from .disk_refusal import refusing
 from .errors import CorruptStoreError
 from .files import FileSystem
 from .small_files import backup_of, read_small, remove_small, replace_with_backup

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from tandemlog.format.file_names import index_file_name, parse_index_file_name
 from tandemlog.format.index_layout import IndexHeader, key_hash
 
-from .allocator import refusal
 from .clock import Clock
+from .disk_refusal import refusal
 from .errors import CorruptStoreError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem

@@ -15,7 +15,7 @@ from pathlib import Path
 from tandemlog.format import store_json
 from tandemlog.format.errors import FormatError
 
-from .allocator import refusing
+from .disk_refusal import refusing
 from .errors import CorruptStoreError
 from .files import FileSystem
 from .small_files import backup_of, read_small, replace_with_backup

@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from .abort_file import AbortFile
-from .allocator import refusal
+from .disk_refusal import refusal
 from .errors import StoreLockedError
 from .files import FileSystem, RealFileSystem
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from tandemlog.format.dispatch import unit_columns
 
-from .allocator import refusal, refusing
 from .commit_log import CommitLog, require_file_start
+from .disk_refusal import refusal, refusing
 from .errors import FlushFailedError, StoreError, StoreReadOnlyError
 from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside

@@ -24,7 +24,8 @@ from pathlib import Path
 
 from tandemlog.format.file_names import parse_queue_file_name, queue_file_name
 
-from .allocator import FileAllocator, refusal
+from .allocator import FileAllocator
+from .disk_refusal import refusal
 from .errors import MissingFileError, StoreLayoutError
 from .files import Buffer, FileSystem
 from .mapped_file import MappedFile

@@ -27,13 +27,14 @@ from tandemlog.format.batch import RecordBatch
 from tandemlog.format.epochs import EpochEntry
 
 from .abort_file import AbortFile
-from .allocator import refusal, remove_spares
+from .allocator import remove_spares
 from .cleaning import Cleaner
 from .clock import Clock, SystemClock
 from .commit_log import CommitLog
 from .config import ConfirmSource, FlushMode, StoreConfig
 from .consume_queue_store import ConsumeQueueStore
 from .consumer_offsets import ConsumerOffsets
+from .disk_refusal import refusal
 from .epoch_file import EpochFile
 from .errors import (
     BatchRefusedError,

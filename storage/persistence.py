@@ -17,8 +17,8 @@ from contextlib import contextmanager
 
 from tandemlog.format.checkpoint import Checkpoint
 
-from .allocator import refusing
 from .consume_queue_store import QueueCheckpoint
+from .disk_refusal import refusing
 from .errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
 from .recovery_point import RecoveryPoint
 from .set_aside import vouch_for_nothing

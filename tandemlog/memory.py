@@ -5,8 +5,8 @@ kernel has to clear every page of it again. A client that follows a topic as fas
 a fifth of its time there, a master with one slave a tenth. Kept pages cost nothing but memory that
 such a process needs again at once.
 
-This concerns the whole process, so a program decides it for itself: nodes, `tandemlog pull` and
-Spark's Python workers do, a library that imports tandemlog does not.
+This concerns the whole process, so a program decides it for itself: nodes and `tandemlog pull` do,
+a library that imports tandemlog does not.
 """
 
 import ctypes

@@ -1,0 +1,32 @@
+"""What it means for a store that the disk does not take a write.
+
+    ENOSPC, EDQUOT    DiskFullError: free some space, then it goes on
+    anything else     StoreReadOnlyError
+
+A failed fsync is none of these: see FlushFailedError and decision 0007.
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from .errors import DiskFullError, StoreReadOnlyError
+
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def refusal(what: str, error: OSError) -> StoreReadOnlyError:
+    """What an OSError in the way of a write means for the store."""
+    if error.errno in NO_SPACE:
+        return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
+    return StoreReadOnlyError(f"{what}: {error}")
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Around a call that the disk may refuse: `refusal` of its OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(what, error) from error

@@ -22,6 +22,7 @@ from storage.errors import (
     StoreClosedError,
     StoreError,
     StoreReadOnlyError,
+    UnreadableError,
 )
 from storage.metadata import MetadataError
 from storage.reads import NoRecordError
@@ -71,6 +72,7 @@ _TABLE = (
     _Row(StoreClosedError, common_pb2.SHUTTING_DOWN),
     _Row(StoreBusyError, common_pb2.BUSY),
     _Row(OffsetOutOfRangeError, common_pb2.OFFSET_OUT_OF_RANGE),
+    _Row(UnreadableError, common_pb2.UNREADABLE),
     _Row(CorruptStoreError, common_pb2.INTERNAL),
     _Row(NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
     _Row(StoreError, common_pb2.INTERNAL),

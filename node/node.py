@@ -242,6 +242,8 @@ class Node:
                 row.state = "stopping"
             elif self.store.failure is not None:
                 row.state, row.detail = "read-only", str(self.store.failure)
+            elif self.store.trouble is not None:
+                row.detail = f"dispatch waits: {self.store.trouble}"
         return rows
 
     def status(self) -> common_pb2.NodeStatus:

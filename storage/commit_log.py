@@ -88,6 +88,7 @@ class CommitLog:
         self._reader = LogReader(self._row, self.committed)
         self.read = self._reader.read
         self.view = self._reader.view
+        self.parts = self._reader.parts
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""

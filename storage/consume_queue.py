@@ -9,6 +9,7 @@ hold it, filled up to it with pre-blank units, so that positions are what they a
 File lengths say nothing; the caller knows where the units end and writes without a gap.
 """
 
+import errno
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 from .errors import CorruptStoreError, MissingFileError, StoreLayoutError
 from .file_pool import FilePool
 from .files import Buffer
+
+UNREADABLE = (errno.EIO, errno.EBADMSG, errno.EUCLEAN)
+"""What a disk says that has a file and does not give its bytes."""
 
 
 class ConsumeQueue:
@@ -107,7 +111,8 @@ class ConsumeQueue:
 
     def read(self, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE[count]: units that were written. Raises CorruptStoreError where a file of
-        the queue is missing or too short."""
+        the queue is missing or too short, or the disk does not give it: a queue can be made again
+        from the log, so it is damage like any other."""
         position = queue_offset * UNIT_SIZE
         size = count * UNIT_SIZE
         base = position - position % self.file_size
@@ -166,6 +171,10 @@ class ConsumeQueue:
             data = self._disk.read(path, position, size)
         except FileNotFoundError as fault:
             raise CorruptStoreError(path, position, "the file is missing") from fault
+        except OSError as fault:
+            if fault.errno not in UNREADABLE:
+                raise
+            raise CorruptStoreError(path, position, f"it cannot be read: {fault}") from fault
         if len(data) != size:
             raise CorruptStoreError(path, position, "the file is too short")
         return data

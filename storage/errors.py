@@ -68,6 +68,21 @@ class CorruptStoreError(StoreError):
         self.reason = reason
 
 
+class UnreadableError(StoreError):
+    """Bytes that the disk does not give; `file` and `position` say where. What they are nobody
+    knows, so nothing is cut, passed over or made again for it."""
+
+    def __init__(self, file: str, position: int, size: int, why: str) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+        self.reason = (
+            f"bytes {position}..{position + size} cannot be read: {why}. Copy what can be read of "
+            "the file to a good disk, or take the store again from another node"
+        )
+        super().__init__(f"{file}: {self.reason}")
+
+
 class BatchRefusedError(StoreError):
     """A client's batch that was not stored, none of it.
 

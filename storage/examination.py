@@ -26,7 +26,7 @@ from .config import StoreConfig
 from .errors import StoreLayoutError
 from .files import FileSystem
 from .geometry import Geometry
-from .log_scan import Damage, LogScanner, find_record
+from .log_scan import Damage, LogScanner, find_record, record_view
 from .mapped_file_queue import MappedFileQueue
 from .queue_files import open_queues
 from .recovery_point import RecoveryPoint, RecoveryPointFile
@@ -72,7 +72,8 @@ class Examination:
 def examine(geometry: Geometry, files: FileSystem) -> Examination:
     """Look at the store of `geometry`; nothing is changed.
 
-    Raises StoreLayoutError where the log files do not fit together, or lie elsewhere.
+    Raises StoreLayoutError where the log files do not fit together, or lie elsewhere;
+    UnreadableError where the disk does not give what has to be looked at.
     """
     config = geometry.adopted()
     paths = StorePaths(config.directory)
@@ -156,8 +157,9 @@ def _scan(
 def _is_torn(row: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
     """Whether the last record, of which not all was durable, was written only in part: what the
     CRC does not cover is its properties, and their text never ends in a zero byte."""
-    data = row.view(scanner.last_record, row.file_size)
-    record = decode_record(data, check_crc=False)
+    file = row.find(scanner.last_record)
+    assert file is not None
+    record = decode_record(record_view(file, scanner.last_record - file.base), check_crc=False)
     return scanner.last_record + record.size > durable and record.properties_raw.endswith(b"\0")
 
 
@@ -176,7 +178,7 @@ def _recovery_start(found: Examination, row: MappedFileQueue) -> int:
     limit = found.checkpoint.min_timestamp
     for file in reversed(row.row) if limit else ():
         try:
-            first = decode_record(file.view(0, file.size), physical_offset=file.base)
+            first = decode_record(record_view(file, 0), physical_offset=file.base)
         except CorruptRecordError:
             continue
         if 0 < first.store_timestamp <= limit:
@@ -195,6 +197,6 @@ def remains_behind(row: MappedFileQueue, end: int) -> Remains | None:
         used = np.flatnonzero(np.frombuffer(file.view(begin, stop - begin), dtype=np.uint8))
         if len(used):
             last = file.base + begin + int(used[-1]) + 1
-            whole = find_record(file.view(0, stop), file.base, begin)
+            whole = find_record(file, begin, stop)
             has_records = has_records or whole is not None
     return Remains(last, has_records) if last else None

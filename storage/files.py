@@ -8,6 +8,8 @@ what was never fsynced. The rules that both implementations keep:
     fsync_directory of the directory that holds it
     a map shows what pwrite writes; it stays valid after close(handle) and unlink, until its last
     view is gone; nobody may shorten a file that is mapped
+    touching a page of a map that the disk cannot give ends the process (SIGBUS): bring_in comes
+    before, and raises where a read would have
     a failed fdatasync must never be repeated in the hope that it works: the kernel may have
     dropped the pages that it could not write
 
@@ -22,7 +24,7 @@ import os
 import resource
 import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol, TypeAlias
@@ -30,6 +32,8 @@ from typing import NoReturn, Protocol, TypeAlias
 import numpy as np
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+Part: TypeAlias = tuple[int, int]
+"""First byte and size of a part of a view."""
 
 ZERO_CHUNK = 1 << 20
 TEMPORARY_SUFFIX = ".tmp"
@@ -110,6 +114,11 @@ class FileSystem(Protocol):
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         """The first `size` bytes of the file, shared with it; `size` <= its length, > 0."""
+        ...
+
+    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+        """Have the pages under a view of a map, or under these parts of it, in memory; while the
+        disk reads, other threads run. Raises OSError (EIO) where it cannot give one."""
         ...
 
     def lock_memory(self, view: memoryview) -> None:
@@ -234,6 +243,16 @@ class RealFileSystem:
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return memoryview(mmap.mmap(handle, size, mmap.MAP_SHARED, access))
+
+    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+        if not view.nbytes:
+            return
+        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        for position, size in ((0, view.nbytes),) if parts is None else parts:
+            first = (address + position) & _PAGE_MASK
+            length = address + position + size - first
+            if not _is_resident(first, length):
+                _populate(first, length)
 
     def lock_memory(self, view: memoryview) -> None:
         address = np.frombuffer(view, dtype=np.uint8).ctypes.data
@@ -366,6 +385,35 @@ def _zero_range_by_kernel(handle: int, offset: int, size: int) -> bool:
     if ctypes.get_errno() in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL):
         return False
     _raise_errno("fallocate")
+
+
+_PAGE_MASK = ~(mmap.PAGESIZE - 1)
+_MADV_POPULATE_READ = 22
+_EHWPOISON = 133
+_madvise = _libc.madvise
+_madvise.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+# Keeps the interpreter: it waits for nothing, and to give that up would cost more than the call.
+_mincore = ctypes.PyDLL(None, use_errno=True).mincore
+_mincore.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p]
+
+
+def _is_resident(address: int, size: int) -> bool:
+    """Whether all pages from `address`, where one begins, are in the page cache. A few us where
+    they are mapped too; to have the kernel populate them again would cost it 50 us a MiB."""
+    pages = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
+    return _mincore(address, size, pages) == 0 and b"\0" not in pages.raw
+
+
+def _populate(address: int, size: int) -> None:
+    """Raises OSError (EIO) for pages that cannot be read. Before Linux 5.14 it cannot be asked for:
+    then reading them is left to chance."""
+    if _madvise(address, size, _MADV_POPULATE_READ) == 0:
+        return
+    number = ctypes.get_errno()
+    if number in (errno.EFAULT, _EHWPOISON):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    if number != errno.EINVAL:
+        raise OSError(number, f"madvise: {os.strerror(number)}")
 
 
 def _raise_errno(call: str) -> NoReturn:

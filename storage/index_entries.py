@@ -22,6 +22,7 @@ from tandemlog.format.index_layout import (
     entry_position,
 )
 
+from .errors import UnreadableError
 from .files import FileSystem
 
 
@@ -71,14 +72,19 @@ class IndexEntries:
 
 def read_index_file(files: FileSystem, path: Path, slots: int, entries: int) -> IndexEntries:
     """The file must have the length of these numbers. A header that counts more entries than the
-    file has room for is taken as counting them all; chain_fault will find what is not there."""
+    file has room for is taken as counting them all; chain_fault will find what is not there. Raises
+    UnreadableError."""
     handle = files.open(path, write=False)
     try:
         data = files.map(handle, files.size(handle))
+        files.bring_in(data, [(0, HEADER_SIZE)])
+        header = decode_index_header(data[:HEADER_SIZE])
+        count = max(min(header.next_entry, entries) - 1, 0)
+        files.bring_in(data, [(0, entry_position(slots, count + 1))])
+    except OSError as fault:
+        raise UnreadableError(str(path), 0, files.size(handle), str(fault.strerror)) from fault
     finally:
         files.close(handle)
-    header = decode_index_header(data[:HEADER_SIZE])
-    count = min(header.next_entry, entries) - 1
     return IndexEntries(
         path,
         header,

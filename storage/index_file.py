@@ -246,13 +246,15 @@ class IndexFile:
 
     def open_table(self) -> NDArray[np.int32]:
         """i4[S], big-endian: the slots, in a map that is the file. Reserves the disk space of the
-        whole file, which another program may have left sparse. Raises OSError (ENOSPC)."""
+        whole file, which another program may have left sparse. Raises OSError (ENOSPC, EIO)."""
         if self._table is None:
             files = self._pool.files
             handle = files.open(self.path)
             try:
                 files.preallocate(handle, index_file_size(self.slots, self.entries))
-                self._map = files.map(handle, slot_position(self.slots), writable=True)
+                found = files.map(handle, slot_position(self.slots), writable=True)
+                files.bring_in(found)
+                self._map = found
             finally:
                 files.close(handle)
             self._table = np.frombuffer(self._map, dtype=SLOT_DTYPE, offset=HEADER_SIZE)

@@ -176,6 +176,10 @@ class IndexService:
                 raise CorruptStoreError(
                     str(file.path), 0, "the file is missing: rebuild the index"
                 ) from None
+        except OSError as fault:
+            raise CorruptStoreError(
+                str(file.path), 0, f"it cannot be read ({fault}): rebuild the index"
+            ) from fault
 
     # ---- durability
 

@@ -5,7 +5,10 @@ file that is dropped or cut away meanwhile is out of range for those who come la
 readable through the views that readers already hold.
 """
 
+from collections.abc import Sequence
+
 from .errors import OffsetOutOfRangeError, StoreClosedError
+from .files import Part
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
 from .positions import Position
@@ -27,7 +30,7 @@ class LogReader:
     def read(self, offset: int, max_bytes: int) -> memoryview:
         """Up to `max_bytes` from `offset`, within one file; no copy.
 
-        Empty at the committed end. Raises OffsetOutOfRangeError outside the log.
+        Empty at the committed end. Raises OffsetOutOfRangeError outside the log, UnreadableError.
         """
         committed = self._committed.value
         file = self._row.find(offset)
@@ -40,12 +43,25 @@ class LogReader:
     def view(self, offset: int, size: int) -> memoryview:
         """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
 
-        Raises OffsetOutOfRangeError where they do not.
+        Raises OffsetOutOfRangeError where they do not, UnreadableError.
         """
         file = self._row.find(offset)
         if file is None or offset + size > min(self._committed.value, file.end):
             raise self._out_of_range(offset)
         return self._view(file, offset, size)
+
+    def parts(self, base: int, parts: Sequence[Part]) -> memoryview:
+        """The file that begins at log offset `base`, to the end of the last of `parts`, of which
+        only they, in ascending order, may be looked at. Raises as `view`."""
+        file = self._row.find(base)
+        size = sum(parts[-1])
+        if file is None or base + size > min(self._committed.value, file.end):
+            raise self._out_of_range(base)
+        try:
+            file.bring_in_parts(parts)
+            return file.span(0, size)
+        except StoreClosedError:
+            raise self._out_of_range(base) from None
 
     def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
         try:

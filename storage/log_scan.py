@@ -25,6 +25,7 @@ from tandemlog.format.constants import (
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_SIZE,
+    PAGE,
     PHYSICAL_OFFSET_OFFSET,
 )
 from tandemlog.format.errors import CorruptRecordError
@@ -36,6 +37,7 @@ from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
 
 RECORDS_A_STEP = 1 << 14
+SCAN_STEP = 8 << 20
 SEARCH_STEP = 1 << 20
 _SIZE_AND_MAGIC = Struct(">iI")
 _I64 = Struct(">q")
@@ -57,7 +59,8 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class ScanPart:
-    """Some records of one file: `data` is the whole file, its first byte at log offset `base`."""
+    """Some records of one file: `data` is the whole file, its first byte at log offset `base`; of
+    it only the records may be looked at."""
 
     data: NDArray[np.uint8]
     base: int
@@ -98,7 +101,7 @@ class LogScanner:
             if file is None:
                 self.reason, self.at_zeros = "the last file is full", True
                 return
-            data = np.frombuffer(file.view(0, file.size), dtype=np.uint8)
+            data = np.frombuffer(file.span(0, file.size), dtype=np.uint8)
             part = self._step(file, data)
             if part.walk.count:
                 self.records += part.walk.count
@@ -109,7 +112,9 @@ class LogScanner:
             stop = part.walk.stop
             if stop is StopReason.BLANK:
                 self.end = file.end
-            elif stop is not StopReason.LIMIT and not self._continue(file, data, part.walk):
+            elif not _at_step_end(part.walk, file.size) and not self._continue(
+                file, data, part.walk
+            ):
                 return
 
     def run(self) -> "LogScanner":
@@ -119,17 +124,25 @@ class LogScanner:
         return self
 
     def _step(self, file: MappedFile, data: NDArray[np.uint8]) -> ScanPart:
-        found, headers = walk_strict(
-            data,
-            self.end - file.base,
-            base_offset=file.base,
-            limit=file.size,
-            max_records=RECORDS_A_STEP,
-            check_crc=self._check_crc,
-            check_topics=True,
-            holes_above=self._durable if self._check_crc else None,
-        )
-        return ScanPart(data, file.base, found, headers)
+        position, step = self.end - file.base, SCAN_STEP
+        while True:
+            end = min(position + step, file.size)
+            file.bring_in(position, end - position)
+            found, headers = walk_strict(
+                data,
+                position,
+                end,
+                base_offset=file.base,
+                limit=file.size,
+                max_records=RECORDS_A_STEP,
+                check_crc=self._check_crc,
+                check_topics=True,
+                holes_above=self._durable if self._check_crc else None,
+            )
+            if found.count or found.stop is not StopReason.INCOMPLETE:
+                return ScanPart(data, file.base, found, headers)
+            # a record larger than a step
+            step = int.from_bytes(data[position : position + 4].tobytes())
 
     def _continue(self, file: MappedFile, data: NDArray[np.uint8], found: WalkResult) -> bool:
         """At bytes that are no record: True where the log goes on behind them."""
@@ -142,6 +155,7 @@ class LogScanner:
         following = next_record(self._row, at, self._durable)
         if following is None:
             self.reason = reason
+            file.bring_in(at - file.base, FIXED_SIZE)
             if not _ends_inside_record(data, at - file.base, at, self._durable):
                 self.reason += f"; no record follows below {self._durable}, which was durable"
                 self.damages.append(Damage(at, self._durable, str(file.path), reason))
@@ -149,6 +163,13 @@ class LogScanner:
         self.damages.append(Damage(at, following, str(file.path), reason))
         self.end = following
         return True
+
+
+def _at_step_end(found: WalkResult, file_size: int) -> bool:
+    """Whether the walk has only come to the end of its step."""
+    if found.stop is StopReason.LIMIT:
+        return True
+    return found.stop in (StopReason.END, StopReason.INCOMPLETE) and found.end < file_size
 
 
 def _ends_inside_record(data: NDArray[np.uint8], position: int, offset: int, durable: int) -> bool:
@@ -163,25 +184,35 @@ def _ends_inside_record(data: NDArray[np.uint8], position: int, offset: int, dur
 
 
 def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:
-    """Where the first whole record behind `offset` starts; None where none does below `below`."""
+    """Where the first whole record behind `offset` starts; None where none does below `below`.
+    Raises UnreadableError."""
     for file in row.row:
         if file.end > offset and file.base < below:
-            found = find_record(file.view(0, file.size), file.base, max(offset + 1 - file.base, 0))
+            found = find_record(file, max(offset + 1 - file.base, 0), file.size)
             if found is not None:
                 return found if found < below else None
     return None
 
 
-def find_record(data: memoryview, base: int, start: int) -> int | None:
-    """The log offset of the first whole record at or after `start` of a file; None if it has
-    none. The record must say that it lies there, so stale and stray bytes are passed over."""
+def find_record(file: MappedFile, start: int, stop: int) -> int | None:
+    """The log offset of the first whole record in bytes start .. stop of a file; None if they have
+    none. The record must say that it lies there, so stale and stray bytes are passed over. Raises
+    UnreadableError."""
     overlap = MAGIC_OFFSET + len(_MAGICS[0])
-    for begin in range(start, len(data) - MIN_RECORD_SIZE, SEARCH_STEP):
-        piece = bytes(data[begin : begin + SEARCH_STEP + overlap - 1])
+    for begin in range(start, stop - MIN_RECORD_SIZE, SEARCH_STEP):
+        piece = bytes(file.view(begin, min(SEARCH_STEP + overlap - 1, stop - begin)))
         for position in _candidates(piece):
-            if position < SEARCH_STEP and _is_record(data, base, begin + position):
-                return base + begin + position
+            if position < SEARCH_STEP and _is_record(file, begin + position, stop):
+                return file.base + begin + position
     return None
+
+
+def record_view(file: MappedFile, position: int, stop: int | None = None) -> memoryview:
+    """The record at `position` of a file, by the size that it says, or what there is up to `stop`
+    (default: the file's end) where that is none. Raises UnreadableError."""
+    left = (file.size if stop is None else stop) - position
+    size = int.from_bytes(file.view(position, min(4, left)))
+    return file.view(position, size if MIN_RECORD_SIZE <= size <= left else min(left, PAGE))
 
 
 def _candidates(piece: bytes) -> list[int]:
@@ -195,9 +226,9 @@ def _candidates(piece: bytes) -> list[int]:
     return sorted(found)
 
 
-def _is_record(data: memoryview, base: int, position: int) -> bool:
+def _is_record(file: MappedFile, position: int, stop: int) -> bool:
     try:
-        decode_record(data, position, physical_offset=base + position)
+        decode_record(record_view(file, position, stop), physical_offset=file.base + position)
     except CorruptRecordError:
         return False
     return True

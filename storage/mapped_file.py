@@ -9,14 +9,21 @@ hold keep the map, and the disk space of a deleted file, until the last of them 
 
 One thread writes, one flushes, any number read. A descriptor is closed only when nobody is inside
 a call with it.
+
+A page of a map that the disk cannot give would end the process when it is touched. So what is to
+be looked at is brought into memory first, and an unreadable page is an error like any other:
+`view` does both, `span` leaves it to whoever reads parts of it.
 """
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .errors import StoreClosedError
-from .files import Buffer, FileSystem
+from tandemlog.format.constants import PAGE
+
+from .errors import StoreClosedError, UnreadableError
+from .files import Buffer, FileSystem, Part
 
 
 class MappedFile:
@@ -64,13 +71,50 @@ class MappedFile:
             self._release()
 
     def view(self, position: int, size: int) -> memoryview:
-        """A read-only view of the map; no copy."""
+        """A read-only view of the map, no copy, its pages in memory. Raises UnreadableError."""
+        found = self.span(position, size)
+        self._bring_in(found, position)
+        return found
+
+    def span(self, position: int, size: int) -> memoryview:
+        """As `view`, but of it only what `bring_in` was called for may be looked at."""
         mapped = self._map
         if mapped is None:
             mapped = self._open_map()
         if position < 0 or position + size > self.size:
             raise ValueError(f"{self.path.name}: no {size} bytes at {position}")
         return mapped[position : position + size]
+
+    def bring_in(self, position: int, size: int) -> None:
+        """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
+        self._bring_in(self.span(position, max(min(size, self.size - position), 0)), position)
+
+    def bring_in_parts(self, parts: Sequence[Part]) -> None:
+        """Have these (position, size) in memory. Raises UnreadableError."""
+        whole = self.span(0, self.size)
+        try:
+            self._files.bring_in(whole, parts)
+        except OSError:
+            for position, size in parts:
+                self._bring_in(whole[position : position + size], position)
+
+    def _bring_in(self, view: memoryview, position: int) -> None:
+        try:
+            self._files.bring_in(view)
+        except OSError as fault:
+            raise self._unreadable(view, position, fault) from fault
+
+    def _unreadable(self, view: memoryview, position: int, fault: OSError) -> UnreadableError:
+        """Names the first page of a view at `position` that cannot be read."""
+        begin = 0
+        while begin < len(view):
+            size = min(PAGE - (position + begin) % PAGE, len(view) - begin)
+            try:
+                self._files.bring_in(view[begin : begin + size])
+            except OSError:
+                return UnreadableError(str(self.path), position + begin, size, str(fault.strerror))
+            begin += size
+        return UnreadableError(str(self.path), position, len(view), str(fault.strerror))
 
     def sync(self) -> None:
         """fdatasync."""
@@ -102,7 +146,7 @@ class MappedFile:
     def keep(self) -> None:
         """Map the file, if it is there: whoever comes while its name goes still reads it."""
         with suppress(OSError):
-            self.view(0, 0)
+            self.span(0, 0)
 
     def _open_map(self) -> memoryview:
         handle = self._acquire()

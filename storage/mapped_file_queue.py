@@ -114,7 +114,8 @@ class MappedFileQueue:
             rest = rest[len(piece) :]
 
     def view(self, offset: int, size: int) -> memoryview:
-        """Up to `size` bytes from `offset`, not beyond the end of its file; empty outside."""
+        """Up to `size` bytes from `offset`, not beyond the end of its file; empty outside. Raises
+        UnreadableError."""
         file = self.find(offset)
         if file is None:
             return memoryview(b"")

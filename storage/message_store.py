@@ -264,6 +264,11 @@ class MessageStore:
         return self.log.failure or self.reput.failure
 
     @property
+    def trouble(self) -> StoreError | None:
+        """Why dispatch waits, where it does, for as long as that lasts."""
+        return self.reput.trouble
+
+    @property
     def doubt(self) -> str:
         """Why bytes that counted as held here may be missing since an earlier stop, until
         `settle_doubt`; empty where none are (last_stop.py)."""

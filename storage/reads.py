@@ -42,7 +42,7 @@ from tandemlog.format.sys_flag import BORN_HOST_IPV6
 
 from .commit_log import CommitLog
 from .consume_queue_store import ConsumeQueueStore
-from .errors import OffsetOutOfRangeError, StoreBusyError, StoreError
+from .errors import OffsetOutOfRangeError, StoreBusyError, StoreError, UnreadableError
 from .index_service import IndexService
 from .positions import Position
 from .queue_search import Boundary
@@ -153,7 +153,8 @@ class StoreReader:
         """Messages of a queue from `queue_offset` on; see the module for the statuses.
 
         `max_messages` 0 is no limit of count; no tag hashes is every tag. The first record is
-        given whatever its size. Raises StoreBusyError while the queue is being rebuilt.
+        given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
+        UnreadableError where the disk does not give the first record.
         """
         self._stats.gets += 1
         dense = self._table.get(topic, queue_id)
@@ -202,7 +203,16 @@ class StoreReader:
                 tag_hashes=tag_hashes,
                 log_start=log_start,
             )
-            records = copy_records(self._log, chosen.physical_offsets, chosen.sizes)
+            try:
+                records = copy_records(self._log, chosen.physical_offsets, chosen.sizes)
+            except UnreadableError:
+                if len(chosen.sizes) == 1:
+                    raise
+                # what lies before the bytes that the disk does not give can be had
+                fewer = len(chosen.sizes) // 2
+                return self._take(
+                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes
+                )
             if records is not None and (
                 first_wrong(records, chosen.physical_offsets, chosen.sizes) < 0
             ):

@@ -10,8 +10,9 @@ after a full disk, a table whose snapshot was older, a queue that is made again)
 its own between the main ones, until it has caught up and goes on with them.
 
 Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
-`failure` and `reputed` say where, until the log is truncated. A full disk stops it until there is
-space again.
+`failure` and `reputed` say where, until the log is truncated. What may end by itself or by an
+operator's hand (a full disk, a disk that does not give or take bytes) it waits for: `trouble` says
+what, and the same batch is tried again.
 
 The thread is optional: recovery, tools and tests call `run_once` or `run_to`.
 """
@@ -29,7 +30,7 @@ from tandemlog.format.dispatch import unit_columns
 from .clock import Clock
 from .consume_queue_store import ConsumeQueueStore
 from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
-from .errors import CorruptStoreError, DiskFullError, StoreError
+from .errors import CorruptStoreError, StoreError
 from .index_service import IndexService
 from .positions import Position
 from .producer_table import ProducerTable
@@ -78,6 +79,7 @@ class ReputService:
     ) -> None:
         self.reputed = reputed
         self.failure: StoreError | None = None
+        self.trouble: StoreError | None = None
         # store time (ms) of the newest record dispatched, and how much this process has dispatched
         self.store_timestamp = 0
         self.messages = 0
@@ -103,8 +105,9 @@ class ReputService:
         beyond log offset `limit` (default: what is confirmed).
 
         Answers how many bytes of log were gone through, 0 when all is done. Raises
-        CorruptStoreError where the log has no record, DiskFullError where a queue has no space:
-        the next call then tries again; StoreError where a file cannot be written.
+        CorruptStoreError where the log has no record; DiskFullError where a queue has no space,
+        UnreadableError or StoreError where the disk does not give or take bytes: the next call
+        then tries again.
         """
         with self._lock:
             if self.failure is not None:
@@ -179,24 +182,35 @@ class ReputService:
         self._wake.set()
 
     def _run(self) -> None:
-        waiting = False
         while not self._stopping:
             self._wake.clear()
             try:
                 self._retry_index()
                 idle = self.failure is not None or not self.run_once()
-                waiting = False
-            except DiskFullError as fault:
-                if not waiting:
-                    logger.error("dispatch waits: reputed=%d %s", self.reputed.value, fault)
-                waiting = True
-                self._wake.wait(RETRY_WAIT_S)
+                self._recovered()
+            except CorruptStoreError as fault:
+                self._fail(fault)
+                continue
+            except StoreError as fault:
+                self._wait_out(fault)
                 continue
             except Exception as fault:
                 self._fail(fault)
                 continue
             if idle:
                 self._wake.wait(IDLE_WAIT_S)
+
+    def _wait_out(self, fault: StoreError) -> None:
+        """Nothing is lost by waiting: who puts is held back by the distance (pacing.py)."""
+        if self.trouble is None or str(self.trouble) != str(fault):
+            logger.error("dispatch waits: reputed=%d %s", self.reputed.value, fault)
+        self.trouble = fault
+        self._wake.wait(RETRY_WAIT_S)
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            logger.info("dispatch goes on: reputed=%d", self.reputed.value)
+            self.trouble = None
 
     def _fail(self, fault: Exception) -> None:
         """Stop for good: until the log is truncated below this, or begins anew."""

@@ -17,6 +17,7 @@ from tandemlog.format.record import Record, decode_record
 
 from .errors import StoreLayoutError
 from .files import FileSystem
+from .log_scan import record_view
 from .mapped_file_queue import MappedFileQueue
 from .store_paths import StorePaths
 
@@ -37,9 +38,7 @@ def stored_delays(
         if file is None:
             return None
         try:
-            return decode_record(
-                file.view(0, file.size), offset - file.base, physical_offset=offset
-            )
+            return decode_record(record_view(file, offset - file.base), physical_offset=offset)
         except CorruptRecordError:
             return None
 

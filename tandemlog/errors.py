@@ -163,6 +163,12 @@ class DiskFullError(RetryableError):
     """The node's disk is full."""
 
 
+class UnreadableError(RetryableError):
+    """The node's disk does not give these messages; another node may have them."""
+
+    elsewhere = True
+
+
 class UnknownTopicError(RefusedError):
     """A topic that does not exist."""
 
@@ -264,6 +270,7 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.INTERNAL: InternalError,
     common_pb2.SEQUENCE_CONFLICT: SequenceConflictError,
     common_pb2.QUEUES_NOT_EMPTY: QueuesNotEmptyError,
+    common_pb2.UNREADABLE: UnreadableError,
 }
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE
 
 from ..config import StoreConfig
+from ..errors import UnreadableError
 from ..examination import examine
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
@@ -26,7 +27,7 @@ from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..store_paths import StorePaths
 from .cautions import cautions
-from .verify import MAX_FAULTS, Fault, Progress, fault_of
+from .verify import MAX_FAULTS, Fault, Progress, fault_of, unreadable_fault
 
 STEP = 1 << 20
 
@@ -91,9 +92,9 @@ def compare(
 ) -> CompareReport:
     """Compare two stores that no node has open; `progress(bytes done, bytes in all)`.
 
-    What nobody can say of one of them (cautions.py) is a fault; a log that was being set aside is
-    not looked at. Raises StoreLayoutError where files of one do not fit together, or not the index
-    sizes given.
+    What nobody can say of one of them (cautions.py) is a fault, and what its disk does not give; a
+    log that was being set aside is not looked at. Raises StoreLayoutError where files of one do not
+    fit together, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()
     doubts = [
@@ -103,23 +104,33 @@ def compare(
     ]
     if any(each.in_parts for each, _ in doubts):
         return CompareReport(faults=[fault for _, fault in doubts])
-    mine, theirs = _Side.open(config, files), _Side.open(other, files)
-    report = CompareReport(
-        start=max(mine.start, theirs.start),
-        end=min(mine.confirmed, theirs.confirmed),
-        faults=[fault for _, fault in doubts],
-    )
+    report = CompareReport(faults=[fault for _, fault in doubts])
+    try:
+        _compare(_Side.open(config, files), _Side.open(other, files), report, files, progress)
+    except UnreadableError as fault:
+        report.faults.insert(0, unreadable_fault(fault))
+    return report
+
+
+def _compare(
+    mine: _Side,
+    theirs: _Side,
+    report: CompareReport,
+    files: FileSystem,
+    progress: Progress | None,
+) -> None:
+    report.start = max(mine.start, theirs.start)
+    report.end = min(mine.confirmed, theirs.confirmed)
     if report.start >= report.end:
         report.end = report.start
         report.notes.append(
             f"nothing to compare: {mine.name} holds {mine.start}..{mine.confirmed}, "
             f"{theirs.name} {theirs.start}..{theirs.confirmed}"
         )
-        return report
+        return
     _compare_logs(mine, theirs, report, progress)
     _compare_queues(mine, theirs, report, files)
     _compare_indexes(mine, theirs, report, files)
-    return report
 
 
 def _compare_logs(

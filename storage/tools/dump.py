@@ -7,16 +7,9 @@ failed fsync it shows what reads show, which may be more than the disk has, and 
 
 import base64
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
-from tandemlog.format.index_layout import (
-    ENTRY_DTYPE,
-    HEADER_SIZE,
-    decode_index_header,
-    entry_position,
-)
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 from tandemlog.format.record import Record
 
@@ -24,6 +17,7 @@ from ..config import StoreConfig
 from ..epoch_file import EpochFile
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
+from ..index_entries import read_index_file
 from ..log_files import LogScan
 from ..mapped_file_queue import MappedFileQueue
 from ..store_checkpoint import StoreCheckpoint
@@ -129,15 +123,12 @@ def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator
     geometry = Geometry.of(config, files)
     geometry.check_index()
     for path in geometry.index_files():
-        data = _map(files, path)
-        header = decode_index_header(data[:HEADER_SIZE])
-        if header.next_entry > config.index_entries:
-            notes.append(f"{path}: its header counts {header.next_entry} entries, it holds fewer")
-        count = min(header.next_entry, config.index_entries)
-        start = entry_position(config.index_slots, 0)
-        entries = np.frombuffer(data[start:], dtype=ENTRY_DTYPE, count=count)
-        for number in range(1, count):
-            entry = entries[number]
+        held = read_index_file(files, path, config.index_slots, config.index_entries)
+        if held.header.next_entry > config.index_entries:
+            notes.append(
+                f"{path}: its header counts {held.header.next_entry} entries, it holds fewer"
+            )
+        for number, entry in enumerate(held.entries, start=1):
             seconds = int(entry["time_diff"])
             yield {
                 "file": path.name,
@@ -145,17 +136,9 @@ def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator
                 "key_hash": int(entry["key_hash"]),
                 "physical_offset": int(entry["physical_offset"]),
                 "time_diff_seconds": seconds,
-                "store_second": header.begin_timestamp // 1000 + seconds,
+                "store_second": held.header.begin_timestamp // 1000 + seconds,
                 "previous": int(entry["previous"]),
             }
-
-
-def _map(files: FileSystem, path: Path) -> memoryview:
-    handle = files.open(path, write=False)
-    try:
-        return files.map(handle, files.size(handle))
-    finally:
-        files.close(handle)
 
 
 def _checkpoint(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:

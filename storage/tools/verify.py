@@ -30,6 +30,7 @@ from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended
 from tandemlog.format.words import counted
 
 from ..config import StoreConfig
+from ..errors import UnreadableError
 from ..files import FileSystem, RealFileSystem
 from ..geometry import ROCKSDB_MARK, Geometry
 from ..index_entries import IndexEntries, read_index_file
@@ -94,15 +95,18 @@ def verify(
     """Check the whole store; `progress(bytes done, bytes in all)` is called now and then.
 
     A failed fsync is a fault of its own: nobody can say then what is on the disk. A log that was
-    being set aside is one too, and nothing else is looked at. Raises StoreLayoutError where files
-    do not fit together at all, or not the index sizes given.
+    being set aside is one too, and what the disk does not give: nothing else is looked at. Raises
+    StoreLayoutError where files do not fit together at all, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()
     paths = StorePaths(config.directory)
     broken_off = set_aside_caution(paths, files)
     if broken_off is not None:
         return VerifyReport(faults=[fault_of(broken_off)])
-    report = _Verification(config, files).run(progress)
+    try:
+        report = _Verification(config, files).run(progress)
+    except UnreadableError as fault:
+        return VerifyReport(faults=[unreadable_fault(fault)])
     unknown = page_cache_caution(paths, files)
     if unknown is not None:
         report.faults.insert(0, fault_of(unknown))
@@ -111,6 +115,10 @@ def verify(
 
 def fault_of(caution: Caution) -> Fault:
     return Fault(str(caution.file), 0, caution.reason)
+
+
+def unreadable_fault(fault: UnreadableError) -> Fault:
+    return Fault(fault.file, fault.position, fault.reason)
 
 
 class _Verification:

@@ -60,6 +60,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """a repeated sequence whose batch has another number of records"""
     QUEUES_NOT_EMPTY: _ErrorCode.ValueType  # 24
     """an update of a topic would hide messages: fewer queues than hold some"""
+    UNREADABLE: _ErrorCode.ValueType  # 25
+    """the node's disk does not give these bytes; another node may have them"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -103,6 +105,8 @@ SEQUENCE_CONFLICT: ErrorCode.ValueType  # 23
 """a repeated sequence whose batch has another number of records"""
 QUEUES_NOT_EMPTY: ErrorCode.ValueType  # 24
 """an update of a topic would hide messages: fewer queues than hold some"""
+UNREADABLE: ErrorCode.ValueType  # 25
+"""the node's disk does not give these bytes; another node may have them"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

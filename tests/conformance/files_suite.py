@@ -106,6 +106,18 @@ class FilesSuite:
         assert len(view) == 8192
         files.close(handle)
 
+    def test_what_is_mapped_can_be_brought_in(self, files: FileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.preallocate(handle, 100_000)
+        files.pwrite(handle, b"x" * 50_000, 30_000)
+        view = files.map(handle, 100_000)
+        files.bring_in(view)
+        files.bring_in(view[5_000:5_001])
+        files.bring_in(view[10:], [(0, 1), (4_090, 20), (99_000, 990)])
+        files.bring_in(view[:0])
+        assert bytes(view[29_999:30_001]) == b"\0x"
+        files.close(handle)
+
     def test_a_writable_map_is_the_file(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 4096)

@@ -14,10 +14,13 @@ import os
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.files import Buffer, DiskUsage, FileStatus, replace_durably
+import numpy as np
+
+from storage.files import Buffer, DiskUsage, FileStatus, Part, replace_durably
 
 PAGE = 4096
 ENDLESS = 1 << 50
@@ -35,6 +38,8 @@ class _File:
     copy_whole: bool = False
     # an fdatasync has failed: `data` shows what is not on the disk
     failed: bool = False
+    # (start, end) of bytes that the disk does not give
+    bad: list[tuple[int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -80,9 +85,15 @@ class MemoryFiles:
         calls, `times` times; a pwrite still writes its first `took` bytes."""
         self._failures.append(_Failure(call, number, name, skip, times, took))
 
+    def spoil(self, path: Path, start: int, size: int) -> None:
+        """The disk does not give these bytes of a file any more."""
+        self._file(path).bad.append((start, start + size))
+
     def heal(self) -> None:
-        """No call fails any more."""
+        """No call fails any more, and the disk gives every byte."""
         self._failures.clear()
+        for file in self._all_files():
+            file.bad.clear()
 
     def crash(self, survivors: random.Random | None = None) -> None:
         """Lose power: only what was fsynced stays. With `survivors` each write since then stays
@@ -156,6 +167,7 @@ class MemoryFiles:
         with self._lock:
             file, path, _ = self._opened("pread", handle)
             self._enter("pread", path)
+            _check_readable(file, offset, size)
             return bytes(file.data[offset : offset + size])
 
     def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
@@ -243,6 +255,15 @@ class MemoryFiles:
             file.copy_whole |= writable
             view = memoryview(file.data)[:size]
             return view if writable else view.toreadonly()
+
+    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+        with self._lock:
+            self.calls["bring_in"] += 1
+            spoiled = [file for file in self._all_files() if file.bad and file.data is view.obj]
+            for file in spoiled:
+                at = _address(view) - _address(memoryview(file.data))
+                for position, size in parts if parts is not None else [(0, len(view))]:
+                    _check_readable(file, at + position, size)
 
     def lock_memory(self, view: memoryview) -> None:
         with self._lock:
@@ -388,8 +409,11 @@ class MemoryFiles:
                 raise _error(errno.ENOSPC, path)
             file.allocated = size
 
+    def _all_files(self) -> Iterator[_File]:
+        return (file for entries in self._tree.values() for file in entries.values() if file)
+
     def _used(self) -> int:
-        held = [file for entries in self._tree.values() for file in entries.values() if file]
+        held = list(self._all_files())
         held += [file for file, _, _ in self._handles.values()]
         return sum(file.allocated for file in {id(file): file for file in held}.values())
 
@@ -407,6 +431,16 @@ class MemoryFiles:
     def _drop_process(self) -> None:
         self._handles.clear()
         self._locked.clear()
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).ctypes.data) if view.nbytes else 0
+
+
+def _check_readable(file: _File, start: int, size: int) -> None:
+    for first, last in file.bad:
+        if start < last and first < start + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def _make_durable(file: _File) -> None:

@@ -12,6 +12,7 @@ from storage.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreReadOnlyError,
+    UnreadableError,
 )
 from storage.metadata import MetadataError
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -26,6 +27,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
         (StoreClosedError("closing"), "SHUTTING_DOWN", "SERVICE_NOT_AVAILABLE"),
         (StoreBusyError("slow disk"), "BUSY", "OS_PAGE_CACHE_BUSY"),
         (CorruptStoreError("f", 3, "bad"), "INTERNAL", "UNKNOWN_ERROR"),
+        (UnreadableError("f", 0, 4096, "I/O error"), "UNREADABLE", "UNKNOWN_ERROR"),
         (OSError("what"), "INTERNAL", "UNKNOWN_ERROR"),
         (BatchRefusedError("BAD_RECORD", "magic", "bad"), "BAD_RECORD", "MESSAGE_ILLEGAL"),
         (

@@ -25,6 +25,44 @@ class TestRealFiles(FilesSuite):
     def root(self, tmp_path: Path) -> Path:
         return tmp_path
 
+    def test_a_page_that_is_not_there_is_an_error_and_no_signal(
+        self, files: RealFileSystem, root: Path
+    ) -> None:
+        handle = files.open(root / "a", create=True)
+        files.preallocate(handle, 40_960)
+        view = files.map(handle, 40_960)
+        os.truncate(root / "a", 16_384)  # stands for sectors that have gone bad
+        files.bring_in(view[:16_384])
+        with pytest.raises(OSError, match="Input/output error"):
+            files.bring_in(view)
+        with pytest.raises(OSError, match="Input/output error"):
+            files.bring_in(view[16_384:16_385])
+        with pytest.raises(OSError, match="Input/output error"):
+            files.bring_in(view, [(0, 10), (30_000, 10)])
+        files.close(handle)
+
+    def test_pages_come_from_the_disk(self, files: RealFileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.pwrite(handle, b"x" * 1_000_000, 0)
+        files.fdatasync(handle)
+        files.drop_cache(handle)
+        view = files.map(handle, 1_000_000)
+        files.bring_in(view[500_000:])
+        files.bring_in(view, [(10, 1), (999_999, 1)])
+        assert view[999_999] == ord("x")
+        files.close(handle)
+
+    def test_a_kernel_that_cannot_be_asked(
+        self, files: RealFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Before Linux 5.14; reads go on as they did."""
+        monkeypatch.setattr("storage.files._MADV_POPULATE_READ", 99)
+        handle = files.open(root / "a", create=True)
+        files.preallocate(handle, 8192)
+        files.drop_cache(handle)
+        files.bring_in(files.map(handle, 8192))
+        files.close(handle)
+
     def test_another_process_holds_the_lock(self, files: RealFileSystem, root: Path) -> None:
         path = root / "lock"
         code = (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.errors import StoreClosedError
+from storage.errors import StoreClosedError, UnreadableError
 from storage.mapped_file import MappedFile
 
 PATH = Path("/log/00000000000000001000")
@@ -103,3 +103,23 @@ def test_a_read_only_file_is_not_written(files: MemoryFiles) -> None:
     assert bytes(file.view(0, 2)) == b"\0\0"
     with pytest.raises(OSError, match="Bad file"):
         file.write(0, b"x")
+
+
+def test_a_page_that_cannot_be_read_is_named(files: MemoryFiles) -> None:
+    handle = files.open(PATH)
+    files.preallocate(handle, 20_000)
+    files.close(handle)
+    file = MappedFile(files, PATH, 1000, 20_000)
+    files.spoil(PATH, 9_000, 1)
+    assert len(file.view(0, 9_000)) == 9_000
+    with pytest.raises(UnreadableError, match=r"1000: bytes 8192\.\.12288 cannot be read") as fault:
+        file.view(0, 20_000)
+    assert (fault.value.file, fault.value.position) == (str(PATH), 8_192)
+    with pytest.raises(UnreadableError, match=r"bytes 8999\.\.9009 cannot"):
+        file.view(8_999, 10)
+    with pytest.raises(UnreadableError, match=r"bytes 8900\.\.9100 cannot"):
+        file.bring_in_parts([(0, 50), (8_900, 200), (10_000, 50)])
+    assert len(file.span(0, 20_000)) == 20_000
+    file.bring_in(9_001, 50_000)
+    files.heal()
+    assert file.view(9_000, 1)[0] == 0

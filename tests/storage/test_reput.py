@@ -335,15 +335,22 @@ class TestThread:
         reput.stop()
         world.check()
 
-    def test_a_failing_disk_ends_it(self, world: World) -> None:
-        world.put(10)
-        world.files.fail("pwrite", errno.EIO)
+    @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+    def test_a_failing_disk_is_waited_out(self, world: World, number: int) -> None:
+        world.put(200, topics=1, queues=1)  # more than a row of the tails
+        world.files.fail("pwrite", number, name="consumequeue", times=3, took=50)
         world.derived.confirmed.advance(world.log.end)
         reput = world.derived.reput
+        troubles: list[StoreError | None] = []
+        reput.listen(lambda _: troubles.append(reput.trouble))
         reput.start()
-        with pytest.raises(StoreError):
-            reput.reputed.wait(world.log.end, 20)
+        while not reput.reputed.wait(world.log.end, 0.05):
+            reput.wake()  # the thread would look again after a second
         reput.stop()
+        world.check()
+        assert any(troubles)
+        assert reput.trouble is None
+        assert reput.failure is None
 
     def test_the_index_is_tried_again_after_a_while(self, world: World) -> None:
         derived = world.derived

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -53,13 +54,22 @@ def test_a_failed_fsync_of_the_index_ends_the_writing() -> None:
     assert [str(each) for each in verify(bench.config, bench.files).faults] == []
 
 
-@pytest.mark.parametrize("call", ["unlink", "truncate", "pread"])
-def test_a_queue_that_cannot_be_cut_is_told_of_and_made_again(call: str) -> None:
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        ("unlink", pytest.raises(StoreError, match="consume queue T/0")),
+        ("truncate", pytest.raises(StoreError, match="consume queue T/0")),
+        ("pread", nullcontext()),  # what it still holds is of no interest any more
+    ],
+)
+def test_a_queue_that_cannot_be_cut_is_made_again(
+    call: str, told: AbstractContextManager[object]
+) -> None:
     bench, cut = dispatched()
     before = bench.bodies(queue_id=1)
     bench.store.persist()
     bench.files.fail(call, errno.EIO, name=str(QUEUE), times=1)
-    with pytest.raises(StoreError, match="consume queue T/0"):
+    with told:
         bench.store.truncate(cut)
     store = bench.store
     assert store.failure is None

@@ -220,7 +220,7 @@ class MasterStream:
 
     async def _execute(self, action: MasterAction, context: Context) -> None:
         if isinstance(action, SendChunk):
-            await self._write(context, self._chunk(action))
+            await self._write(context, await self._read_chunk(action))
         elif isinstance(action, SendAnswer):
             await self._write(context, encode_master_frame(await self._proven(action.answer)))
         elif isinstance(action, SendRefusal):
@@ -229,6 +229,13 @@ class MasterStream:
             await self._write(context, encode_master_frame(action.refusal))
         elif isinstance(action, Close):
             self.session.close(action.reason)
+
+    async def _read_chunk(self, action: SendChunk) -> bytes:
+        """A slave that is far behind reads what only the disk has: not in the loop, where all the
+        others would wait with it."""
+        if self._host.store.log.in_memory(action.offset, action.length):
+            return self._chunk(action)
+        return await self._host.short_read(partial(self._chunk, action))
 
     def _chunk(self, action: SendChunk) -> bytes:
         log = self._host.store.log

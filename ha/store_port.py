@@ -29,6 +29,10 @@ class LogPort(Protocol):
         """Bytes from `offset` up to committed, at most to the end of the file that holds it."""
         ...
 
+    def in_memory(self, offset: int, max_bytes: int) -> bool:
+        """Whether `read` would not wait for the disk."""
+        ...
+
 
 class EpochsPort(Protocol):
     """The durable epoch table: every change is fsynced on return."""

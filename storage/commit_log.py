@@ -89,6 +89,7 @@ class CommitLog:
         self.read = self._reader.read
         self.view = self._reader.view
         self.parts = self._reader.parts
+        self.in_memory = self._reader.in_memory
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""

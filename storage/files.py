@@ -121,6 +121,10 @@ class FileSystem(Protocol):
         disk reads, other threads run. Raises OSError (EIO) where it cannot give one."""
         ...
 
+    def in_memory(self, view: memoryview) -> bool:
+        """Whether all pages under a view of a map are in memory now; waits for nothing."""
+        ...
+
     def lock_memory(self, view: memoryview) -> None:
         """Keep the pages of a map in memory (mlock)."""
         ...
@@ -253,6 +257,13 @@ class RealFileSystem:
             length = address + position + size - first
             if not _is_resident(first, length):
                 _populate(first, length)
+
+    def in_memory(self, view: memoryview) -> bool:
+        if not view.nbytes:
+            return True
+        address = np.frombuffer(view, dtype=np.uint8).ctypes.data
+        first = address & _PAGE_MASK
+        return _is_resident(first, address + view.nbytes - first)
 
     def lock_memory(self, view: memoryview) -> None:
         address = np.frombuffer(view, dtype=np.uint8).ctypes.data

@@ -63,6 +63,16 @@ class LogReader:
         except StoreClosedError:
             raise self._out_of_range(base) from None
 
+    def in_memory(self, offset: int, max_bytes: int) -> bool:
+        """Whether `read` of these would answer without waiting for the disk."""
+        file = self._row.find(offset)
+        if file is None:
+            return True
+        try:
+            return file.in_memory(offset - file.base, min(max_bytes, file.end - offset))
+        except StoreClosedError:
+            return True
+
     def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
         try:
             return file.view(offset - file.base, size)

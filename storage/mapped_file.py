@@ -85,6 +85,10 @@ class MappedFile:
             raise ValueError(f"{self.path.name}: no {size} bytes at {position}")
         return mapped[position : position + size]
 
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether `view` of these bytes would not wait for the disk."""
+        return self._files.in_memory(self.span(position, size))
+
     def bring_in(self, position: int, size: int) -> None:
         """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
         self._bring_in(self.span(position, max(min(size, self.size - position), 0)), position)

@@ -115,6 +115,8 @@ class FilesSuite:
         files.bring_in(view[5_000:5_001])
         files.bring_in(view[10:], [(0, 1), (4_090, 20), (99_000, 990)])
         files.bring_in(view[:0])
+        assert files.in_memory(view)
+        assert files.in_memory(view[:0])
         assert bytes(view[29_999:30_001]) == b"\0x"
         files.close(handle)
 

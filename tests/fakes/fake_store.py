@@ -113,6 +113,9 @@ class FakeLog:
         end = min(offset + max_bytes, self.committed.value, file_end)
         return bytes(self._disk.data[offset - self._disk.start : end - self._disk.start])
 
+    def in_memory(self, offset: int, max_bytes: int) -> bool:
+        return True
+
     def move(self, end: int) -> None:
         """The positions after the data has changed."""
         for position in (self.wrote, self.committed):

@@ -265,6 +265,14 @@ class MemoryFiles:
                 for position, size in parts if parts is not None else [(0, len(view))]:
                     _check_readable(file, at + position, size)
 
+    def in_memory(self, view: memoryview) -> bool:
+        """Everything is, but what the disk does not give."""
+        try:
+            self.bring_in(view)
+        except OSError:
+            return False
+        return True
+
     def lock_memory(self, view: memoryview) -> None:
         with self._lock:
             self._enter("lock_memory", Path("/"))

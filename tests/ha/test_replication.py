@@ -1,5 +1,6 @@
 """Real stores over real gRPC: every kind of slave comes to follow, or is told why not."""
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -52,6 +53,28 @@ async def test_an_empty_slave_gets_the_whole_log_and_the_masters_file_size(repli
     assert slave.store.log.file_size == 4096
     assert slave.log() == master.log()
     assert slave.store.epochs.table == master.store.epochs.table
+
+
+@pytest.mark.parametrize("cold", [True, False])
+async def test_what_only_the_disk_has_is_not_read_in_the_loop(
+    replica: Make, monkeypatch: pytest.MonkeyPatch, cold: bool
+) -> None:
+    master, slave = replica("m"), replica("s")
+    await master.lead()
+    master.put(20)
+    log, readers = master.store.log, set()
+    read = log.read
+
+    def noted(offset: int, max_bytes: int) -> memoryview:
+        readers.add(threading.current_thread().name.partition("_")[0])
+        return read(offset, max_bytes)
+
+    monkeypatch.setattr(log, "read", noted)
+    monkeypatch.setattr(log, "in_memory", lambda offset, size: not cold)
+    await slave.follow(master)
+    await slave.caught_up(master)
+    assert ("MainThread" in readers) is not cold
+    assert slave.log() == master.log()
 
 
 async def test_what_is_put_while_it_follows_arrives_and_is_dispatched(replica: Make) -> None:

@@ -105,12 +105,14 @@ class MasterStream:
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context) -> None:
         """Until the session is closed, the slave ends the stream, or gRPC cancels this."""
-        reason = "the stream ended"
+        reason, level = "the stream ended", logging.INFO
         reader = asyncio.create_task(self._read(requests))
         try:
             await self._send(context)
             reason = self.session.closed_reason or reason
-        except (StoreError, HaError) as fault:
+        except StoreError as fault:
+            reason, level = str(fault), logging.WARNING
+        except HaError as fault:
             reason = str(fault)
         finally:
             self._over = True
@@ -118,7 +120,7 @@ class MasterStream:
             if self._confirm_timer is not None:
                 self._confirm_timer.cancel()
             reader.cancel()
-            logger.info("slave %s: %s", self.name, reason)
+            logger.log(level, "slave %s: %s", self.name, reason)
             if self._writing is not None:
                 self._writing.cancel()
                 await asyncio.gather(self._writing, return_exceptions=True)

@@ -113,7 +113,8 @@ class FileSystem(Protocol):
         ...
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
-        """The first `size` bytes of the file, shared with it; `size` <= its length, > 0."""
+        """The first `size` bytes of the file, shared with it; `size` > 0. EIO where the file is
+        shorter."""
         ...
 
     def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
@@ -245,6 +246,9 @@ class RealFileSystem:
             return ""
 
     def map(self, handle: int, size: int, *, writable: bool = False) -> memoryview:
+        length = self.size(handle)
+        if size > length:
+            raise OSError(errno.EIO, f"the file has {length} of {size} bytes")
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return memoryview(mmap.mmap(handle, size, mmap.MAP_SHARED, access))
 

@@ -15,6 +15,7 @@ be looked at is brought into memory first, and an unreadable page is an error li
 `view` does both, `span` leaves it to whoever reads parts of it.
 """
 
+import errno
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -149,7 +150,7 @@ class MappedFile:
 
     def keep(self) -> None:
         """Map the file, if it is there: whoever comes while its name goes still reads it."""
-        with suppress(OSError):
+        with suppress(OSError, UnreadableError):
             self.span(0, 0)
 
     def _open_map(self) -> memoryview:
@@ -159,6 +160,11 @@ class MappedFile:
                 if self._map is None:
                     self._map = self._files.map(handle, self.size)
                 return self._map
+        except OSError as fault:
+            if fault.errno != errno.EIO:
+                raise
+            reason = str(fault.strerror)
+            raise UnreadableError(str(self.path), 0, self.size, reason) from fault
         finally:
             self._release()
 

@@ -106,6 +106,13 @@ class FilesSuite:
         assert len(view) == 8192
         files.close(handle)
 
+    def test_no_map_reaches_beyond_the_file(self, files: FileSystem, root: Path) -> None:
+        handle = files.open(root / "a", create=True)
+        files.preallocate(handle, 100)
+        with pytest.raises(OSError, match="the file has 100 of 101 bytes"):
+            files.map(handle, 101)
+        files.close(handle)
+
     def test_what_is_mapped_can_be_brought_in(self, files: FileSystem, root: Path) -> None:
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 100_000)

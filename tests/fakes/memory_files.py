@@ -248,8 +248,8 @@ class MemoryFiles:
         with self._lock:
             file, path, may_write = self._opened("map", handle)
             self._enter("map", path)
-            if not 0 < size <= len(file.data):
-                raise ValueError(f"cannot map {size} of {len(file.data)} bytes of {path}")
+            if size > len(file.data):
+                raise OSError(errno.EIO, f"the file has {len(file.data)} of {size} bytes")
             if writable and not may_write:
                 raise _error(errno.EACCES, path)
             file.copy_whole |= writable

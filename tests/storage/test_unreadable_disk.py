@@ -127,6 +127,9 @@ def test_a_node_outlives_a_log_file_that_was_cut_short(tmp_path: Path) -> None:
         store.get("T", 0, 14, 0, 1 << 20)
     with pytest.raises(UnreadableError):
         store.log.read(0, 1 << 16)
+    store.log.files[0].release()
+    with pytest.raises(UnreadableError, match="the file has 16384 of 65536 bytes"):
+        store.get("T", 0, 0, 0, 1 << 20)
     store.close()
 
 

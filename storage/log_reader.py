@@ -5,10 +5,10 @@ file that is dropped or cut away meanwhile is out of range for those who come la
 readable through the views that readers already hold.
 """
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from .errors import OffsetOutOfRangeError, StoreClosedError
-from .files import Part
 from .mapped_file import MappedFile
 from .mapped_file_queue import MappedFileQueue
 from .positions import Position
@@ -50,15 +50,15 @@ class LogReader:
             raise self._out_of_range(offset)
         return self._view(file, offset, size)
 
-    def parts(self, base: int, parts: Sequence[Part]) -> memoryview:
-        """The file that begins at log offset `base`, to the end of the last of `parts`, of which
-        only they, in ascending order, may be looked at. Raises as `view`."""
+    def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
+        """The file that begins at log offset `base`, to the end of the last of these stretches of
+        it, i8[n] >= 1; only they may be looked at. Raises as `view`."""
         file = self._row.find(base)
-        size = sum(parts[-1])
+        size = int((begins + lengths).max())
         if file is None or base + size > min(self._committed.value, file.end):
             raise self._out_of_range(base)
         try:
-            file.bring_in_parts(parts)
+            file.bring_in_parts(begins, lengths)
             return file.span(0, size)
         except StoreClosedError:
             raise self._out_of_range(base) from None

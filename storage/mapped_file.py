@@ -17,21 +17,24 @@ be looked at is brought into memory first, and an unreadable page is an error li
 
 import errno
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.constants import PAGE
 
 from .errors import StoreClosedError, UnreadableError
-from .files import Buffer, FileSystem, Part
+from .files import Buffer, FileSystem
+from .residency import CHUNK, CHUNK_BITS, Residency
 
 
 class MappedFile:
     """Bytes base .. base+size of a log or queue; positions are relative to `base`."""
 
     __slots__ = (
-        "_files", "_gone", "_handle", "_lock", "_map", "_users", "_writable",
+        "_files", "_gone", "_handle", "_lock", "_map", "_there", "_users", "_writable",
         "base", "path", "size",
     )  # fmt: skip
 
@@ -47,6 +50,7 @@ class MappedFile:
         self._users = 0
         self._gone = False
         self._map: memoryview | None = None
+        self._there = Residency(size)
         self._lock = threading.Lock()
 
     @property
@@ -74,7 +78,8 @@ class MappedFile:
     def view(self, position: int, size: int) -> memoryview:
         """A read-only view of the map, no copy, its pages in memory. Raises UnreadableError."""
         found = self.span(position, size)
-        self._bring_in(found, position)
+        if not self._there.covers(position, size):
+            self._bring_in(found, position)
         return found
 
     def span(self, position: int, size: int) -> memoryview:
@@ -88,15 +93,32 @@ class MappedFile:
 
     def in_memory(self, position: int, size: int) -> bool:
         """Whether `view` of these bytes would not wait for the disk."""
-        return self._files.in_memory(self.span(position, size))
+        found = self.span(position, size)
+        there = self._there
+        if there.covers(position, size):
+            return True
+        if not self._files.in_memory(found):
+            return False
+        there.note(position, size)
+        return True
 
     def bring_in(self, position: int, size: int) -> None:
         """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
-        self._bring_in(self.span(position, max(min(size, self.size - position), 0)), position)
+        self.view(position, max(min(size, self.size - position), 0))
 
-    def bring_in_parts(self, parts: Sequence[Part]) -> None:
-        """Have these (position, size) in memory. Raises UnreadableError."""
-        whole = self.span(0, self.size)
+    def bring_in_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """Have many stretches i8[n] in memory. Raises UnreadableError."""
+        whole, ends = self.span(0, self.size), begins + lengths
+        for part in np.flatnonzero(lengths > CHUNK).tolist():
+            self.bring_in(int(begins[part]), int(lengths[part]))
+        left = np.flatnonzero(self._there.missing(begins, ends))
+        if not len(left):
+            return
+        for chunk in np.unique(np.concatenate([begins[left], ends[left] - 1]) >> CHUNK_BITS):
+            position = int(chunk) << CHUNK_BITS
+            self.in_memory(position, min(CHUNK, self.size - position))
+        left = left[self._there.missing(begins[left], ends[left])]
+        parts = list(zip(begins[left].tolist(), lengths[left].tolist(), strict=True))
         try:
             self._files.bring_in(whole, parts)
         except OSError:
@@ -104,10 +126,12 @@ class MappedFile:
                 self._bring_in(whole[position : position + size], position)
 
     def _bring_in(self, view: memoryview, position: int) -> None:
+        there = self._there
         try:
             self._files.bring_in(view)
         except OSError as fault:
             raise self._unreadable(view, position, fault) from fault
+        there.note(position, len(view))
 
     def _unreadable(self, view: memoryview, position: int, fault: OSError) -> UnreadableError:
         """Names the first page of a view at `position` that cannot be read."""
@@ -158,6 +182,7 @@ class MappedFile:
         try:
             with self._lock:
                 if self._map is None:
+                    self._there = Residency(self.size)
                     self._map = self._files.map(handle, self.size)
                 return self._map
         except OSError as fault:

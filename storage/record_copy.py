@@ -18,15 +18,11 @@ from tandemlog.format.ragged import LONG_SLICE, compact, first_true, windows
 
 from .commit_log import CommitLog
 from .errors import OffsetOutOfRangeError
-from .files import Part
 from .selection import runs
 
 # Slices of a view are quicker than arrays, but for many short stretches: then the statement for
 # each of them costs more than its copying.
 MANY: Final = 64
-
-NEAR: Final = 256 << 10
-"""Bytes between two stretches that are brought into memory together."""
 
 _HEAD_SIZE: Final = 36
 _HEAD: Final = np.dtype(
@@ -80,28 +76,14 @@ def _copy_of_file(
 ) -> bytes | memoryview | None:
     """Stretches of one file."""
     base = int(starts[0]) - int(starts[0]) % log.file_size
+    if int(lengths.min()) <= 0:
+        return None  # no unit of a record
     begins = starts - base
     try:
-        view = log.parts(base, _near_parts(begins, lengths))
+        view = log.parts(base, begins, lengths)
     except OffsetOutOfRangeError:
         return None
     if len(starts) >= MANY and int(lengths.sum()) < len(starts) * LONG_SLICE:
         return compact(np.frombuffer(view, np.uint8), begins, lengths)[0].data
     ends = (begins + lengths).tolist()
     return b"".join([view[begin:end] for begin, end in zip(begins.tolist(), ends, strict=True)])
-
-
-def _near_parts(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Part]:
-    """The same stretches, ascending, those that lie near each other as one: what lies between them
-    is as soon looked at, or read from the disk, as passed over."""
-    if len(begins) == 1:
-        return [(int(begins[0]), int(lengths[0]))]
-    ends = begins + lengths
-    gaps = begins[1:] - ends[:-1]
-    if int(gaps.min()) < 0:  # no log has such units
-        first = int(begins.min())
-        return [(first, int(ends.max()) - first)]
-    cuts = np.flatnonzero(gaps > NEAR)
-    firsts = begins[np.concatenate([[0], cuts + 1])]
-    lasts = ends[np.concatenate([cuts, [len(ends) - 1]])]
-    return list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))

@@ -3,6 +3,7 @@
 import errno
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fakes.memory_files import MemoryFiles
@@ -118,7 +119,7 @@ def test_a_page_that_cannot_be_read_is_named(files: MemoryFiles) -> None:
     with pytest.raises(UnreadableError, match=r"bytes 8999\.\.9009 cannot"):
         file.view(8_999, 10)
     with pytest.raises(UnreadableError, match=r"bytes 8900\.\.9100 cannot"):
-        file.bring_in_parts([(0, 50), (8_900, 200), (10_000, 50)])
+        file.bring_in_parts(np.array([0, 8_900, 10_000]), np.array([50, 200, 50]))
     assert len(file.span(0, 20_000)) == 20_000
     file.bring_in(9_001, 50_000)
     files.heal()

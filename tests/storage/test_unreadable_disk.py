@@ -21,13 +21,19 @@ LOG = DIRECTORY / "commitlog" / "00000000000000000000"
 QUEUE = DIRECTORY / "consumequeue" / "T" / "0" / "00000000000000000000"
 
 
+def spoil(bench: Bench, position: int) -> None:
+    """A byte of the log goes bad, and what was known to be in memory is not relied on any more."""
+    bench.files.spoil(LOG, position, 1)
+    bench.store.log.files[0].release()
+
+
 def test_a_pull_gives_what_lies_before_it() -> None:
     bench = Bench()
     bench.put(40)
     bench.settle()
     bodies = bench.bodies()
     bad = bench.store.queues.read(0, 20, 1)["physical_offset"][0]
-    bench.files.spoil(LOG, int(bad) + 50, 1)
+    spoil(bench, int(bad) + 50)
     with pytest.raises(UnreadableError, match=str(LOG)):
         bench.bodies()
     found: list[bytes] = []
@@ -50,7 +56,7 @@ def test_dispatch_waits_for_it() -> None:
     bench.put(3)
     bench.settle()
     bad = bench.put(3).segments[0].physical_offset
-    bench.files.spoil(LOG, bad + 100, 1)
+    spoil(bench, bad + 100)
     with pytest.raises(UnreadableError):
         bench.settle()
     assert bench.store.failure is None

@@ -27,7 +27,7 @@ from .spans import Span
 
 _LAST_RECORDS = 64
 _HEAD = 4096
-_WALK_STEP = 1 << 20
+_WINDOW = 8 << 20
 
 
 class Tail(Enum):
@@ -98,24 +98,27 @@ class _Search:
     def _walk(self) -> int:
         """Walk sizes over the whole file; answers where one of the last records begins."""
         file = self._file
-        data = np.memmap(file.path, np.uint8, "r", shape=(file.length,))
-        position = 0
-        recent = [0]
+        window = np.empty(min(_WINDOW, file.length), np.uint8)
+        position, before, recent = 0, -1, [0]
         while True:
-            found = walk(
-                data, position, limit=file.length, base_offset=file.base, max_records=_WALK_STEP
-            )
+            data = window[: self._log.read_into(file.base + position, window.data)]
+            found = walk(data, limit=file.length - position, base_offset=file.base + position)
             if found.count:
-                recent = (recent + found.positions[-_LAST_RECORDS:].tolist())[-_LAST_RECORDS:]
-                position = found.end
-            if found.stop is StopReason.LIMIT:
+                last = (found.positions[-_LAST_RECORDS:] + position).tolist()
+                recent = (recent + last)[-_LAST_RECORDS:]
+                position, before = position + found.end, last[-1]
+            at_end = len(data) < len(window) or position >= file.length
+            if found.stop in (StopReason.END, StopReason.INCOMPLETE) and not at_end:
+                if not found.count:  # a record larger than the window
+                    size = int.from_bytes(data[:4].tobytes())
+                    window = np.empty(min(max(size, 2 * len(window)), file.length), np.uint8)
                 continue
             if found.stop in (StopReason.BLANK, StopReason.END):
                 break
-            following = self._following(file.base + position, recent[-1] if found.count else -1)
+            following = self._following(file.base + position, before)
             if following is None:
                 break
-            position = following.physical_offset - file.base
+            position, before = following.physical_offset - file.base, -1
         return file.base + recent[0]
 
     def _following(self, offset: int, before: int) -> Record | None:

@@ -19,6 +19,12 @@ def log(tmp_path: Path) -> LogBuilder:
     return builder
 
 
+@pytest.fixture(autouse=True, params=[8 << 20, 500, 100])
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little of a file is looked at in one go, a record or less."""
+    monkeypatch.setattr("pipeline.log_end._WINDOW", request.param)
+
+
 def end(log: LogBuilder, durable: int = 0) -> tuple[int, Tail]:
     found = find_log_end(find_log(log.store), durable)
     return found.offset, found.tail

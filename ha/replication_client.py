@@ -156,6 +156,8 @@ class ReplicationSlave:
             raise
         except (HaError, StoreError, OSError) as fault:
             logger.error("following the master failed: %s", fault)
+            if self.store.log.flushed.failure is not None and not self.state.read_only:
+                self._say_failed(str(fault))
             self._lost(str(fault))
             raise
 

@@ -198,6 +198,8 @@ class SlaveStore:
             below = tuple(each for each in action.entries if each.start_offset < action.offset)
             self.store.epochs.replace(EpochTable(below))
         elif isinstance(action, SetAside):
+            if self.store.log.flushed.failure is not None:
+                raise self.store.log.flushed.failure.with_traceback(None)
             logger.warning(
                 "setting the log aside, starting at %d: %s", action.offset, action.reason
             )

@@ -248,7 +248,9 @@ class SlaveStream:
                 if isinstance(action, Append):
                     self._count(len(action.data))
                 self._work.append(action)
-                self._has_work.set()
+                if not self.resync:
+                    self._has_work.set()
+                # else the stream is over, and its end hears whether the log has gone aside
 
     def _count(self, size: int) -> None:
         """Bytes of log that came to wait, or are no longer waiting."""

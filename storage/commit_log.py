@@ -44,6 +44,7 @@ from .errors import (
     StoreClosedError,
     StoreError,
     StoreLayoutError,
+    StoreReadOnlyError,
 )
 from .files import Buffer, FileSystem
 from .log_reader import LogReader
@@ -345,7 +346,12 @@ class CommitLog:
         self, offset: int, *, move_to: Path | None = None, file_size: int | None = None
     ) -> None:
         """Begin anew, empty, at `offset` (the start of a file); optionally with another file
-        size. The old files are deleted, or moved into the directory `move_to`."""
+        size. The old files are deleted, or moved into the directory `move_to`.
+
+        Raises StoreReadOnlyError where the disk does not let that be done, for good: some files
+        may be gone. No FlushFailedError, also where it was an fsync: of what lay here nothing is
+        believed any more, in the page cache or out of it, and the next open does all of it again.
+        """
         with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
             self._stages.require_writable()
             require_file_start(offset, file_size or self.file_size)
@@ -360,7 +366,11 @@ class CommitLog:
                     self._allocator.resize(file_size)
                     self.limits = self._limits()
             except OSError as error:
-                raise self._stages.flush_failed("reset", error) from error
+                raise self._stages.fail(
+                    StoreReadOnlyError(
+                        f"the log could not begin anew: {error}; restart the node, which ends that"
+                    )
+                ) from error
             self._stages.begin_at(offset)
             self._stages.store_timestamp = self._stages.flushed_timestamp = 0
 

@@ -1,5 +1,7 @@
 """Real stores over real gRPC: every kind of slave comes to follow, or is told why not."""
 
+import errno
+import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -8,7 +10,9 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
+from ha.membership import READ_ONLY
 from storage.errors import FlushFailedError
+from storage.files import RealFileSystem
 from storage.metadata import TopicConfig
 from tandemlog.format.epochs import EpochTable
 
@@ -149,8 +153,10 @@ async def test_a_slave_that_knows_more_confirmed_than_the_master_has_is_not_cut(
     assert master.master.admission() == reason
 
 
-async def test_a_slave_out_of_range_starts_over_and_keeps_its_old_log(replica: Make) -> None:
-    master, slave = await pair(replica, file_size=4096)
+async def out_of_range(make: Make) -> tuple[Replica, Replica, bytes]:
+    """A master whose log begins behind the end of its slave's, the slave, which is stopped, and
+    the slave's log."""
+    master, slave = await pair(make, file_size=4096)
     old = slave.log()
     await slave.stop()
     for _ in range(12):
@@ -159,6 +165,11 @@ async def test_a_slave_out_of_range_starts_over_and_keeps_its_old_log(replica: M
     await eventually(lambda: master.store.log.flushed.value == master.store.log.wrote.value)
     master.store.log.drop_before(8192)
     master.store.epochs.truncate_prefix(8192)
+    return master, slave, old
+
+
+async def test_a_slave_out_of_range_starts_over_and_keeps_its_old_log(replica: Make) -> None:
+    master, slave, old = await out_of_range(replica)
     await slave.follow(master)
     await slave.caught_up(master)
     assert slave.store.log.min_offset == 8192
@@ -168,6 +179,38 @@ async def test_a_slave_out_of_range_starts_over_and_keeps_its_old_log(replica: M
     before = slave.slave.members()[-1].incarnation
     assert before
     await eventually(lambda: master.master.members()[1].incarnation == before)
+
+
+async def test_a_set_aside_that_the_disk_breaks_off_is_told_and_ended_by_a_restart(
+    replica: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is tried again in between: each try would be a new incarnation, of the same log."""
+    master, slave, old = await out_of_range(replica)
+    rename, state = RealFileSystem.rename, slave.store_config.directory / "tandemlog"
+    kept: list[bytes] = []
+
+    def broken(files: RealFileSystem, source: Path, target: Path) -> None:
+        if "resync-" in str(target):
+            kept.append((state / "replication.json").read_bytes())
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
+        rename(files, source, target)
+
+    monkeypatch.setattr(RealFileSystem, "rename", broken)
+    await slave.follow(master)
+    reason = await refused(slave, "Input/output error")
+    assert "restart the node" in reason
+    assert slave.slave.members()[-1].state == READ_ONLY
+    await eventually(lambda: caplog.text.count("following the master failed") >= 3)
+    assert slave.slave.members()[-1].detail == reason
+    assert len(kept) == 1
+    assert (state / "replication.json").read_bytes() == kept[0]
+    monkeypatch.undo()
+    await slave.stop()
+    await slave.follow(master)
+    await slave.caught_up(master)
+    assert slave.log() == master.log()
+    (aside,) = slave.store_config.directory.glob("resync-*")
+    assert (aside / "commitlog" / f"{0:020}").read_bytes()[:300] == old[:300]
 
 
 async def test_a_foreign_cluster_and_a_taken_name_are_refused(replica: Make) -> None:

@@ -8,7 +8,14 @@ import pytest
 from fakes.crashed_stores import LOG
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
-from storage.errors import DiskFullError, StoreError, StoreLayoutError, StoreReadOnlyError
+from storage.errors import (
+    DiskFullError,
+    FlushFailedError,
+    StoreError,
+    StoreLayoutError,
+    StoreReadOnlyError,
+)
+from storage.fsync_flag import FsyncFlag
 from storage.store_paths import StorePaths
 from storage.tools.compare import compare
 from storage.tools.dump import dump
@@ -165,6 +172,39 @@ def test_what_the_disk_breaks_off_the_next_open_ends(bench: Bench, name: str) ->
     assert plan(bench.config, bench.files).notes == []
     bench.open()
     assert bench.store.recovery.notes == []
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("rename", "/store/commitlog/"),
+        ("make_directory", "/store/resync-"),
+        ("fsync_directory", "/store/resync-"),
+        ("fsync_directory", "/store/commitlog"),
+        ("rename", "/store/index"),
+    ],
+)
+def test_what_breaks_it_off_is_told_and_is_no_failed_fsync(
+    bench: Bench, call: str, name: str
+) -> None:
+    """The remedy of a failed fsync is for bytes that are still believed, and none are."""
+    names = bench.files.listdir(LOG)
+    bench.store.count_unflushed()
+    bench.files.fail(call, name=name, times=1)
+    with pytest.raises(StoreReadOnlyError, match=f"Input/output error: '{name}.*restart") as told:
+        bench.store.reset(SIZE)
+    assert not isinstance(told.value, FlushFailedError)
+    assert bench.store.failure is told.value
+    bench.clock.advance(60)
+    bench.store._keeper.run_due()
+    bench.store.close()
+    assert not FsyncFlag(StorePaths(DIRECTORY).fsync_flag, bench.files).is_raised()
+    assert not any("page cache" in str(fault) for fault in verify(bench.config, bench.files).faults)
+    bench.open()
+    assert bench.store.doubt == ""
+    (folder,) = aside(bench)
+    assert bench.files.listdir(DIRECTORY / folder / "commitlog") == names
+    assert bench.store.log.wrote.value == 0
 
 
 def test_a_damaged_note_takes_a_folder_of_its_own(bench: Bench) -> None:

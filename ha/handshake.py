@@ -32,6 +32,10 @@ from .state import Member
 
 FINE_BLOCK_BYTES = 4096
 GONE = "where its machine is gone for good, start a new node under its id"
+EPOCHS_LOST = (
+    "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
+    "their epochs the two logs have nothing in common"
+)
 
 Crc = Callable[[int, int], int]
 
@@ -231,17 +235,17 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
 def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
     # What lies below the master's begin was dropped by retention, not lost.
     if hello.confirm_offset > max(view.min_offset, hello.min_offset):
-        return _lost(hello, view, max(view.min_offset, hello.min_offset))
+        return _lost(hello, view, max(view.min_offset, hello.min_offset), EPOCHS_LOST)
     if hello.max_offset >= view.min_offset and _may_hold_more(hello, view):
         return _withheld(hello, view, view.min_offset)
     return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
 
 
-def _lost(hello: Hello, view: MasterView, point: int) -> Verdict:
+def _lost(hello: Hello, view: MasterView, point: int, hint: str = "") -> Verdict:
     return _alarm(
         f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
         f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
-        f"lost. Make that slave the master, or set its store aside by hand; {GONE}",
+        f"lost. Make that slave the master, or set its store aside by hand; {GONE}{hint}",
         view,
     )
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
 from ha.membership import READ_ONLY
-from storage.errors import FlushFailedError
+from storage.errors import CorruptStoreError, FlushFailedError
 from storage.files import RealFileSystem
 from storage.metadata import TopicConfig
 from tandemlog.format.epochs import EpochTable
@@ -293,22 +294,101 @@ async def test_equal_epoch_tables_over_other_bytes_are_found_out(replica: Make) 
     assert slave.log() == master.log()
 
 
-async def test_a_slave_whose_last_epoch_is_damaged_compares_its_log(replica: Make) -> None:
-    """By the table before it the log would seem to differ, below what is confirmed: an alarm."""
-    master, slave = await pair(replica)
+async def two_terms(make: Make, **settings: object) -> tuple[Replica, Replica]:
+    """A master in its second term, with bytes of both, and a slave that has caught up."""
+    master, slave = await pair(make, **settings)
     await master.stop()
     await master.lead()
-    master.put(5)
     await slave.caught_up(master)
+    await eventually(lambda: master.master.admission() is None)
+    end = master.put(5)
+    await master.confirmed(end)
+    await slave.caught_up(master)
+    return master, slave
+
+
+def epoch_files(replica: Replica) -> list[Path]:
+    directory = replica.store_config.directory
+    return [directory / "epochFileCheckpoint", directory / "epochFileCheckpoint.bak"]
+
+
+async def test_a_slave_whose_last_epoch_is_damaged_compares_its_log(replica: Make) -> None:
+    """By the table before it the log would seem to differ, below what is confirmed: an alarm."""
+    master, slave = await two_terms(replica)
     await slave.stop()
-    epochs = slave.store_config.directory / "epochFileCheckpoint"
+    epochs, backup = epoch_files(slave)
     epochs.write_bytes(b"damaged")
+    backup.write_bytes(EpochTable(slave.store.epochs.table.entries[:1]).encode())
     await slave.follow(master)
     assert slave.store.epochs.table != master.store.epochs.table
     master.put(5)
     await slave.caught_up(master)
     assert master.master.group.alarms == {}
     assert slave.store.epochs.table == master.store.epochs.table
+
+
+async def test_a_master_whose_epoch_file_is_damaged_goes_on_with_its_slave(replica: Make) -> None:
+    """Without its last term the slave would seem to hold bytes that the master lost."""
+    master, slave = await two_terms(replica, **SYNC)
+    held = slave.log()
+    await master.stop()
+    epoch_files(master)[0].write_bytes(b"damaged")
+    await master.lead()
+    assert "damaged" in master.store.epochs.note
+    await eventually(lambda: master.master.admission() is None)
+    end = master.put(5)
+    await master.confirmed(end)
+    await slave.caught_up(master)
+    assert master.master.group.alarms == {}
+    assert slave.log() == master.log()
+    assert slave.log()[: len(held)] == held
+    assert epoch_files(master)[0].read_bytes() == epoch_files(master)[1].read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["damaged", "gone"])
+async def test_a_master_without_an_epoch_file_takes_that_of_its_slave(
+    replica: Make, damage: str
+) -> None:
+    """As the error says, and the alarm that this is without it."""
+    master, slave = await two_terms(replica, **SYNC)
+    held = slave.log()
+    await master.stop()
+    for path in epoch_files(master):
+        if damage == "damaged":
+            path.write_bytes(b"damaged")
+        else:
+            path.unlink()
+    if damage == "damaged":
+        with pytest.raises(CorruptStoreError, match="on a master from a slave that was in sync"):
+            await master.lead()
+    else:
+        await master.lead()
+        assert "give it the slave's" in await refused(slave, "holds confirmed bytes")
+        assert slave.log() == held
+        await master.stop()
+    await slave.stop()
+    shutil.copy(epoch_files(slave)[0], epoch_files(master)[0])
+    await master.lead()
+    await slave.follow(master)
+    await eventually(lambda: master.master.admission() is None)
+    end = master.put(5)
+    await master.confirmed(end)
+    await slave.caught_up(master)
+    assert master.master.group.alarms == {}
+    assert slave.log() == master.log()
+
+
+async def test_a_slave_does_without_its_epoch_file(replica: Make) -> None:
+    master, slave = await two_terms(replica, **SYNC)
+    held = slave.log()
+    await slave.stop()
+    for path in epoch_files(slave):
+        path.unlink()
+    await slave.follow(master)
+    await eventually(lambda: master.master.admission() is None)
+    assert slave.log() == held
+    assert slave.store.epochs.table == master.store.epochs.table
+    assert not list(slave.store_config.directory.glob("resync-*"))
 
 
 async def test_a_sync_put_needs_the_slave_and_survives_the_masters_disk(replica: Make) -> None:

@@ -3,10 +3,10 @@
 import argparse
 import importlib
 import sys
-import tempfile
 from pathlib import Path
 
 from benchmarks.harness import Figure, bring_in_memory, report
+from benchmarks.scratch import scratch_folder
 
 MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
@@ -23,10 +23,10 @@ def main() -> int:
     figures: list[Figure] = []
     for name in names:
         module = importlib.import_module(f"benchmarks.{name}")
-        with tempfile.TemporaryDirectory(prefix=f"tandemlog-bench-{name}-") as folder:
+        with scratch_folder(name) as folder:
             print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", file=sys.stderr, flush=True)
-            bring_in_memory(Path(folder), 4 << 30)
-            figures += module.run(Path(folder))
+            bring_in_memory(folder, 4 << 30)
+            figures += module.run(folder)
     return 0 if report(figures, Path("build") / "bench.json") else 1
 
 

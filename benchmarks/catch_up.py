@@ -29,6 +29,8 @@ BURSTS = 12
 MESSAGES = BURST * BURSTS
 RUNS = 5
 LOOK_S = 0.1
+LIMIT_S = 300
+"""Many times what it takes: the slave has stopped, or stands still."""
 CLOSE_LOOK_S = 0.02
 """From four fifths of the log on."""
 
@@ -81,7 +83,8 @@ def bare_rate() -> float:
 def catch_up(made: LocalCluster, memory: MemoryAtHand) -> tuple[float, float]:
     """Start the stopped slave: log bytes/s from the first look that finds some until it holds the
     log durably, what it held by then not counted; and messages/s of its reput from that look until
-    it has dispatched them all. `memory` is for the slave's page cache."""
+    it has dispatched them all. `memory` is for the slave's page cache. Raises RuntimeError where
+    the slave ends, or has not come so far in LIMIT_S."""
     slave = made.nodes[1]
     with tandemlog.Admin(made.nodes[0].endpoint) as admin:
         end = admin.cluster().nodes[0].wrote_offset
@@ -89,7 +92,10 @@ def catch_up(made: LocalCluster, memory: MemoryAtHand) -> tuple[float, float]:
         first = held = done = 0.0
         begin = 0
         look_s = CLOSE_LOOK_S
+        limit = time.perf_counter() + LIMIT_S
         while not done:
+            if slave.exit_code is not None or time.perf_counter() > limit:
+                raise RuntimeError(f"the slave did not catch up to {end}: {slave.last_words()}")
             nodes = {node.node_id: node for node in admin.cluster().nodes}
             state, now = nodes.get(slave.node_id), time.perf_counter()
             if state is not None and state.wrote_offset:

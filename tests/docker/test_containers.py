@@ -15,11 +15,10 @@ from running import wait_until
 pytestmark = pytest.mark.docker
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROJECT = "tandemlogtest"
 
 
-def test_a_node_in_a_read_only_container_keeps_its_data(image: str) -> None:
-    volume = "tandemlog-test-single"
+def test_a_node_in_a_read_only_container_keeps_its_data(image: str, own_name: str) -> None:
+    volume = f"{own_name}-single"
     subprocess.run(["docker", "volume", "rm", "-f", volume], capture_output=True, check=True)
     container = (
         DockerContainer(image)
@@ -74,16 +73,17 @@ def test_a_node_in_a_read_only_container_keeps_its_data(image: str) -> None:
 
 
 class Composed:
-    """The cluster of compose/compose.yaml under a project name of its own."""
+    """The cluster of compose/compose.yaml as compose project `name`."""
 
-    def __init__(self, image: str) -> None:
+    def __init__(self, image: str, name: str) -> None:
+        self._name = name
         self._environment = {
             **os.environ,
             "TANDEMLOG_IMAGE": image,
             "TANDEMLOG_LOG_FILE_SIZE": str(16 << 20),
         }
         program = ["docker-compose"] if shutil.which("docker-compose") else ["docker", "compose"]
-        self._command = [*program, "-p", PROJECT, "-f", str(ROOT / "compose" / "compose.yaml")]
+        self._command = [*program, "-p", name, "-f", str(ROOT / "compose" / "compose.yaml")]
 
     def run(self, *words: str) -> str:
         done = subprocess.run(
@@ -99,7 +99,7 @@ class Composed:
 
     def docker(self, verb: str, service: str, *more: str) -> str:
         """`docker VERB CONTAINER MORE`: the engine answers at once, each compose takes a second."""
-        labels = {"com.docker.compose.project": PROJECT, "com.docker.compose.service": service}
+        labels = {"com.docker.compose.project": self._name, "com.docker.compose.service": service}
         filters = [f"--filter=label={name}={value}" for name, value in labels.items()]
         container = self._docker("ps", "--all", "--quiet", *filters).strip()
         assert container, f"{service} has no container"
@@ -122,8 +122,8 @@ class Composed:
 
 
 @pytest.fixture
-def composed(image: str) -> Iterator[Composed]:
-    cluster = Composed(image)
+def composed(image: str, own_name: str) -> Iterator[Composed]:
+    cluster = Composed(image, own_name)
     cluster.run("down", "-v", "--remove-orphans")
     cluster.run("up", "-d", "--no-build")
     yield cluster

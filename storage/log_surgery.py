@@ -10,17 +10,13 @@ A log that is set aside leaves nothing behind: that is one change for a crash (s
 import logging
 from collections.abc import Callable
 
-import numpy as np
-
-from tandemlog.format.dispatch import unit_columns
-
 from .commit_log import CommitLog, require_file_start
 from .disk_refusal import refusal, refusing
-from .errors import FlushFailedError, StoreError, StoreReadOnlyError
+from .errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
+from .log_tail import read_tail
 from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside
 from .store_parts import StoreParts
-from .unit_queues import queues_of
 
 logger = logging.getLogger(__name__)
 
@@ -152,41 +148,24 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     A record of which only a part has come is cut: the old master's last chunk may have ended
     inside it, so nobody can have been told that it is safe.
     """
-    parts.reput.run_to()
-    # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
-    # the producers, is looked at twice, never passed over
-    dispatched = min(parts.queues.next_offset, parts.producers.next_offset)
-    position, end = max(dispatched, parts.log.min_offset), parts.log.committed.value
-    _take_queue_ends(parts)
-    table, following = parts.queue_table, parts.queue_table.next_queue_offsets
-    time = parts.reput.store_timestamp
-    while position < end:
-        batch = parts.source.batch(position, end, index=False)
-        if batch.end == position:
-            logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
-            cut_store(parts, persistence, position)
-            return take_over_log_end(parts, persistence)  # which ends with a record now
-        columns = batch.columns
-        found = unit_columns(columns)
-        np.maximum.at(following, queues_of(table, found), found.queue_offset + 1)
-        parts.producers.take(
-            columns.physical_offset,
-            columns.size,
-            columns.store_timestamp,
-            columns.producer_marks,
-            batch.end,
-        )
-        if columns.count:
-            time = int(columns.store_timestamp[-1])
-        position = batch.end
+    try:
+        parts.reput.run_to()
+    except DiskFullError as fault:
+        logger.error("dispatch waits: reputed=%d %s", parts.reputed.value, fault)
+    table, end = parts.queue_table, parts.log.committed.value
+    position, time = read_tail(parts, end)
+    if position < end:
+        logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
+        cut_store(parts, persistence, position)
+        return take_over_log_end(parts, persistence)  # which ends with a record now
 
     def next_of(topic: str, queue_id: int) -> int:
         dense = table.get(topic, queue_id)
-        return 0 if dense < 0 else int(following[dense])
+        return 0 if dense < 0 else int(table.next_queue_offsets[dense])
 
     _lower_offsets(parts, next_of)
     parts.consumer_offsets.save(parts.clock.now_ms())
-    return time
+    return time or parts.reput.store_timestamp
 
 
 def _take_queue_ends(parts: StoreParts) -> None:

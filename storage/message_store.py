@@ -168,7 +168,10 @@ class MessageStore:
                     parts, report, lock, abort, last_stop, reserve, found.store_timestamp,
                     confirmed_at_most,
                 )  # fmt: skip
-                store.persist()
+                try:
+                    store.persist()
+                except DiskFullError as fault:
+                    report.waits = report.waits or f"nothing new is durable yet: {fault.reason}"
                 last_stop.flushed()
             except BaseException as fault:
                 if isinstance(fault, FlushFailedError):
@@ -182,6 +185,8 @@ class MessageStore:
             lock.release()
             raise
         report.seconds = clock.monotonic() - began
+        if report.waits:
+            logger.error("the store is open on a full disk: %s", report.waits)
         logger.info(
             "store open: directory=%s log=%d..%d seconds=%.2f",
             config.directory, report.log_start, report.log_end, report.seconds,

@@ -29,6 +29,7 @@ from .files import Buffer
 from .queue_runs import QueueRuns
 from .queue_table import MAX_QUEUES, QueueTable
 from .queue_tails import MEMORY_BYTES, rows_for
+from .room import RoomForUnits
 
 NO_UNITS = np.zeros(0, dtype=UNIT_DTYPE)
 _WINDOW = 256
@@ -56,6 +57,7 @@ class QueueUnits:
         self._file_size = file_size
         self._memory_bytes = memory_bytes
         self._rows = rows_for(0, memory_bytes)
+        self._room = RoomForUnits(directory, disk.files)
         self.file_lock = threading.RLock()
 
     def queue(self, dense: int) -> ConsumeQueue:
@@ -236,6 +238,7 @@ class QueueUnits:
     def _write(self, dense: int, queue_offset: int, data: Buffer) -> None:
         queue = self.queue(dense)
         try:
+            self._room.take(len(data))
             queue.write(queue_offset, data)
         except OSError as fault:
             raise _write_fault(queue, queue_offset, fault) from fault

@@ -7,6 +7,10 @@
        made again from the whole log
     5  the next queue offsets, the consumer offsets, and a new recovery point
 
+On a full disk the dispatch may end early: what is dispatched is served, retention can make room,
+and dispatch goes on by itself then (reput.py). The next queue offsets and the producers are those
+of the log's end all the same.
+
 The order is that of trust: the log first, then what is derived from it. Every step can be
 repeated, so a crash in the middle costs the next open nothing but the same work again. A log that
 was being set aside has gone aside before, whole (set_aside.py).
@@ -21,9 +25,11 @@ from tandemlog.format.errors import FormatError
 
 from .config import ConfirmSource
 from .consume_queue_store import QueueCheckpoint
+from .errors import DiskFullError
 from .examination import Examination
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
+from .log_tail import read_tail
 from .queue_loading import LoadContext, load_queues
 from .recovery_report import RecoveryReport
 from .small_files import read_small
@@ -196,15 +202,21 @@ def _dispatch(
         parts.reput.truncate(confirmed)
     report.queues_rebuilt = _names(parts, parts.queues.damaged)
     done, whole = 0, _work(parts, confirmed)
-    while step := parts.reput.run_once(confirmed):
-        report.queues_rebuilt |= {
-            name: reason
-            for name, reason in _names(parts, parts.queues.damaged).items()
-            if name not in report.queues_rebuilt
-        }
-        done += step
-        if progress is not None:
-            progress(min(done, whole), whole)
+    try:
+        while step := parts.reput.run_once(confirmed):
+            report.queues_rebuilt |= {
+                name: reason
+                for name, reason in _names(parts, parts.queues.damaged).items()
+                if name not in report.queues_rebuilt
+            }
+            done += step
+            if progress is not None:
+                progress(min(done, whole), whole)
+    except DiskFullError as fault:
+        report.waits = (
+            f"dispatch waits at {parts.reputed.value}, the log is confirmed up to {confirmed}: "
+            f"{fault.reason}"
+        )
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed
     report.queues = parts.queues.count
@@ -213,15 +225,14 @@ def _dispatch(
     ]
     if parts.index is not None and parts.index.stopped is not None:
         report.index.append(str(parts.index.stopped))
-    _set_next_offsets(parts, found)
+    _set_next_offsets(parts, found, confirmed)
 
 
-def _set_next_offsets(parts: StoreParts, found: Examination) -> None:
+def _set_next_offsets(parts: StoreParts, found: Examination, confirmed: int) -> None:
     """What the next record of each queue gets. Not the number of a record that damage has taken,
     even where it was the last of its queue: consumers may have seen it."""
-    ends = parts.queues.ends()
+    read_tail(parts, confirmed)
     following = parts.queue_table.next_queue_offsets
-    following[: len(ends)] = ends
     point = found.point
     if point is not None and point.dispatched <= found.log_end:
         for topic, known in point.queues.items():
@@ -287,6 +298,8 @@ def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport
 
     def end_of(topic: str, queue_id: int) -> int | None:
         dense = parts.queue_table.get(topic, queue_id)
+        if dense >= 0 and report.waits:
+            return int(parts.queue_table.next_queue_offsets[dense])
         return None if dense < 0 else parts.queues.max_offset(dense)
 
     if parts.confirmed.value < parts.log.wrote.value:

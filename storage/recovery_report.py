@@ -25,6 +25,7 @@ class RecoveryReport:
     queues_rebuilt     queues made again from the log alone, with the reason
     index              what had to be done about the index
     dispatched         records dispatched to queues, index and producers
+    waits              what a full disk had no room for; it goes on when there is space again
     offsets_clamped    consumer offsets that lay above the end of their queue
     doubt              why bytes that counted as held here may be missing (session_file.py)
     """
@@ -45,6 +46,7 @@ class RecoveryReport:
     index: list[str] = field(default_factory=list)
     dispatched: int = 0
     confirmed: int = 0
+    waits: str = ""
     offsets_clamped: int = 0
     doubt: str = ""
     notes: list[str] = field(default_factory=list)
@@ -71,6 +73,8 @@ class RecoveryReport:
             yield f"index: {finding}"
         queues = counted(self.queues, "queue")
         yield f"dispatched {counted(self.dispatched, 'record')} to {queues}"
+        if self.waits:
+            yield self.waits
         if self.offsets_clamped:
             offsets = counted(self.offsets_clamped, "consumer offset")
             yield f"lowered {offsets} to the end of their queue"

@@ -3,10 +3,14 @@
     small files   session.json, abort, recovery.json, replication.json, epochFileCheckpoint, ...:
                   a few kB each, replaced by a whole new one beside the old
     big files     of log and index: they are given their disk space before they are used
+    queue units   a few bytes at a time, but without end: what is not dispatched yet
 
 A big file takes none of the last room: it is refused before the disk is asked, because asking is
 not free of harm. posix_fallocate of more than there is takes all of it until it fails (on ext4
 until the file is removed), and a small file that is replaced in that moment finds no room.
+
+Queue units leave as much free as a reserve has, so that dispatch does not eat what an open has
+given up for the small files; they wait in memory and in the log.
 
 Others fill disks too. So a store keeps a file that is good for nothing (`tandemlog/reserve`). An
 open that finds less room than that gives it up before it writes anything; it is made again when
@@ -18,7 +22,7 @@ import logging
 import os
 from pathlib import Path
 
-from .files import FileSystem
+from .files import DiskUsage, FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,8 @@ RESERVE_BYTES = 1 << 20
 # so little that it does not count where retention looks at how full the disk is, in percent
 RESERVE_SHARE = 1000
 PAGE = 4096
+LOOK_BYTES = 1 << 20
+"""The disk is asked again after so many."""
 
 
 def preallocate_big(files: FileSystem, handle: int, path: Path, size: int) -> None:
@@ -38,6 +44,41 @@ def preallocate_big(files: FileSystem, handle: int, path: Path, size: int) -> No
     if use.total and use.free < size + min(size, SPARED_BYTES):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     files.preallocate(handle, size)
+
+
+def reserve_size(use: DiskUsage) -> int:
+    """RESERVE_BYTES, and of a small disk RESERVE_SHARE."""
+    return min(RESERVE_BYTES, use.total // RESERVE_SHARE // PAGE * PAGE)
+
+
+class RoomForUnits:
+    """What may still be written below `path` of what is neither small nor has its space."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self._path = path
+        self._files = files
+        self._left = 0
+
+    def take(self, size: int) -> None:
+        """Before `size` bytes are written, which may be spread over one more page. Raises OSError:
+        ENOSPC where less than a reserve would be left free."""
+        size += PAGE
+        if size > self._left:
+            self._left = self._look(size)
+        self._left -= size
+
+    def _look(self, size: int) -> int:
+        try:
+            use = self._files.disk_usage(self._path)
+        except FileNotFoundError:
+            return size  # it is made with the first file
+        # some network file systems say nothing of their size
+        if not use.total:
+            return LOOK_BYTES
+        room = use.free - reserve_size(use)
+        if room < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        return min(room, LOOK_BYTES)
 
 
 class Reserve:
@@ -64,13 +105,13 @@ class Reserve:
         return True
 
     def keep(self) -> None:
-        """Make it where it is missing and there is room for it twice: RESERVE_BYTES, and of a
-        small disk RESERVE_SHARE. Raises OSError, and leaves nothing then."""
+        """Make it where it is missing and there is room for it twice. Raises OSError, and leaves
+        nothing then."""
         files = self._files
         if files.status(self.path) is not None:
             return
         use = files.disk_usage(self.path.parent)
-        size = min(RESERVE_BYTES, use.total // RESERVE_SHARE // PAGE * PAGE)
+        size = reserve_size(use)
         if not size or use.free < 2 * size:
             return
         handle = files.open(self.path, create=True)

@@ -15,6 +15,7 @@ from ..abort_file import AbortFile
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
 from ..epoch_file import EpochFile
+from ..errors import DiskFullError
 from ..examination import Examination, examine
 from ..files import FileSystem, RealFileSystem
 from ..geometry import Geometry
@@ -45,7 +46,8 @@ def recover(
 
     The confirm offset that a replica has noted is kept: what lies above it is in the queues now,
     but the node that opens the store next takes it out again until it is confirmed. Raises
-    StoreLockedError while a node has it open, and what MessageStore.open raises.
+    StoreLockedError while a node has it open, DiskFullError where not all could be dispatched, and
+    what MessageStore.open raises.
     """
     files = files if files is not None else RealFileSystem()
     paths = StorePaths(config.directory)
@@ -59,6 +61,8 @@ def recover(
         confirmed_at_most=_noted_confirm(paths, files) if len(epochs.table) else None,
     )
     store.close()
+    if store.recovery.waits:
+        raise DiskFullError(store.recovery.waits)
     return store.recovery
 
 

@@ -1,6 +1,7 @@
 """Full disks and failing I/O under a real node."""
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,6 +92,31 @@ def test_a_node_starts_again_and_again_on_a_disk_that_others_have_filled(
     (small_disk / "of another program").unlink()
     wait_until("puts", lambda: send_until_refused(node.endpoint, "full", b"x", 1)[0] == 1, 60)
     assert len(node.read_queue("full", 0)) > count
+
+
+def test_a_node_starts_on_a_full_disk_that_has_no_room_for_its_queues(
+    node: NodeProcess, small_disk: Path
+) -> None:
+    """Queue units of a thousand messages and more are made again, and a whole queue besides."""
+    count = 20_000
+    with tandemlog.Admin(node.endpoint) as admin:
+        admin.create_topic("other", queues=1)
+    with tandemlog.Producer(node.endpoint) as producer:
+        producer.send_many("other", [b"served"])
+        producer.send_many("full", [b"x"] * count)
+    wait_until("reput", lambda: len(node.read_queue("full", 0)) == count)
+    wait_until("the reserve", (small_disk / "store" / "tandemlog" / "reserve").exists)
+    node.stop()
+    shutil.rmtree(small_disk / "store" / "consumequeue" / "full")
+    fill(small_disk / "of another program")
+    for _ in range(2):
+        node.start()
+        assert "the store is open on a full disk" in node.tail(20_000)
+        assert len(node.read_queue("other", 0)) == 1
+        node.kill()
+    (small_disk / "of another program").unlink()
+    node.start()
+    wait_until("the queue", lambda: len(node.read_queue("full", 0)) == count)
 
 
 def fill(file: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.crashed_stores import QUEUE, assert_whole, everything, flip, full, log_byte
 from fakes.stores import DIRECTORY
-from storage.errors import CorruptStoreError, DiskFullError
+from storage.errors import CorruptStoreError, StoreReadOnlyError
 from storage.metadata import TopicConfig
 from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.producer_mark import ProducerMark
@@ -112,8 +112,8 @@ def test_a_table_that_was_read_from_its_backup_is_said(name: str) -> None:
 def test_an_open_that_fails_gives_the_lock_up() -> None:
     bench, _ = full(1)
     bench.store.close()
-    bench.files.fail("rename", errno.ENOSPC, name="recovery.json")
-    with pytest.raises(DiskFullError, match=r"recovery\.json cannot be written"):
+    bench.files.fail("rename", errno.EIO, name="recovery.json")
+    with pytest.raises(StoreReadOnlyError, match=r"recovery\.json cannot be written"):
         bench.open()
     bench.files.heal()
     bench.open()

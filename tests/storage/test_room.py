@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from fakes.crashed_stores import QUEUE
 from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.allocator import FileAllocator
-from storage.config import FlushMode
+from storage.config import ConfirmSource, FlushMode
 from storage.errors import DiskFullError
-from storage.room import Reserve
+from storage.room import LOOK_BYTES, PAGE, Reserve, RoomForUnits
 from storage.small_files import write_small
+from storage.tools.recover import recover
+from tandemlog.format.producer_mark import ProducerMark
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")
 RESERVE = OWN / "reserve"
+LAST = ProducerMark("p", 1, 0, 0, 2)
 # a thousandth of 24 MiB, in pages
 SMALL = 6 * 4096
 
@@ -170,16 +174,128 @@ def test_a_store_that_was_closed_on_a_full_disk_opens_again() -> None:
         assert bench.bodies() == held
 
 
-def test_an_open_that_finds_no_room_for_the_queues_says_so_and_loses_nothing() -> None:
-    """The reserve is for small files: what was not dispatched may need more."""
+def crowded(batches: int) -> Bench:
+    """A store that is killed with much that was never dispatched, on a disk that takes no queue
+    unit. Each of 4 queues has `batches` of 120 messages, queue 0 three more before them, which are
+    dispatched, queue 3 two more behind them."""
     bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
-    for queue_id in range(4):
-        bench.put(10, queue_id=queue_id)
+    bench.put(3)
+    bench.settle()
+    bench.store.persist()
+    for _ in range(batches):
+        for queue_id in range(4):
+            bench.put(120, queue_id=queue_id)
+    assert not bench.put_marked(LAST, 2, queue_id=3).duplicate
     bench.store.flush()
+    bench.store.consumer_offsets.commit("G", "T", 1, 120 * batches)
+    bench.store.consumer_offsets.save(bench.clock.now_ms())
     bench.files.fail("pwrite", errno.ENOSPC, name="consumequeue")
+    return bench
+
+
+def test_queue_units_leave_the_room_that_an_open_gave_up() -> None:
+    """Else dispatch eats it before the replication state finds room."""
+    files = MemoryFiles(capacity=24 << 20)
+    files.make_directory(OWN)
+    files.preallocate(files.open(OWN / "other", create=True), (24 << 20) - SMALL - 10_000)
+    room = RoomForUnits(OWN, files)
+    room.take(5000)
+    files.capacity -= 5000
+    with pytest.raises(OSError, match="No space"):
+        room.take(1000)
+    files.capacity += 1 << 30
+    asked = files.calls["disk_usage"]
+    for _ in range(LOOK_BYTES // (PAGE + 20)):
+        room.take(20)
+    assert files.calls["disk_usage"] == asked + 1
+    files.capacity = 0
+    room.take(LOOK_BYTES)
+    RoomForUnits(OWN / "not made yet", files).take(20)
+
+
+def ends(batches: int) -> list[int]:
+    return [120 * batches + more for more in (3, 0, 0, 2)]
+
+
+def put_everywhere(bench: Bench) -> list[int]:
+    """A message into every queue; the queue offsets that they got."""
+    answers = [bench.put(1, queue_id=queue_id) for queue_id in range(4)]
+    return [int(each.segments[0].queue_offsets[0]) for each in answers]
+
+
+def test_what_the_queues_have_no_room_for_is_served_from_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = crowded(1)
     for _ in range(2):
-        with pytest.raises(DiskFullError, match=r"no space to write unit .*consumequeue"):
+        bench.kill()
+        assert [len(bench.bodies(queue_id=each)) for each in range(4)] == ends(1)
+        assert "consumequeue" in bench.store.recovery.waits
+        assert "the store is open on a full disk" in caplog.text
+    bench.files.heal()
+    bench.crash()
+    assert bench.store.recovery.waits == ""
+    assert [len(bench.bodies(queue_id=each)) for each in range(4)] == ends(1)
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["whole", "a queue damaged"])
+def test_where_not_all_can_be_dispatched_the_rest_waits_for_room(
+    damaged: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is dispatched is served, retention may make room, and what comes gets the numbers
+    behind what waits."""
+    bench = crowded(9)
+    for times in range(2):
+        if damaged and not times:
+            for name in bench.files.listdir(QUEUE):
+                bench.files.unlink(QUEUE / name)
+        bench.kill()
+        store = bench.store
+        assert "dispatch waits at" in store.recovery.waits
+        assert any("dispatch waits" in line for line in store.recovery.lines())
+        assert "the store is open on a full disk" in caplog.text
+        assert store.reputed.value < store.confirmed.value
+        assert put_everywhere(bench) == [end + times for end in ends(9)]
+        assert bench.put_marked(LAST, 2, queue_id=3).duplicate
+        assert store.consumer_offsets.offset("G", "T", 1) == 1080
+        with pytest.raises(DiskFullError):
+            store.reput.run_to()
+        bench.store.flush()
+    bench.files.heal()
+    bench.settle()
+    bench.store.persist()
+    held = [bench.bodies(queue_id=each) for each in range(4)]
+    assert [len(each) for each in held] == [end + 2 for end in ends(9)]
+    assert len({body for each in held for body in each}) == sum(ends(9)) + 8
+    bench.crash()
+    assert [bench.bodies(queue_id=each) for each in range(4)] == held
+    assert bench.store.recovery.queues_rebuilt == {}
+    assert bench.store.recovery.waits == ""
+
+
+def test_recover_says_that_it_had_no_room_for_all() -> None:
+    bench = crowded(9)
+    bench._abandon()
+    bench.files.kill()
+    with pytest.raises(DiskFullError, match="dispatch waits at"):
+        recover(bench.config, bench.files)
+    bench.files.heal()
+    assert recover(bench.config, bench.files).waits == ""
+
+
+def test_a_master_takes_over_though_the_queues_have_no_room() -> None:
+    bench = crowded(9)
+    bench.kill(confirm=ConfirmSource.REPLICATION)
+    for times in range(2):
+        bench.store.become_master(1 + times)
+        assert put_everywhere(bench) == [end + times for end in ends(9)]
+        assert bench.put_marked(LAST, 2, queue_id=3).duplicate
+        bench.store.flush()
+        bench.store.advance_confirmed(bench.store.log.wrote.value)
+        with pytest.raises(DiskFullError):
+            bench.store.reput.run_to()
+        if not times:
             bench.kill()
     bench.files.heal()
-    bench.open()
-    assert [len(bench.bodies(queue_id=each)) for each in range(4)] == [10] * 4
+    bench.settle()
+    assert [len(bench.bodies(queue_id=each)) for each in range(4)] == [e + 2 for e in ends(9)]

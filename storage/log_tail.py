@@ -1,0 +1,50 @@
+"""What the end of the log says of queues and producers before it is dispatched.
+
+    log      ..............................................|  end
+    queues   |------ dispatched ------>|   the tail: not confirmed yet, or no room for its units
+    next queue offsets, producers      |--- read here --->|
+
+An append needs both, and cannot wait for dispatch: of what no replica has confirmed it may never
+come, and on a full disk not before there is space. What is read here is dispatched again later.
+"""
+
+import numpy as np
+
+from tandemlog.format.dispatch import unit_columns
+
+from .store_parts import StoreParts
+from .unit_queues import queues_of
+
+
+def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
+    """Set the next queue offsets to what the log holds up to `end`, and bring the producer table
+    there. Answers where no record begins any more, `end` where all is well, and the store time
+    (ms) of the newest record behind what is dispatched, 0 where there is none."""
+    # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
+    # the producers, is looked at twice, never passed over
+    dispatched = min(parts.queues.next_offset, parts.producers.next_offset)
+    if parts.queues.damaged:
+        # whatever units these have by now: the rest of theirs may lie anywhere
+        dispatched = 0
+    table, following = parts.queue_table, parts.queue_table.next_queue_offsets
+    ends = parts.queues.ends()
+    following[: len(ends)] = ends
+    position, time = max(dispatched, parts.log.min_offset), 0
+    while position < end:
+        batch = parts.source.batch(position, end, index=False)
+        if batch.end == position:
+            break
+        columns = batch.columns
+        found = unit_columns(columns)
+        np.maximum.at(following, queues_of(table, found), found.queue_offset + 1)
+        parts.producers.take(
+            columns.physical_offset,
+            columns.size,
+            columns.store_timestamp,
+            columns.producer_marks,
+            batch.end,
+        )
+        if columns.count:
+            time = int(columns.store_timestamp[-1])
+        position = batch.end
+    return position, time

@@ -12,6 +12,7 @@ Headers of anything can be gathered, of no record too: positions derived from a 
 kept inside the record, and `well_formed` says which rows hold together (see fault_columns.py).
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +30,7 @@ from .constants import (
     MIN_RECORD_SIZE,
 )
 from .host import IPV4_SIZE, IPV6_SIZE
-from .ragged import Buffer, byte_array, windows
+from .ragged import Buffer, all_true, byte_array, none_true, windows
 from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 
@@ -61,6 +62,16 @@ assert HEADER_DTYPE.itemsize == FIXED_SIZE
 
 _HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 _STORE_TIMESTAMP_SIZE: Final = 8
+
+
+def _in_place(value: int) -> np.uint32:
+    """A word of the log as the machine reads it from there."""
+    return np.uint32(int.from_bytes(value.to_bytes(4, "big"), sys.byteorder))
+
+
+_MAGIC_V1: Final = _in_place(MAGIC_V1)
+_MAGIC_V2: Final = _in_place(MAGIC_V2)
+_HOST_BITS_IN_PLACE: Final = _in_place(_HOST_BITS)
 
 
 @dataclass(frozen=True)
@@ -173,8 +184,9 @@ def gather_headers(
     """
     data = byte_array(buffer)
     wide = sizes.astype(np.int64)
-    inside = (positions >= 0) & (wide >= MIN_RECORD_SIZE) & (positions + wide <= len(data))
-    if inside.all():
+    inside = (positions >= 0) & (wide >= MIN_RECORD_SIZE)
+    inside &= positions + wide <= len(data)
+    if all_true(inside):
         return _gather(data, positions, wide)
     usable = inside.nonzero()[0]
     part = _gather(data, positions[usable], wide[usable])
@@ -203,28 +215,33 @@ def _gather(
     fixed = windows(data, FIXED_SIZE)[positions].view(HEADER_DTYPE)
     ends = positions + sizes
     header_sizes, long_enough = _read_ipv6_headers(data, positions, sizes, fixed)
-    magic = fixed["magic"].astype(np.uint32)
-    version_2 = magic == MAGIC_V2
-    well_formed = (magic == MAGIC_V1) | version_2
-    well_formed &= fixed["size"] == sizes
+    magic = _native_words(fixed, "magic")
+    well_formed = magic == _MAGIC_V1
+    version_2 = None
+    if not all_true(well_formed):
+        version_2 = magic == _MAGIC_V2
+        well_formed |= version_2
+    well_formed &= fixed["size"].astype(np.int64) == sizes
     well_formed &= long_enough
 
     body_start = positions + header_sizes
     # What is left for the body: all but the two length fields behind it.
     body_length, fits = _within(fixed["body_length"].astype(np.int64), ends - body_start - 3)
     well_formed &= fits
-    topic_start = body_start + body_length + 1
-    topic_length = data[topic_start - 1].view(np.int8).astype(np.int64)
-    if version_2.any():
+    topic_start = body_start + body_length
+    topic_length = data[topic_start].view(np.int8).astype(np.int64)
+    topic_start += 1
+    if version_2 is not None and version_2.any():
         _read_long_topic_lengths(data, version_2.nonzero()[0], ends, topic_start, topic_length)
     topic_length, fits = _within(topic_length, ends - topic_start - 2)
     well_formed &= fits
-    properties_start = topic_start + topic_length + 2
-    # The properties take what is left, and their length field has to say just that.
+    properties_start = topic_start + topic_length
+    # The properties take what is left, and their length field has to say just that; it is signed,
+    # so that no length above 32,767 equals it.
+    said = windows(data, 2)[properties_start].view(">i2")
+    properties_start += 2
     properties_length = ends - properties_start
-    well_formed &= data[properties_start - 1] == (properties_length & 0xFF)
-    well_formed &= data[properties_start - 2] == properties_length >> 8
-    well_formed &= properties_length <= 0x7FFF
+    well_formed &= said.astype(np.int64) == properties_length
     return HeaderColumns(
         positions,
         sizes,
@@ -245,7 +262,14 @@ def _within(
     """The lengths, 0 in the place of those that do not fit their room; and which do."""
     # As unsigned numbers the negative lengths are too large; room is never negative.
     fits = lengths.view(np.uint64) <= room.view(np.uint64)
-    return (lengths if fits.all() else lengths * fits), fits
+    return (lengths if all_true(fits) else lengths * fits), fits
+
+
+def _native_words(fixed: NDArray[np.void], name: str) -> NDArray[np.uint32]:
+    """A field of four bytes as the machine reads it, which is the wrong way round: for comparing
+    with what was turned round once, and not for every record."""
+    words: NDArray[np.uint32] = fixed[name].view(np.uint32)
+    return words
 
 
 def _read_long_topic_lengths(
@@ -273,9 +297,9 @@ def _read_ipv6_headers(
 ) -> tuple[NDArray[np.int64] | int, NDArray[np.bool_] | bool]:
     """Bytes of each header, and which records are long enough for theirs; reads the headers
     with an IPv6 host into `fixed` again, by their own layout."""
-    host_bits = fixed["sys_flag"].astype(np.int32) & _HOST_BITS
-    if not host_bits.any():
+    if none_true(_native_words(fixed, "sys_flag") & _HOST_BITS_IN_PLACE):
         return FIXED_SIZE, True
+    host_bits = fixed["sys_flag"].astype(np.int32) & _HOST_BITS
     header_sizes = np.full(len(positions), FIXED_SIZE, np.int64)
     long_enough = np.ones(len(positions), np.bool_)
     for bits, rows in _rows_by_layout(host_bits):

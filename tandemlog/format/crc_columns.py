@@ -6,6 +6,7 @@ which costs less than a copy. (A CRC cannot be checked for many bodies in one go
 have lost their highest bit.)
 """
 
+from struct import pack
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +45,8 @@ def _crcs(
     longest = int(lengths.max())
     if 0 < longest <= _SMALL_BODY and int(lengths.min()) == longest:
         bodies = windows(data, longest)[starts].tolist()
-        return np.fromiter(map(crc32, bodies), np.uint32, len(starts))
+        # Packing takes a fifth of the time in which numpy takes as many integers.
+        return np.frombuffer(pack(f"{len(starts)}I", *map(crc32, bodies)), np.uint32)
     text = data.data
     slices = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
     return np.array([crc32(text[begin:end]) for begin, end in slices], np.uint32)

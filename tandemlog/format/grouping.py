@@ -13,9 +13,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .ragged import blank_padding, counting, gather_rows, length_classes, row_numbers
+from .ragged import (
+    WORD,
+    blank_padding,
+    counting,
+    gather_rows,
+    last_word,
+    length_classes,
+    row_numbers,
+)
 
-_WORD: Final = 8
 _MIXER: Final = 0x9E3779B97F4A7C15
 _MAX_ROUNDS: Final = 8
 _MAX_DIRECT_SLOTS: Final = 1 << 16
@@ -27,8 +34,8 @@ def distinct_slices(
     """Which slices are equal: i8[k], the first row of each distinct one, ascending; and i8[n],
     for each row the index of its own among these."""
     first_of = np.empty(len(starts), np.int64)
-    for rows, width, _ in length_classes(lengths):
-        words = _as_words(data, starts[rows], lengths[rows], width)
+    for rows, width, equal in length_classes(lengths):
+        words = _as_words(data, starts[rows], lengths[rows], width, equal)
         first_of[rows] = row_numbers(rows, len(starts))[_first_equal(words)]
     return _numbered(first_of)
 
@@ -60,17 +67,24 @@ def stable_order(numbers: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
 
 def _as_words(
-    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64], width: int
+    data: NDArray[np.uint8],
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    width: int,
+    equal: bool,
 ) -> NDArray[np.uint64]:
-    """u8[w, n]: in column i the length and the bytes of slice i, padded with zeros."""
-    stride = -(-width // _WORD) * _WORD
-    words = np.empty((1 + stride // _WORD, len(starts)), np.uint64)
+    """u8[w, n]: in column i the length and the bytes of slice i, padded with zeros; `equal`:
+    all are `width` long."""
+    stride = -(-width // WORD) * WORD
+    words = np.empty((1 + stride // WORD, len(starts)), np.uint64)
     words[0] = lengths
     if stride:
         text = gather_rows(data, starts, stride)
-        if stride > width or int(lengths.min()) < width:
+        if not equal:
             text = blank_padding(text, lengths)
         words[1:] = text.view(np.uint64).T
+        if equal:
+            words[-1] &= last_word(width)
     return words
 
 

@@ -29,10 +29,24 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The strings that were taken apart one by one: for a layout, or because they were few."""
+    strings: list[bytes] = []
+    take_apart = property_layouts._take_apart
+
+    def noted(text: bytes, names: Any) -> Any:
+        strings.append(text)
+        return take_apart(text, names)
+
+    monkeypatch.setattr(property_layouts, "_take_apart", noted)
+    return strings
+
+
 @settings(max_examples=200)
 @given(
     st.lists(property_strings, min_size=1, max_size=5),
-    st.lists(st.integers(0, 4), min_size=64, max_size=200),
+    st.lists(st.integers(0, 4), min_size=1, max_size=200),
     st.binary(max_size=9),
     st.binary(max_size=9),
 )
@@ -53,26 +67,49 @@ def test_equal_to_the_plain_decoder(
             max_size=6,
         )
     ),
-    st.integers(64, 90),
+    st.integers(1, 90),
 )
 def test_equal_lengths_of_any_content(kinds: list[bytes], count: int) -> None:
     check([kinds[number % len(kinds)] for number in range(count)])
 
 
-def test_strings_of_one_layout_are_taken_apart_once(searched: list[int]) -> None:
-    check([b"KEYS\x01k%05d\x02TAGS\x01t%d\x02" % (n, n % 10) for n in range(5_000)])
-    assert searched == [1]
-
-
-def test_the_odd_ones_are_searched(searched: list[int]) -> None:
-    strings = [b"KEYS\x01k%03d\x02TAGS\x01t" % n for n in range(500)]
-    strings[7] = b"KEYS\x01kk\x02\x01\x02TAGS\x01t"  # as long, with separators in the value
-    strings[8] = b"KEYS\x01k008TAGS\x01t\x02"  # the name that follows is part of the value
-    strings[9] = b"TAGS\x01t\x02KEYS\x01k009"
-    strings[10] = b"KEYS\x01longer than the others"
-    assert len({len(each) for each in strings}) == 2
+def test_of_strings_of_one_layout_one_is_taken_apart(
+    searched: list[int], apart: list[bytes]
+) -> None:
+    strings = [b"KEYS\x01k%05d\x02TAGS\x01t%d\x02" % (n, n % 10) for n in range(5_000)]
     check(strings)
-    assert searched == [1, 4]
+    assert searched == []
+    assert apart == strings[:1]
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_the_odd_ones_are_looked_at_each(
+    times: int, searched: list[int], apart: list[bytes]
+) -> None:
+    odd = [
+        b"KEYS\x01kk\x02\x01\x02TAGS\x01t",  # as long, with separators in the value
+        b"KEYS\x01k008TAGS\x01t\x02",  # the name that follows is part of the value
+        b"TAGS\x01t\x02KEYS\x01k009",
+        b"KEYS\x01longer than the others",
+    ]
+    strings = [b"KEYS\x01k%03d\x02TAGS\x01t" % n for n in range(500)]
+    assert [len(each) == len(strings[0]) for each in odd] == [True, True, True, False]
+    check(strings[:7] + odd * times + strings[7:])
+    if times == 1:
+        assert (searched, apart) == ([], [strings[0], *odd])
+    else:
+        assert (searched, apart) == ([len(odd) * times], strings[:1])
+
+
+def test_few_strings_are_taken_apart_one_by_one(searched: list[int], apart: list[bytes]) -> None:
+    strings = [b"KEYS\x01k%d\x02" % n for n in range(12)]
+    check(strings)
+    assert (searched, apart) == ([], strings)
+
+
+def test_many_of_all_lengths_are_searched_at_once(searched: list[int], apart: list[bytes]) -> None:
+    check([b"KEYS\x01%s\x02" % (b"k" * (1 + n % 90)) for n in range(9_000)])
+    assert (searched, apart) == ([9_000], [])
 
 
 def test_another_layout_takes_over(searched: list[int]) -> None:
@@ -84,7 +121,9 @@ def test_another_layout_takes_over(searched: list[int]) -> None:
     assert sum(searched) < 15_000
 
 
-def test_lengths_that_are_frequent_have_a_layout_each(searched: list[int]) -> None:
+def test_lengths_that_are_frequent_have_a_layout_each(
+    searched: list[int], apart: list[bytes]
+) -> None:
     check([b"KEYS\x01order-%d\x02" % n for n in range(5_000)])
-    assert len(searched) <= 3
-    assert sum(searched) <= 2 + 110
+    assert searched == []
+    assert len(apart) == 3 + 10

@@ -16,9 +16,9 @@ from .crc_columns import first_bad_crc
 from .errors import CorruptRecordError
 from .file_names import names_a_folder
 from .grouping import distinct_slices
-from .ragged import Buffer, byte_array, first_true
+from .ragged import Buffer, all_true, byte_array, first_true
 from .record import decode_record
-from .walk import StopReason, WalkResult, walk
+from .walk import StopReason, WalkResult, walk, why_stopped
 
 _TORN_TAIL: Final = 8
 """So many zero bytes at the end of a wrong record: it was never written to its end."""
@@ -104,16 +104,7 @@ def walk_strict(
     that log offset, out of which a power cut may have left a page.
     """
     data = byte_array(buffer)
-    found = walk(
-        data,
-        start,
-        end,
-        base_offset=base_offset,
-        limit=limit,
-        max_records=max_records,
-        guess=guess,
-    )
-    headers = gather_headers(data, found.positions, found.sizes)
+    found, headers = _walk(data, start, end, base_offset, limit, max_records, guess)
     fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
     if check_topics:
         sound = headers if fault is None else headers.head(fault.index)
@@ -134,6 +125,65 @@ def walk_strict(
         fault.error,
     )
     return cut, headers.head(fault.index)
+
+
+def _walk(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int | None,
+    base_offset: int | None,
+    limit: int | None,
+    max_records: int | None,
+    guess: NDArray[np.int64] | None,
+) -> tuple[WalkResult, HeaderColumns]:
+    if guess is not None and max_records is None:
+        as_guessed = _walk_as_guessed(data, start, end, base_offset, limit, guess)
+        if as_guessed is not None:
+            return as_guessed
+    found = walk(
+        data,
+        start,
+        end,
+        base_offset=base_offset,
+        limit=limit,
+        max_records=max_records,
+        guess=guess,
+    )
+    return found, gather_headers(data, found.positions, found.sizes)
+
+
+def _walk_as_guessed(
+    data: NDArray[np.uint8],
+    start: int,
+    end: int | None,
+    base_offset: int | None,
+    limit: int | None,
+    guess: NDArray[np.int64],
+) -> tuple[WalkResult, HeaderColumns] | None:
+    """Walk and headers in one, where the guess is all that there is; None where it is not.
+
+    Its steps are taken for the sizes: headers that hold together prove them, as their own sizes
+    and magic say the same.
+    """
+    stop_at = min(each for each in (len(data), end, limit) if each is not None)
+    if not len(guess) or guess[0] != start or not start <= guess[-1] <= stop_at:
+        return None
+    last = int(guess[-1])
+    after = last + int.from_bytes(data[last : last + 4].data, signed=True)
+    if after > stop_at or after < last + MIN_RECORD_SIZE:
+        guess, after = guess[:-1], last
+        if not len(guess):
+            return None
+    sizes = np.empty(len(guess), np.int64)
+    np.subtract(guess[1:], guess[:-1], out=sizes[:-1])
+    sizes[-1] = after - guess[-1]
+    stop, fault = why_stopped(data, after, stop_at, limit, base_offset or 0)
+    if stop is None:
+        return None
+    headers = gather_headers(data, guess, sizes)
+    if not all_true(headers.well_formed):
+        return None
+    return WalkResult(guess, headers.stored_size, after, stop, fault), headers
 
 
 def first_hole(data: NDArray[np.uint8], headers: HeaderColumns, first: int = 0) -> int:

@@ -95,7 +95,7 @@ def walk(
     while found.count < wanted and found.extend(wanted - found.count):
         pass
     positions, sizes = found.columns()
-    stop, fault = _why_stopped(
+    stop, fault = why_stopped(
         data, found.position, stop_at, limit, 0 if base_offset is None else base_offset
     )
     if stop is None:
@@ -197,10 +197,11 @@ class _Chain:
         return kept
 
 
-def _why_stopped(
+def why_stopped(
     data: NDArray[np.uint8], position: int, end: int, limit: int | None, base: int
 ) -> tuple[StopReason | None, CorruptRecordError | None]:
-    """What stands at `position`; (None, None) if it is a record."""
+    """Why a walk that has come to `position` ends there; (None, None) if a record stands there.
+    `base` is the log offset of data[0]."""
     left = end - position
     at = base + position
     if left <= 0:

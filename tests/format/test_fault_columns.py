@@ -1,11 +1,14 @@
 """Faults are found in the record, and named by the field, that the plain decoder would name."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
+from tandemlog.format import fault_columns
 from tandemlog.format.columns import gather_headers
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import find_fault, walk_strict
@@ -92,6 +95,51 @@ def plain_walk(buffer: bytes, log: LogPiece) -> tuple[list[int], int, CorruptRec
         positions.append(position)
         position += record.size
     return positions, position, None
+
+
+@settings(max_examples=200)
+@given(log_pieces(min_size=1), st.data())
+def test_no_guess_changes_what_walk_strict_finds(log: LogPiece, data: st.DataObject) -> None:
+    buffer = bytearray(log.buffer)
+    for _ in range(data.draw(st.integers(0, 2))):
+        place = data.draw(st.integers(log.start, len(buffer) - 1))
+        buffer[place] = data.draw(st.integers(0, 255))
+    right, size = log.positions.tolist(), len(buffer)
+    begin = data.draw(st.integers(0, len(right)))
+    guesses = [
+        right,
+        right[:begin],
+        right[begin:],
+        right[:begin] + data.draw(st.lists(st.integers(-20, size + 20), max_size=5)),
+        [*right, size - data.draw(st.integers(0, 200))],
+    ]
+    end = data.draw(st.none() | st.integers(log.start, size))
+    limit = data.draw(st.none() | st.integers(log.start, size + 100))
+    walk_it = partial(walk_strict, buffer, log.start, end, base_offset=log.base_offset, limit=limit)
+    plain, plain_headers = walk_it()
+    for guess in guesses:
+        found, headers = walk_it(guess=np.array(guess, np.int64))
+        assert found.positions.tolist() == plain.positions.tolist()
+        assert found.sizes.tolist() == plain.sizes.tolist()
+        assert (found.end, found.stop, str(found.error)) == (
+            plain.end,
+            plain.stop,
+            str(plain.error),
+        )
+        assert found.sizes.dtype == plain.sizes.dtype
+        assert headers.fixed.tobytes() == plain_headers.fixed.tobytes()
+
+
+def test_a_whole_right_guess_is_gathered_and_not_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = log_of([ALIKE] * 50, 1 << 30)
+    monkeypatch.delattr(fault_columns, "walk")
+    part = int(log.positions[40]) + 100
+    found, headers = walk_strict(log.buffer, 0, part, base_offset=1 << 30, guess=log.positions[:41])
+    assert (found.stop, found.end, headers.count) == (
+        StopReason.INCOMPLETE,
+        int(log.positions[40]),
+        40,
+    )
 
 
 def test_a_whole_log_is_good() -> None:

@@ -35,12 +35,12 @@ from .constants import (
 )
 from .fault_columns import find_fault
 from .grouping import distinct_pairs, distinct_slices, stable_order
-from .java_hash_columns import HashedStrings, hash_strings
+from .java_hash_columns import HashedStrings, hash_strings, powers_of
 from .light_queues import light_queues
 from .property_columns import ValueColumn, split_keys_columns
-from .property_layouts import find_properties
+from .property_layouts import HashedProperties, find_properties, hash_properties
 from .queue_unit import DEFAULT_LEVELS, UNIT_DTYPE, DelayLevels, tags_code
-from .ragged import Buffer, byte_array, compact, counting, offsets_of
+from .ragged import Buffer, all_true, byte_array, compact, counting, offsets_of
 from .sys_flag import (
     INNER_BATCH,
     TRANSACTION_COMMIT,
@@ -156,20 +156,16 @@ def dispatch_columns(
             raise fault.error
     topics, topic_index, hashed_topics = _topics(data, headers)
     transaction_type = headers.sys_flag & TRANSACTION_MASK
-    tags, marks, light, keys, uniq_keys = _properties(data, headers, index)
-    hashed_tags = hash_strings(data, *tags)
+    found = _properties(data, headers, index)
+    tags, (marks, light) = found.columns[0], found.columns[-2:]
+    hashed_tags = found.strings(data, 0)
     codes = hashed_tags.java_hashes().astype(np.int64)
     if SCHEDULE_TOPIC in topics:
         _set_delivery_times(codes, data, headers, topics, topic_index, tags, delay_levels)
     if index:
+        indexed = transaction_type != TRANSACTION_ROLLBACK
         key_hash, entry_record = _index_entries(
-            data,
-            hashed_topics,
-            topic_index,
-            transaction_type != TRANSACTION_ROLLBACK,
-            uniq_keys,
-            keys,
-            (tags[1], hashed_tags) if index_tags else None,
+            data, hashed_topics, topic_index, indexed, found, hashed_tags if index_tags else None
         )
     else:
         key_hash, entry_record = np.empty(0, np.int32), np.empty(0, np.int32)
@@ -270,19 +266,13 @@ def _texts(
     return [joined[begin:end].decode("utf-8", "replace") for begin, end in slices]
 
 
-def _properties(
-    data: NDArray[np.uint8], headers: HeaderColumns, index: bool
-) -> tuple[ValueColumn, ValueColumn, ValueColumn, ValueColumn, ValueColumn]:
-    """TAGS, producer mark, light queues, and for the index KEYS and UNIQ_KEY."""
-    names = [TAGS.encode(), PRODUCER_MARK.encode(), MULTI_DISPATCH.encode()]
-    if index:
-        names += [KEYS.encode(), UNIQ_KEY.encode()]
-    found = find_properties(data, headers.properties_start, headers.properties_length, names)
-    if not index:
-        nothing = np.zeros(headers.count, np.int64)
-        found += [(nothing, nothing), (nothing, nothing)]
-    tags, marks, light, keys, uniq_keys = found
-    return tags, marks, light, keys, uniq_keys
+def _properties(data: NDArray[np.uint8], headers: HeaderColumns, index: bool) -> HashedProperties:
+    """TAGS, and for the index KEYS and UNIQ_KEY, to be hashed; producer mark and light queues."""
+    hashed = [TAGS.encode(), KEYS.encode(), UNIQ_KEY.encode()][: 3 if index else 1]
+    names = [*hashed, PRODUCER_MARK.encode(), MULTI_DISPATCH.encode()]
+    return hash_properties(
+        data, headers.properties_start, headers.properties_length, names, len(hashed)
+    )
 
 
 def _set_delivery_times(
@@ -320,30 +310,40 @@ def _index_entries(
     topics: HashedStrings,
     topic_index: NDArray[np.int64],
     indexed: NDArray[np.bool_],
-    uniq_keys: ValueColumn,
-    keys: ValueColumn,
-    tags: tuple[NDArray[np.int64], HashedStrings] | None,
+    found: HashedProperties,
+    hashed_tags: HashedStrings | None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Hash and record of every entry: for each record UNIQ_KEY, the KEYS, the tag."""
+    (_, tag_lengths), (key_starts, key_lengths), (_, uniq_lengths), _, _ = found.columns
     seeds = topics.followed_by("#")[topic_index]
-    uniq_rows = (indexed & (uniq_keys[1] > 0)).nonzero()[0]
-    uniq = hash_strings(data, uniq_keys[0][uniq_rows], uniq_keys[1][uniq_rows])
-    key_rows = (indexed & (keys[1] > 0)).nonzero()[0]
-    piece_of, starts, lengths = split_keys_columns(data, keys[0][key_rows], keys[1][key_rows])
-    piece_rows = key_rows[piece_of]
-    pieces = hash_strings(data, starts, lengths)
-    lists = [
-        (uniq_rows, uniq.continued(seeds[uniq_rows])),
-        (piece_rows, pieces.continued(seeds[piece_rows])),
-    ]
-    if tags is not None:
-        tag_lengths, hashed_tags = tags
-        tag_rows = (indexed & (tag_lengths > 0)).nonzero()[0]
-        tag_seeds = topics.followed_by("#T#")[topic_index[tag_rows]]
-        lists.append((tag_rows, hashed_tags.take(tag_rows).continued(tag_seeds)))
-    text_hash, record = _merged(lists, len(topic_index))
+    lists = [_ending(seeds, found.strings(data, 2), indexed & (uniq_lengths > 0))]
+    have_keys = indexed & (key_lengths > 0)
+    # What is hashed has no space: it is one key.
+    one_key = have_keys & found.hashed
+    lists.append(_ending(seeds, HashedStrings(found.hashes[1], powers_of(key_lengths)), one_key))
+    rows = (have_keys & ~found.hashed).nonzero()[0]
+    if len(rows):
+        piece_of, starts, lengths = split_keys_columns(data, key_starts[rows], key_lengths[rows])
+        piece_rows = rows[piece_of]
+        pieces = hash_strings(data, starts, lengths)
+        lists.append((piece_rows, pieces.continued(seeds[piece_rows])))
+    if hashed_tags is not None:
+        tag_seeds = topics.followed_by("#T#")[topic_index]
+        lists.append(_ending(tag_seeds, hashed_tags, indexed & (tag_lengths > 0)))
+    filled = [each for each in lists if len(each[0])]
+    text_hash, record = _merged(filled or lists[:1], len(topic_index))
     # The absolute value of -2**31 has no form in 32 bits; RocketMQ takes 0.
     return np.maximum(np.abs(text_hash), 0), record
+
+
+def _ending(
+    seeds: NDArray[np.int32], strings: HashedStrings, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Of the chosen rows: which, and the hash of the text that goes on with the row's string."""
+    if all_true(chosen):
+        return counting(len(chosen)), strings.continued(seeds)
+    rows = chosen.nonzero()[0]
+    return rows, strings.take(rows).continued(seeds[rows])
 
 
 def _merged(

@@ -88,13 +88,26 @@ def hash_strings(
         text = gather_rows(data, starts[rows], width)
         if not equal:
             text = blank_padding(text, mine)
-        weights = powers[width - 1 :: -1].copy()
-        products = np.einsum("ij,j->i", text.astype(np.uint32), weights)
+        products = hash_rows(text.astype(np.uint32))
         result.hashes[rows] = products if equal else products * inverses[width - mine]
         result.powers[rows] = powers[width] if equal else powers[mine]
         if int(text.max()) >= 0x80:
             _hash_plainly(result, text, mine, row_numbers(rows, count))
     return result
+
+
+def hash_rows(text: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The hashes, u4[n], of ASCII strings that are all as long as the rows of u4[n, width]."""
+    width = text.shape[1]
+    weights = _powers_up_to(width)[0][width - 1 :: -1].copy()
+    hashes: NDArray[np.uint32] = np.einsum("ij,j->i", text, weights)
+    return hashes
+
+
+def powers_of(lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """u4[n]: 31 to each length, the powers of ASCII strings."""
+    longest = int(lengths.max(initial=0))
+    return _powers_up_to(longest + 1)[0].take(lengths)
 
 
 def _hash_plainly(

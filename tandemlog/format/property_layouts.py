@@ -7,16 +7,21 @@
 Strings of one producer have the same names in the same order, and mostly values of the same
 lengths. So one string is taken apart, and of the others of its length it is only shown that they
 have its layout: the bytes of names and separators are equal, and no further 0x01 or 0x02 stands in
-them. What is not of that layout is searched, property_columns.py.
+them. What is not of that layout is searched (property_columns.py), or taken apart by a loop where
+that is little.
+
+Of strings of one layout each value is a block of columns, and hashed as such where it is ASCII.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .constants import NAME_END, PROPERTY_END
+from .java_hash_columns import HashedStrings, hash_rows, hash_strings, powers_of
 from .property_columns import ValueColumn, search_properties
 from .ragged import (
     WORD,
@@ -38,12 +43,38 @@ _MOST_LAYOUTS: Final = 8
 _NONE: Final = np.zeros(0, np.bool_)
 _NAME_END: Final = bytes((NAME_END,))
 _PROPERTY_END: Final = bytes((PROPERTY_END,))
+_SPACE: Final = 0x20
 _MARK: Final = 0xFF
 _SEPARATORS: Final = bytes(_MARK if byte in (NAME_END, PROPERTY_END) else 0 for byte in range(256))
 """Translates a string into marks of where its separators are."""
 
 _Place = tuple[int, int]
 """Where a value begins in its string, and its length; never 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashedProperties:
+    """The values of names in n strings, and the hashes of some.
+
+    columns   for each name what search_properties answers
+    hashes    u4[names, n]  of the values of the first names, as many as were asked for
+    hashed    bool[n]  in which strings these are: there all are ASCII, and none has a space
+    """
+
+    columns: list[ValueColumn]
+    hashes: NDArray[np.uint32]
+    hashed: NDArray[np.bool_]
+
+    def strings(self, buffer: Buffer, name: int) -> HashedStrings:
+        """All values of a name, when those that are not yet hashed are."""
+        starts, lengths = self.columns[name]
+        result = HashedStrings(self.hashes[name], powers_of(lengths))
+        if not all_true(self.hashed):
+            rest = (~self.hashed).nonzero()[0]
+            others = hash_strings(buffer, starts[rest], lengths[rest])
+            result.hashes[rest] = others.hashes
+            result.powers[rest] = others.powers
+        return result
 
 
 def find_properties(
@@ -54,38 +85,87 @@ def find_properties(
 ) -> list[ValueColumn]:
     """What search_properties answers, sooner where many strings have one layout, or few are left
     that have another."""
+    return hash_properties(buffer, starts, lengths, names, 0).columns
+
+
+def hash_properties(
+    buffer: Buffer,
+    starts: NDArray[np.int64],
+    lengths: NDArray[np.int64],
+    names: Sequence[bytes],
+    wanted: int,
+) -> HashedProperties:
+    """find_properties, and the values of the first `wanted` names hashed where that is cheap: in
+    strings of one layout, while they are in the cache, as rows of one width."""
     count = len(starts)
     data = byte_array(buffer)
-    value_starts = np.full((len(names), count), -1, np.int64)
-    value_lengths = np.zeros((len(names), count), np.int64)
-    searched = np.ones(count, np.bool_)
+    layouts: list[_Layout] = []
+    layout_of = np.zeros(count, np.int64)  # number in `layouts`, from 1 on; 0 for none
+    hashes = np.zeros((wanted, count), np.uint32)
+    hashed = np.zeros(count, np.bool_)
     for length, rows in _frequent_lengths(lengths):
         layout: _Layout | None = None
         step = max(_CELLS // length, _LEAST_ROWS)
         for first in range(0, len(rows), step):
             piece = rows[first : first + step]
-            mine = starts[piece]
-            strings = _words(data, mine, length)
+            strings = _words(data, starts[piece], length)
             alike = _NONE if layout is None else layout.fits(strings)
             if layout is None or none_true(alike):
-                layout = _layout_of(_text(data, int(mine[0]), length), names)
+                layout = _layout_of(_text(data, int(starts[piece[0]]), length), names)
+                layouts.append(layout)
                 alike = layout.fits(strings)
             if not all_true(alike):
-                piece, mine = piece[alike], mine[alike]
-            for number, value in enumerate(layout.values):
-                if value is not None:
-                    value_starts[number, piece] = mine + value[0]
-                    value_lengths[number, piece] = value[1]
-            searched[piece] = False
-    left = searched.nonzero()[0]
+                piece, strings = piece[alike], strings[alike]
+            layout_of[piece] = len(layouts)
+            places = layout.values[:wanted]
+            if wanted and _are_plain(strings.view(np.uint8), places):
+                hashed[piece] = True
+                wide = strings.view(np.uint8).astype(np.uint32)
+                for mine, place in zip(hashes, places, strict=True):
+                    if place is not None:
+                        mine[piece] = hash_rows(wide[:, place[0] : sum(place)])
+    columns = _columns_of(layouts, layout_of, starts, len(names))
+    left = (layout_of == 0).nonzero()[0]
     if len(left) < _LEAST_ROWS:
-        _take_few_apart(data, starts, lengths, names, left, value_starts, value_lengths)
+        _take_few_apart(data, starts, lengths, names, left, columns)
     else:
         found = search_properties(data, starts[left], lengths[left], names)
-        for number, (found_starts, found_lengths) in enumerate(found):
-            value_starts[number, left] = found_starts
-            value_lengths[number, left] = found_lengths
-    return list(zip(value_starts, value_lengths, strict=True))
+        for whole, part in zip(columns, found, strict=True):
+            whole[0][left], whole[1][left] = part
+    return HashedProperties(columns, hashes, hashed)
+
+
+def _are_plain(text: NDArray[np.uint8], places: Sequence[_Place | None]) -> bool:
+    """Whether all bytes of u1[n, width] are ASCII, and none in these places is a space."""
+    if int(text.max()) >= 0x80:
+        return False
+    spaces = text == _SPACE
+    return none_true(spaces) or all(
+        none_true(spaces[:, place[0] : sum(place)]) for place in places if place is not None
+    )
+
+
+def _columns_of(
+    layouts: Sequence["_Layout"],
+    layout_of: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    names: int,
+) -> list[ValueColumn]:
+    """The values of strings that have a layout; none in those that have not (number 0)."""
+    columns: list[ValueColumn] = []
+    whole = all_true(layout_of)
+    for name in range(names):
+        places = [None, *(layout.values[name] for layout in layouts)]
+        if not any(places):
+            columns.append((np.full(len(starts), -1, np.int64), np.zeros(len(starts), np.int64)))
+            continue
+        offsets, sizes = np.array([place or (0, 0) for place in places], np.int64).T
+        value_starts, value_lengths = offsets.take(layout_of), sizes.take(layout_of)
+        value_starts += starts
+        if not (whole and all(places[1:])):
+            value_starts[value_lengths == 0] = -1
+        columns.append((value_starts, value_lengths))
+    return columns
 
 
 class _Layout(NamedTuple):
@@ -149,17 +229,17 @@ def _take_few_apart(
     lengths: NDArray[np.int64],
     names: Sequence[bytes],
     rows: NDArray[np.int64],
-    value_starts: NDArray[np.int64],
-    value_lengths: NDArray[np.int64],
+    columns: Sequence[ValueColumn],
 ) -> None:
-    """Writes what is found in `rows` into the last two, i8[names, n]."""
+    """Writes what is found in `rows` into `columns`, which say there that nothing is."""
     for row, start, length in zip(
         rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True
     ):
-        for number, value in enumerate(_take_apart(_text(data, start, length), names)):
+        values = _take_apart(_text(data, start, length), names)
+        for (value_starts, value_lengths), value in zip(columns, values, strict=True):
             if value is not None:
-                value_starts[number, row] = start + value[0]
-                value_lengths[number, row] = value[1]
+                value_starts[row] = start + value[0]
+                value_lengths[row] = value[1]
 
 
 def _text(data: NDArray[np.uint8], start: int, length: int) -> bytes:

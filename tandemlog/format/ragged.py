@@ -272,11 +272,11 @@ def first_true(mask: NDArray[np.bool_]) -> int:
     return index if len(mask) and mask[index] else -1
 
 
-def all_true(mask: NDArray[np.bool_]) -> bool:
-    """mask.all(), in a third of the time for a thousand rows."""
+def all_true(mask: NDArray[Any]) -> bool:
+    """mask.all(), in a third of the time for a thousand rows; of numbers: whether none is 0."""
     return int(np.count_nonzero(mask)) == mask.size
 
 
 def none_true(mask: NDArray[Any]) -> bool:
-    """not mask.any(), likewise; of numbers: whether all are 0."""
+    """not mask.any(), likewise."""
     return not np.count_nonzero(mask)

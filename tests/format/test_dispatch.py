@@ -149,6 +149,33 @@ def test_many_records_alike() -> None:
     assert len(columns.key_hash) == 9_000
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"KEYS": "k 12", "TAGS": "a", "UNIQ_KEY": "u"},
+        {"KEYS": "k012", "TAGS": " ", "UNIQ_KEY": "u"},
+        {"KEYS": "k012", "TAGS": "a", "UNIQ_KEY": "u", "X": "a b"},
+        {"KEYS": "k\N{LATIN SMALL LETTER E WITH ACUTE}1", "TAGS": "a", "UNIQ_KEY": "u"},
+        {"TAGS": "k012", "KEYS": "a", "UNIQ_KEY": "u"},
+        {"KEYS": "k0012345", "TAGS": "a"},
+        {"UNIQ_KEY": "u"},
+        {},
+    ],
+)
+def test_an_odd_one_among_many_alike(odd: dict[str, str]) -> None:
+    properties = [{"KEYS": f"k{n:03}", "TAGS": "b", "UNIQ_KEY": "v"} for n in range(100)]
+    alike: list[dict[str, Any]] = [
+        {"topic": "Topic", "body": b"b", "properties": each} for each in properties
+    ]
+    different = {"topic": "Topic", "body": b"b", "properties": odd}
+    check(log_of([*alike[:40], different, *alike[40:]]))
+    check(log_of([different, *alike]))
+    check(log_of([different] * 40 + alike))
+    for record, state in zip(alike[30:50], [ROLLBACK, PREPARED] * 10, strict=True):
+        record["sys_flag"] = state
+    check(log_of([*alike[:40], different, *alike[40:]]))
+
+
 def test_several_keys_with_double_spaces() -> None:
     texts = ["k1  k2 ", " ", "one", "  x", "a b c", ""]
     properties = [{"KEYS": text, "TAGS": "t", "UNIQ_KEY": "u"} for text in texts]

@@ -10,7 +10,9 @@ from record_strategies import property_strings
 
 from fakes.property_check import check_properties
 from tandemlog.format import property_layouts
-from tandemlog.format.property_layouts import find_properties
+from tandemlog.format.byte_column import ByteColumn
+from tandemlog.format.java_hash_columns import hash_strings
+from tandemlog.format.property_layouts import find_properties, hash_properties
 
 check = partial(check_properties, find_properties)
 
@@ -110,6 +112,29 @@ def test_few_strings_are_taken_apart_one_by_one(searched: list[int], apart: list
 def test_many_of_all_lengths_are_searched_at_once(searched: list[int], apart: list[bytes]) -> None:
     check([b"KEYS\x01%s\x02" % (b"k" * (1 + n % 90)) for n in range(9_000)])
     assert (searched, apart) == ([9_000], [])
+
+
+def test_values_are_hashed_where_all_are_plain() -> None:
+    """Only those of names that are to be, and not those in which a space or a letter with an
+    accent may stand."""
+    strings = [b"KEYS\x01k%02d\x02TAGS\x01t\x02X\x01 y\x02" % n for n in range(60)]
+    odd = [
+        [each.replace(b"k", b" ") for each in strings],
+        [each.replace(b"y", b"\xc3\xa9") for each in strings],
+    ]
+    for before, plain in ((strings, True), (odd[0], False), (odd[1], False)):
+        column = ByteColumn.of(before)
+        names = [b"KEYS", b"TAGS", b"X"]
+        found = hash_properties(column.data, column.starts, column.lengths, names, 2)
+        assert found.hashes.shape == (2, 60)
+        assert (found.hashed == plain).all()
+        for name in range(2):
+            alone = hash_strings(column.data, *found.columns[name])
+            values = found.strings(column.data, name)
+            assert values.hashes.tolist() == alone.hashes.tolist()
+            assert values.powers.tolist() == alone.powers.tolist()
+            if plain:
+                assert found.hashes[name].tolist() == alone.hashes.tolist()
 
 
 def test_another_layout_takes_over(searched: list[int]) -> None:

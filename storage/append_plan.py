@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import BLANK_SIZE
+from tandemlog.format.ragged import counting
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,14 @@ def assign_queue_offsets(
 
     `next_offsets` i8[q]: what the first record of each entry gets.
     """
-    numbers = np.arange(len(queue_indexes))
     counts = np.bincount(queue_indexes, minlength=len(next_offsets))
-    order = np.argsort(queue_indexes, kind="stable")
+    order = queue_indexes.argsort(kind="stable")
+    firsts = next_offsets + counts
+    firsts -= counts.cumsum()
+    in_order = firsts.repeat(counts)
+    in_order += counting(len(queue_indexes))
     offsets = np.empty(len(queue_indexes), np.int64)
-    offsets[order] = numbers + np.repeat(next_offsets - np.cumsum(counts) + counts, counts)
+    offsets[order] = in_order
     return offsets, counts
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.format.ragged import all_true
 from tandemlog.format.words import counted
 
 from .errors import BatchRefusedError
@@ -42,8 +43,8 @@ class PutTargets:
             self._stale.clear()
             self._allowed = self._allowed[:0]
         dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
-        if len(self._allowed) == self._table.count and (dense >= 0).all():
-            if self._allowed[dense].all():
+        if len(self._allowed) == self._table.count and int(dense.min()) >= 0:
+            if all_true(self._allowed[dense]):
                 return dense
         else:
             dense = self._register(batch, dense)

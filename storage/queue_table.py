@@ -16,9 +16,12 @@ are filled before they are published.
 import threading
 from collections.abc import Sequence
 from itertools import repeat
+from struct import pack
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tandemlog.format.ragged import all_true
 
 MAX_QUEUES = 1 << 22
 MAX_QUEUE_ID = (1 << 20) - 1
@@ -84,17 +87,19 @@ class QueueTable:
             return np.array(
                 [self.get(topics[topic], queue_id) for topic, queue_id in few], np.int64
             )
-        numbers = np.fromiter(
-            map(self._topic_numbers.get, topics, repeat(-1)), dtype=np.int64, count=len(topics)
-        )
-        lengths = np.where(numbers >= 0, self._lengths[numbers], 0)[queue_topics]
-        ids = np.asarray(queue_ids, dtype=np.int64)
-        known = (ids >= 0) & (ids < lengths)
-        slots = self._starts[numbers][queue_topics] + ids
-        if not known.all():
-            slots = np.where(known, slots, 0)
-        found: NDArray[np.int64] = self._flat[slots]
-        return found if known.all() else np.where(known, found, -1)
+        found = map(self._topic_numbers.get, topics, repeat(-1))
+        numbers = np.frombuffer(pack(f"{len(topics)}q", *found), np.int64)
+        # An unknown topic's number is that of the last run, which is empty.
+        lengths, starts = self._lengths[numbers][queue_topics], self._starts[numbers][queue_topics]
+        ids = queue_ids.astype(np.int64)
+        # As an unsigned number one below 0 is too large.
+        known = ids.view(np.uint64) < lengths.view(np.uint64)
+        starts += ids
+        if all_true(known):
+            every: NDArray[np.int64] = self._flat[starts]
+            return every
+        starts[~known] = 0
+        return np.where(known, self._flat[starts], -1)
 
     def register(self, topic: str, queue_id: int, next_queue_offset: int | None = None) -> int:
         """The dense index of the queue, a new one where it has none yet.
@@ -147,7 +152,7 @@ class QueueTable:
         self._flat_used = start + length
         if number is None:
             number = len(self._topic_numbers)
-            if number >= len(self._starts):
+            if number + 1 >= len(self._starts):
                 self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
                 self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])
             self._starts[number], self._lengths[number] = start, length

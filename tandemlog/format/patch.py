@@ -22,7 +22,7 @@ from .constants import (
 )
 from .errors import FormatError
 from .host import IPV4_SIZE, IPV6_SIZE
-from .ragged import windows
+from .ragged import none_true, windows
 from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 _OFFSETS: Final = Struct(">qq")
@@ -59,11 +59,14 @@ def patch_stored_fields(
         _patch_few(buffer, positions, queue_offsets, physical_offsets, stamp, expected)
         return
     flags = buffer[positions + _LOW_FLAG_BYTE]
-    other_kind = (flags & STORE_HOST_IPV6) != expected
-    if other_kind.any():
-        index = int(other_kind.argmax())
-        raise _no_room(index, int(positions[index]), len(store_host))
-    times = positions + (STORE_TIMESTAMP_OFFSET + IPV6_EXTRA * ((flags & BORN_HOST_IPV6) != 0))
+    flags &= STORE_HOST_IPV6 | BORN_HOST_IPV6
+    times = positions + STORE_TIMESTAMP_OFFSET
+    if expected or not none_true(flags):
+        other_kind = (flags & STORE_HOST_IPV6) != expected
+        if other_kind.any():
+            index = int(other_kind.argmax())
+            raise _no_room(index, int(positions[index]), len(store_host))
+        times += IPV6_EXTRA * ((flags & BORN_HOST_IPV6) != 0)
     offsets = np.empty(len(positions), _OFFSETS_DTYPE)
     offsets["queue_offset"] = queue_offsets
     offsets["physical_offset"] = physical_offsets

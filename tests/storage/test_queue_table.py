@@ -95,3 +95,16 @@ def test_a_topic_number_outside_the_table_is_refused() -> None:
     table = QueueTable()
     with pytest.raises(IndexError):
         table.dense(["t"], np.array([1], np.uint32), np.array([0], np.uint32))
+
+
+@pytest.mark.parametrize("topics", [*range(14, 19), 31, 32, 33])
+def test_an_unknown_topic_has_no_queues_however_many_are_known(topics: int) -> None:
+    table = QueueTable()
+    names = [f"T{number}" for number in range(topics)]
+    for name in names:
+        table.register(name, 0)
+    asked = [*names, "unknown"]
+    numbers = np.arange(len(asked))
+    for queue_id in (0, 1):
+        found = table.dense(asked, numbers, np.full(len(asked), queue_id))
+        assert found.tolist() == ([*range(topics), -1] if queue_id == 0 else [-1] * len(asked))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .queue_tails import CELL
 
 _RADIX_KEYS = 1 << 16
+_FIRST = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,16 @@ def regroup(
     keys: NDArray[np.integer] = dense
     if int(dense.max()) < _RADIX_KEYS:
         keys = dense.astype(np.uint16)
-    order = np.argsort(keys, kind="stable")
+    order = keys.argsort(kind="stable")
     keys = keys[order]
     offsets = np.asarray(queue_offsets, dtype=np.int64)[order]
-    breaks = np.flatnonzero(keys[1:] != keys[:-1]) + 1
-    starts = np.concatenate([np.zeros(1, dtype=np.int64), breaks])
-    counts = np.diff(starts, append=len(keys))
+    breaks = (keys[1:] != keys[:-1]).nonzero()[0] + 1
+    bounds = np.concatenate((_FIRST, breaks, np.array([len(keys)])))
+    starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
     straight = np.ones(len(starts), dtype=np.bool_)
-    steps = np.diff(offsets)
+    steps = offsets[1:] - offsets[:-1]
     steps[breaks - 1] = 1
-    bent = np.flatnonzero(steps != 1)
+    bent = (steps != 1).nonzero()[0]
     if len(bent):
         straight[np.searchsorted(starts, bent, side="right") - 1] = False
     return QueueRuns(

@@ -257,13 +257,18 @@ def _topics(
 def _texts(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> list[str]:
-    flat, offsets = compact(data, starts, lengths)
-    joined, ends = flat.tobytes(), offsets.tolist()
-    slices = pairwise(ends)
+    # Each with the byte behind it, which becomes a zero: to split there is a loop less.
+    flat, offsets = compact(data, starts, lengths + 1)
+    flat[offsets[1:] - 1] = 0
+    joined = flat.tobytes()
     if joined.isascii():
-        text = joined.decode("ascii")
-        return [text[begin:end] for begin, end in slices]
-    return [joined[begin:end].decode("utf-8", "replace") for begin, end in slices]
+        texts = joined.decode("ascii").split("\0")
+        if len(texts) == len(offsets):  # no topic has a zero of its own
+            return texts[:-1]
+    return [
+        joined[begin : end - 1].decode("utf-8", "replace")
+        for begin, end in pairwise(offsets.tolist())
+    ]
 
 
 def _properties(data: NDArray[np.uint8], headers: HeaderColumns, index: bool) -> HashedProperties:

@@ -18,7 +18,7 @@ from .ragged import Buffer, byte_array, first_true, windows
 
 _SMALL_BODY: Final = 512
 """Up to this a copy as bytes is cheaper than a memoryview of its own for the body."""
-_CHUNK: Final = 512
+_CHUNK: Final = 1024
 """Bodies copied at once: they are still in the cache when their CRC is computed."""
 
 

@@ -136,13 +136,12 @@ def hash_properties(
 
 
 def _are_plain(text: NDArray[np.uint8], places: Sequence[_Place | None]) -> bool:
-    """Whether all bytes of u1[n, width] are ASCII, and none in these places is a space."""
-    if int(text.max()) >= 0x80:
-        return False
+    """Whether in these places of u1[n, width] all bytes are ASCII and none is a space."""
     spaces = text == _SPACE
-    return none_true(spaces) or all(
-        none_true(spaces[:, place[0] : sum(place)]) for place in places if place is not None
-    )
+    if none_true(spaces) and int(text.max()) < 0x80:
+        return True
+    blocks = [slice(place[0], sum(place)) for place in places if place is not None]
+    return all(none_true(spaces[:, block]) and int(text[:, block].max()) < 0x80 for block in blocks)
 
 
 def _columns_of(

@@ -115,15 +115,13 @@ def test_many_of_all_lengths_are_searched_at_once(searched: list[int], apart: li
 
 
 def test_values_are_hashed_where_all_are_plain() -> None:
-    """Only those of names that are to be, and not those in which a space or a letter with an
-    accent may stand."""
-    strings = [b"KEYS\x01k%02d\x02TAGS\x01t\x02X\x01 y\x02" % n for n in range(60)]
-    odd = [
-        [each.replace(b"k", b" ") for each in strings],
-        [each.replace(b"y", b"\xc3\xa9") for each in strings],
-    ]
-    for before, plain in ((strings, True), (odd[0], False), (odd[1], False)):
-        column = ByteColumn.of(before)
+    """Only those of names that are to be, and not where a space or a letter with an accent stands
+    in one of them."""
+    strings = [b"KEYS\x01k%02d\x02TAGS\x01t\x02X\x01 y\xc3\xa9\x02" % n for n in range(60)]
+    spaced = [*strings[:7], strings[7].replace(b"k", b" "), *strings[8:]]
+    accents = [each.replace(b"k", b"\xc3\xa9") for each in strings]
+    for rows, plain in ((strings, True), (spaced, False), (accents, False)):
+        column = ByteColumn.of(rows)
         names = [b"KEYS", b"TAGS", b"X"]
         found = hash_properties(column.data, column.starts, column.lengths, names, 2)
         assert found.hashes.shape == (2, 60)

@@ -54,6 +54,8 @@ MARK_ROOM: Final = 160
 USER_PROPERTIES_LIMIT: Final = MAX_PROPERTIES - MARK_ROOM
 COMPRESSION_LEVEL: Final = 5
 
+_HEX: Final = [f"{number:02X}" for number in range(256)]
+
 _RESERVED_TEXT: Final = """
     KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
@@ -130,7 +132,7 @@ class Framer:
         self._next_id = self._generator().next_id
         # Ids of one ms share all but their counter, which is ours here.
         self._id_ms = -1
-        self._id_stamp = ""
+        self._id_start = ""
         self._id_counter = 0
         self._id_columns = UniqueIdColumns(self._generator())
         self._frames: dict[str, TopicFrame] = {}
@@ -181,47 +183,52 @@ class Framer:
 
     def properties(self, message: Message, now: int) -> bytes:
         """The stored properties of `message`: the client's own first, then the user's."""
-        if now != self._id_ms:
-            self._id_ms = now
-            self._id_stamp = self._next_id()[:-4]
         self._id_counter = counter = (self._id_counter + 1) & 0xFFFF
+        if now != self._id_ms or not counter & 0xFF:
+            self._id_ms = now
+            self._id_start = f"{self._next_id()[:-4]}{counter >> 8:02X}"
+        unique_id = self._id_start + _HEX[counter & 0xFF]
         keys, tags = message.keys, message.tags
         if keys.__class__ is not str and keys:
             keys = join_keys(keys)
-        if keys and tags and self.unique_ids and not (message.properties or message.sharding_key):
+        if (
+            keys
+            and tags
+            and self.unique_ids
+            and tags.__class__ is str
+            and "\x02" not in keys
+            and "\x02" not in tags
+            and not (message.properties or message.sharding_key)
+        ):
             # The usual message, in one go.
-            text = (
-                f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02UNIQ_KEY\x01{self._id_stamp}{counter:04X}\x02"
-            )
-            ends = 3
+            text = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02UNIQ_KEY\x01{unique_id}\x02"
         else:
-            text, ends = self._some_properties(message, keys, counter)
-        if text.count("\x02") != ends:
-            raise InvalidMessageError(
-                "keys, tags and properties cannot hold the character 0x02", field="properties"
-            )
+            text = self._some_properties(message, keys, unique_id)
         encoded = text.encode()
         if len(encoded) > USER_PROPERTIES_LIMIT:
             raise too_large_properties(len(encoded))
         return encoded
 
-    def _some_properties(
-        self, message: Message, keys: str | Sequence[str], counter: int
-    ) -> tuple[str, int]:
-        """The text, and how many properties it holds."""
+    def _some_properties(self, message: Message, keys: str | Sequence[str], unique_id: str) -> str:
+        """Whatever there is; raises InvalidMessageError where a value would end early."""
         pieces = []
         if keys:
             pieces.append(f"KEYS\x01{keys}\x02")
         if message.tags:
             pieces.append(f"TAGS\x01{message.tags}\x02")
         if self.unique_ids:
-            pieces.append(f"UNIQ_KEY\x01{self._id_stamp}{counter:04X}\x02")
+            pieces.append(f"UNIQ_KEY\x01{unique_id}\x02")
         if message.sharding_key:
             pieces.append(f"__SHARDINGKEY\x01{message.sharding_key}\x02")
         user = message.properties
         if user:
             pieces.append(user_properties(user))
-        return "".join(pieces), len(pieces) + (len(user) - 1 if user else 0)
+        text = "".join(pieces)
+        if text.count("\x02") != len(pieces) + (len(user) - 1 if user else 0):
+            raise InvalidMessageError(
+                "keys, tags and properties cannot hold the character 0x02", field="properties"
+            )
+        return text
 
 
 def user_properties(user: Mapping[str, str]) -> str:

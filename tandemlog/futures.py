@@ -31,10 +31,9 @@ class SendFuture(Future[SendResult]):
 
     __slots__ = ("_group", "_index")
 
-    def __init__(self, group: "SyncGroup", index: int) -> None:
-        # Not the base's __init__: it would make a condition and lists for each future.
-        self._group = group
-        self._index = index
+    # Set by the group, without the base's __init__: that would make a condition and lists for each.
+    _group: "SyncGroup"
+    _index: int
 
     def result(self, timeout: float | None = None) -> SendResult:
         self._wait(timeout)
@@ -97,6 +96,9 @@ class SendFuture(Future[SendResult]):
         return found
 
 
+_new_future = SendFuture.__new__
+
+
 class SyncGroup:
     """The outcome of one request, for SendFutures 0 .. count-1 of it."""
 
@@ -116,9 +118,11 @@ class SyncGroup:
         self._places: dict[int, int] | None = None
 
     def add(self) -> SendFuture:
-        index = self._count
+        future = _new_future(SendFuture)
+        future._group = self
+        future._index = index = self._count
         self._count = index + 1
-        return SendFuture(self, index)
+        return future
 
     def is_known(self, index: int) -> bool:
         return self._answer is not None or self._error is not None or index in self._errors

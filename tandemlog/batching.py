@@ -80,7 +80,9 @@ class Accumulator(Generic[FutureT]):
         Raises what `close` was given.
         """
         size = len(record)
-        with self._lock:
+        # Not `with`: that looks up and binds both ends of the lock, which costs more than the lock.
+        self._lock.acquire()
+        try:
             if self._closed is not None:
                 raise self._closed.copy()
             if self._held + size > self.max_bytes and self._held:
@@ -108,6 +110,8 @@ class Accumulator(Generic[FutureT]):
             if wake:
                 wake = not self._woken
                 self._woken = True
+        finally:
+            self._lock.release()
         if wake:
             self._wake()
         return future

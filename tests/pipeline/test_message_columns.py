@@ -73,6 +73,39 @@ def test_properties_of_any_bytes(tmp_path: Path, properties: bytes) -> None:
     assert [plain(row) for row in rows(builder)] == [expected(each) for each in builder.records]
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [b"KEYS\x01%d\x02TAGS\x01%s\x02" % (i, b"t" * i) for i in range(1, 5)],
+        [b"TAGS\x01%s\x02KEYS\x01k\x02" % tag for tag in (b"one", b"two")],
+        [b"TAGS\x01a\x02KEYS\x01k\x02", b"KEYS\x01k\x02TAGS\x01a\x02"],
+        [b"TAGS\x01first\x02x\x01%d\x02TAGS\x01last\x02" % i for i in range(3)],
+        [b"%sLONGNAME\x011\x02TAGS\x01t\x02" % front for front in (b"x", b"y", b"x")],
+        ["名\x01%d\x02TAGS\x01标\x02".encode() % i for i in range(3)],
+        [b"k\xc3\x01v\x02TAGS\x01\xff\x02", b"k\xc3\x01v\x02TAGS\x01a\x02"],
+        [b"", b""],
+    ],
+)
+def test_rows_of_the_same_names_and_of_nearly_the_same(tmp_path: Path, texts: list[bytes]) -> None:
+    builder = LogBuilder(tmp_path, 16384)
+    for text in texts:
+        builder.put(properties=text)
+    assert [plain(row) for row in rows(builder)] == [expected(each) for each in builder.records]
+
+
+@pytest.mark.parametrize("stores", [["10.0.0.5:10911"], ["10.0.0.5:10911", "192.168.1.250:65535"]])
+@pytest.mark.parametrize("topics", [["a"], ["a", "b"], ["a", "bb", ""], [*"a" * 40, "b"]])
+def test_topics_hosts_and_bodies_that_are_the_same_or_not(
+    tmp_path: Path, stores: list[str], topics: list[str]
+) -> None:
+    builder = LogBuilder(tmp_path, 1 << 16)
+    for number in range(82):
+        topic = topics[number % len(topics)]
+        store = stores[number % len(stores)]
+        builder.put(topic, 0, topic.encode() * 3, store_host=store, born_host=store)
+    assert [plain(row) for row in rows(builder)] == [expected(each) for each in builder.records]
+
+
 def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
     builder = LogBuilder(tmp_path)
     builder.put("T", 4, b"x")

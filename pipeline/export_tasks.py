@@ -26,6 +26,7 @@ from .dispatch import topics_of
 from .log_bytes import LogBytes, read
 from .log_source import LogSource
 from .message_columns import message_batch
+from .plain_arrays import numbers, strings
 from .scan import Damage, Ending, Piece, SpanScan
 from .schema import MESSAGES as MESSAGE_COLUMNS
 from .spans import Span
@@ -171,7 +172,7 @@ class _Messages:
         bounds = offsets_of(np.bincount(group, minlength=len(firsts)))
         names = list(self._names)
         if len(firsts) > 1:
-            table = table.take(pa.array(order))
+            table = table.take(numbers(order, pa.int64()))
         for place, row in enumerate(firsts.tolist()):
             begin, end = int(bounds[place]), int(bounds[place + 1])
             topic = names[int(number[row])]
@@ -215,7 +216,7 @@ class _Raw:
             found.positions + piece.base,
             found.sizes,
             RECORD,
-            sliced(piece.data, found.positions, sizes, pa.binary(), None),
+            sliced(piece.data, found.positions, sizes, pa.binary()),
         )
         self._records += found.count
         self._size += int(sizes.sum())
@@ -231,7 +232,7 @@ class _Raw:
             if kept:
                 self._rows(
                     np.array([offset]), np.array([len(kept)], np.int32), OTHER,
-                    pa.array([kept], pa.binary()),
+                    strings([kept], pa.binary()),
                 )  # fmt: skip
             offset += len(data)
 
@@ -251,10 +252,11 @@ class _Raw:
         self, offsets: NDArray[np.int64], sizes: NDArray[np.int32], kind: str, data: pa.Array
     ) -> None:
         kinds = pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(len(offsets), np.int32)), pa.array([kind])
+            numbers(np.zeros(len(offsets), np.int32), pa.int32()), strings([kind], pa.string())
         )
         batch = pa.RecordBatch.from_arrays(
-            [pa.array(offsets), pa.array(sizes), kinds, data], schema=RAW_SCHEMA
+            [numbers(offsets, pa.int64()), numbers(sizes, pa.int32()), kinds, data],
+            schema=RAW_SCHEMA,
         )
         assert self._writer is not None
         self._writer.write_batch(batch)

@@ -11,6 +11,7 @@ from tandemlog.format.sys_flag import COMPRESSED, decompress_body
 from tandemlog.received import ReceivedBatch
 
 from .message_columns import message_batch
+from .plain_arrays import strings
 from .schema import Columns
 
 
@@ -42,7 +43,7 @@ def _decompressed(batch: ReceivedBatch, headers: HeaderColumns, stored: pa.Array
             bodies[row] = decompress_body(int(headers.sys_flag[row]), bodies[row])
         except FormatError as error:
             raise _bad(batch, row, str(error)) from error
-    return pa.array(bodies, pa.binary())
+    return strings(bodies, pa.binary())
 
 
 def _bad(batch: ReceivedBatch, row: int, reason: str) -> BadRecordError:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from . import errors
 from .errors import TaskFailedError
+from .plain_arrays import batch_of
 from .schema import arrow_schema, spark_schema
 
 NAME = "tandemlog_tasks"
@@ -67,9 +68,7 @@ class TaskReader(DataSourceReader):
             return
         function, tasks = _unpacked(self._work)
         answer = pickle.dumps(function(tasks[number]))
-        yield pa.RecordBatch.from_pylist(
-            [{"task": number, "answer": answer}], schema=arrow_schema(_COLUMNS)
-        )
+        yield batch_of([{"task": number, "answer": answer}], arrow_schema(_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)

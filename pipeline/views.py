@@ -25,6 +25,7 @@ from .log_bytes import LogBytes, read
 from .log_files import LogFiles
 from .message_columns import message_batch
 from .options import OnCorruption, View
+from .plain_arrays import batch_of, numbers
 from .scan import Damage, Piece, SpanScan
 from .schema import FAULT, Columns, arrow_schema
 from .spans import Span
@@ -118,9 +119,9 @@ def _raw_batch(piece: Piece, columns: Columns) -> pa.RecordBatch:
     found = piece.walk
     sizes = found.sizes.astype(np.int64)
     arrays: dict[str, Callable[[], pa.Array]] = {
-        "physical_offset": lambda: pa.array(found.positions + piece.base),
-        "size": lambda: pa.array(found.sizes),
-        "record": lambda: sliced(piece.data, found.positions, sizes, pa.binary(), None),
+        "physical_offset": lambda: numbers(found.positions + piece.base, pa.int64()),
+        "size": lambda: numbers(found.sizes, pa.int32()),
+        "record": lambda: sliced(piece.data, found.positions, sizes, pa.binary()),
     }
     return pa.RecordBatch.from_arrays(
         [arrays[name]() for name in columns], schema=arrow_schema(columns)
@@ -172,8 +173,7 @@ def _blocks(reading: _Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[dict[str, Any]], columns: Columns) -> pa.RecordBatch:
-    chosen = [{name: row[name] for name in columns} for row in rows]
-    return pa.RecordBatch.from_pylist(chosen, schema=arrow_schema(columns))
+    return batch_of(rows, arrow_schema(columns))
 
 
 _VIEWS: dict[View, Callable[[_Reading], Iterator[pa.RecordBatch]]] = {

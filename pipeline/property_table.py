@@ -58,9 +58,11 @@ class PropertyTable:
         """The last value of the name in each row, null where it has none. `name` has one to eight
         bytes."""
         segments, wanted = self.segments, name.encode()
-        if self.names is None or wanted not in self.names:
+        if self.names is None:
             starts, lengths = segments.values(wanted)
             there: NDArray[np.bool_] | None = lengths > 0
+        elif wanted not in self.names:
+            return pa.nulls(len(segments.row_offsets) - 1, pa.string())
         else:
             each = len(self.names)
             column = slice(each - 1 - self.names[::-1].index(wanted), None, each)

@@ -59,6 +59,15 @@ _ON_ONE_MACHINE = {
 _SERIAL_GC = "-XX:+UseSerialGC"
 """What Java itself chooses on one core. Short-lived rows take a tenth less CPU time with its small
 young generation than with G1's, which may be most of the heap."""
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=40000",
+    "-XX:Tier4MinInvocationThreshold=5000",
+    "-XX:Tier4CompileThreshold=120000",
+    "-XX:Tier4BackEdgeThreshold=320000",
+)
+"""Eight times what Java counts before it compiles for the second time, which takes the cores from
+the tasks. What is done for every row comes there in its first second all the same; what plans a
+query does not."""
 _FEW_CORES = 2
 _QUICK_START = "-XX:TieredStopAtLevel=1"
 
@@ -80,6 +89,8 @@ def settings(profile: Profile) -> dict[str, str]:
     few = profile is Profile.TEST or (os.cpu_count() or 1) <= _FEW_CORES
     if few and not _collector_is_chosen():
         java.append(_SERIAL_GC)
+    if few and profile is not Profile.TEST:
+        java += _COMPILE_LATER
     if java:
         chosen[_JAVA_OPTIONS] = " ".join(java)
     return chosen

@@ -21,8 +21,16 @@ def test_few_cores_collect_garbage_with_one_thread(
     monkeypatch: pytest.MonkeyPatch, cores: int | None
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    assert settings(Profile.LOCAL)[JAVA] == "-XX:+UseSerialGC"
+    assert "-XX:+UseSerialGC" in settings(Profile.LOCAL)[JAVA].split()
     assert JAVA not in settings(Profile.CLUSTER)
+
+
+@pytest.mark.parametrize("cores", [1, 2, None])
+def test_few_cores_compile_later(monkeypatch: pytest.MonkeyPatch, cores: int | None) -> None:
+    """Not where the first compiler is the only one: there these say nothing."""
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert "-XX:Tier4InvocationThreshold=40000" in settings(Profile.LOCAL)[JAVA].split()
+    assert "Tier4" not in settings(Profile.TEST)[JAVA]
 
 
 def test_with_more_java_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,5 +44,5 @@ def test_a_collector_that_the_environment_names_stays(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setenv(name, "-Xmx2g -XX:+UseParallelGC")
-    assert JAVA not in settings(Profile.LOCAL)
+    assert "GC" not in settings(Profile.LOCAL)[JAVA]
     assert "GC" not in settings(Profile.TEST)[JAVA]

@@ -25,10 +25,11 @@ _OF_TASKS = ("pyspark.worker", "pipeline.segments")
 
 def without_archive(path: Sequence[str]) -> list[str]:
     """The module path less an archive of the PySpark that can be imported from it anyhow."""
+    real = {os.path.realpath(each) for each in path if each}
     return [
         each
         for each in path
-        if not (each.endswith(_ARCHIVE) and each.removesuffix(_ARCHIVE) in path)
+        if not (each.endswith(_ARCHIVE) and os.path.realpath(each.removesuffix(_ARCHIVE)) in real)
     ]
 
 

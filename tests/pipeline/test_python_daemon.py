@@ -1,5 +1,6 @@
 """Python workers import an installed PySpark, not its archive, and collect no garbage among it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,13 @@ ARCHIVE = "/venv/site-packages/pyspark/python/lib/pyspark.zip"
 
 def test_the_archive_of_an_installed_pyspark_goes() -> None:
     path = [ARCHIVE, "/venv/lib/py4j.zip", "", "/venv/site-packages"]
+    assert without_archive(path) == path[1:]
+
+
+def test_a_link_on_the_way_to_it_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    path = [f"{tmp_path}/real/pyspark/python/lib/pyspark.zip", f"{tmp_path}/link"]
     assert without_archive(path) == path[1:]
 
 

@@ -109,9 +109,10 @@ class MappedFile:
     def bring_in_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         """Have many stretches i8[n] in memory. Raises UnreadableError."""
         whole, ends = self.span(0, self.size), begins + lengths
-        for part in np.flatnonzero(lengths > CHUNK).tolist():
+        long = lengths > CHUNK
+        for part in np.flatnonzero(long).tolist():
             self.bring_in(int(begins[part]), int(lengths[part]))
-        left = np.flatnonzero(self._there.missing(begins, ends))
+        left = np.flatnonzero(self._there.missing(begins, ends) & ~long)
         if not len(left):
             return
         for chunk in np.unique(np.concatenate([begins[left], ends[left] - 1]) >> CHUNK_BITS):

@@ -327,6 +327,16 @@ async def test_a_slave_whose_last_epoch_is_damaged_compares_its_log(replica: Mak
     assert slave.store.epochs.table == master.store.epochs.table
 
 
+async def goes_on_in_sync(master: Replica, slave: Replica) -> None:
+    """A sync put is taken and confirmed, and nobody raises an alarm."""
+    await eventually(lambda: master.master.admission() is None)
+    end = master.put(5)
+    await master.confirmed(end)
+    await slave.caught_up(master)
+    assert master.master.group.alarms == {}
+    assert slave.log() == master.log()
+
+
 async def test_a_master_whose_epoch_file_is_damaged_goes_on_with_its_slave(replica: Make) -> None:
     """Without its last term the slave would seem to hold bytes that the master lost."""
     master, slave = await two_terms(replica, **SYNC)
@@ -335,12 +345,7 @@ async def test_a_master_whose_epoch_file_is_damaged_goes_on_with_its_slave(repli
     epoch_files(master)[0].write_bytes(b"damaged")
     await master.lead()
     assert "damaged" in master.store.epochs.note
-    await eventually(lambda: master.master.admission() is None)
-    end = master.put(5)
-    await master.confirmed(end)
-    await slave.caught_up(master)
-    assert master.master.group.alarms == {}
-    assert slave.log() == master.log()
+    await goes_on_in_sync(master, slave)
     assert slave.log()[: len(held)] == held
     assert epoch_files(master)[0].read_bytes() == epoch_files(master)[1].read_bytes()
 
@@ -370,12 +375,7 @@ async def test_a_master_without_an_epoch_file_takes_that_of_its_slave(
     shutil.copy(epoch_files(slave)[0], epoch_files(master)[0])
     await master.lead()
     await slave.follow(master)
-    await eventually(lambda: master.master.admission() is None)
-    end = master.put(5)
-    await master.confirmed(end)
-    await slave.caught_up(master)
-    assert master.master.group.alarms == {}
-    assert slave.log() == master.log()
+    await goes_on_in_sync(master, slave)
 
 
 async def test_a_slave_does_without_its_epoch_file(replica: Make) -> None:

@@ -9,6 +9,7 @@ import pytest
 from fakes.memory_files import MemoryFiles
 from storage.errors import StoreClosedError, UnreadableError
 from storage.mapped_file import MappedFile
+from storage.residency import CHUNK
 
 PATH = Path("/log/00000000000000001000")
 
@@ -124,3 +125,18 @@ def test_a_page_that_cannot_be_read_is_named(files: MemoryFiles) -> None:
     file.bring_in(9_001, 50_000)
     files.heal()
     assert file.view(9_000, 1)[0] == 0
+
+
+def test_stretches_of_more_than_a_chunk_are_brought_in_whole(files: MemoryFiles) -> None:
+    size = 4 * CHUNK
+    handle = files.open(PATH)
+    files.preallocate(handle, size)
+    files.close(handle)
+    file = MappedFile(files, PATH, 0, size)
+    begins, lengths = np.array([10, 2 * CHUNK + 500]), np.array([2 * CHUNK, 100])
+    file.bring_in_parts(begins, lengths)
+    files.spoil(PATH, CHUNK + 5000, 1)
+    file.release()
+    with pytest.raises(UnreadableError, match=f"bytes {CHUNK + 4096}"):
+        file.bring_in_parts(begins, lengths)
+    file.bring_in_parts(begins[1:], lengths[1:])

@@ -72,7 +72,7 @@ def run(folder: Path) -> list[Figure]:
     ):
 
         def once(rate: Callable[[list[str]], float], made: LocalCluster) -> float:
-            bring_in_memory(folder, 1 << 30)
+            bring_in_memory(folder, 3 << 30)
             return rate(made.endpoints.split(","))
 
         many, single = (

@@ -26,7 +26,7 @@ class ProducerOptions:
     message a UNIQ_KEY by which it can be found, as RocketMQ's client does.
     """
 
-    batch_bytes: int = 1 << 20
+    batch_bytes: int = 4 << 20
     linger_ms: float = 5.0
     max_in_flight_bytes: int = 32 << 20
     max_in_flight_requests: int = 32

@@ -11,8 +11,8 @@ its own between the main ones, until it has caught up and goes on with them.
 
 Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
 `failure` and `reputed` say where, until the log is truncated. What may end by itself or by an
-operator's hand (a full disk, a disk that does not give or take bytes) it waits for: `trouble` says
-what, and the same batch is tried again.
+operator's hand (a full disk, a disk that does not give or take bytes, no free descriptor) it waits
+for: `trouble` says what, and the same batch is tried again.
 
 The thread is optional: recovery, tools and tests call `run_once` or `run_to`.
 """
@@ -193,6 +193,10 @@ class ReputService:
                 continue
             except StoreError as fault:
                 self._wait_out(fault)
+                continue
+            except OSError as fault:
+                # such as no descriptor for a file that must be opened
+                self._wait_out(StoreError(f"dispatch: {fault}"))
                 continue
             except Exception as fault:
                 self._fail(fault)

@@ -3,6 +3,7 @@
 import errno
 import threading
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -349,6 +350,31 @@ class TestThread:
         reput.stop()
         world.check()
         assert any(troubles)
+        assert reput.trouble is None
+        assert reput.failure is None
+
+    def test_what_no_layer_below_has_a_word_for_is_waited_out(self, world: World) -> None:
+        """No descriptor is free for a moment: another file of the process wants one too."""
+        world.put(20)
+        world.derived.confirmed.advance(world.log.end)
+        reput = world.derived.reput
+        troubles: list[str] = []
+        reput.listen(lambda _: troubles.append(str(reput.trouble)))
+        refusals = [OSError(errno.EMFILE, "Too many open files")] * 2
+        read = world.log.read
+
+        def refused(offset: int, max_bytes: int) -> memoryview:
+            if refusals:
+                raise refusals.pop()
+            return read(offset, max_bytes)
+
+        with patch.object(world.log, "read", refused):
+            reput.start()
+            while not reput.reputed.wait(world.log.end, 0.05):
+                reput.wake()  # the thread would look again after a second
+            reput.stop()
+        world.check()
+        assert "Too many open files" in troubles[0]
         assert reput.trouble is None
         assert reput.failure is None
 

@@ -10,8 +10,9 @@ from .format.producer_mark import producer_id_fault
 class ProducerOptions:
     """Sizes in bytes, times in milliseconds.
 
-    A request is sent when it has `batch_bytes`, or `linger_ms` after its first message. At
-    `max_in_flight_bytes` without an answer, send waits, `max_block_ms` at most.
+    A request is sent when it has `batch_bytes`, or `linger_ms` after its first message. It must get
+    over the line within `answer_timeout_ms`: 4 MiB want 3 Mbit/s. At `max_in_flight_bytes` without
+    an answer, send waits, `max_block_ms` at most.
 
     `delivery_timeout_ms` bounds all attempts for a message, `answer_timeout_ms` the silence of a
     node before another one is looked for.

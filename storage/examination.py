@@ -147,9 +147,10 @@ def _scan(
         found.log_end = scanner.last_record
         found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
+    # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
+    # point say as well, and no message is stored earlier than this from now on.
     found.store_timestamp = max(
         scanner.last_store_timestamp,
-        found.checkpoint.physic_msg_timestamp,
         point.store_timestamp if point is not None else 0,
     )
 

@@ -29,6 +29,16 @@ def test_without_a_checkpoint_it_recovers_by_its_own_point(length: int | None) -
     assert_whole(bench)
 
 
+def test_no_message_gets_its_store_time_from_a_damaged_checkpoint() -> None:
+    # its times have no checksum, and what is stored later never gets an earlier time again
+    bench, _ = full()
+    bench.store.close()
+    flip(bench, DIRECTORY / "checkpoint", 0)
+    bench.open()
+    assert bench.put(1).store_timestamp < 1 << 48
+    assert_whole(bench)
+
+
 def test_without_a_recovery_point_everything_is_looked_at() -> None:
     bench, _ = full()
     flip(bench, DIRECTORY / "tandemlog" / "recovery.json", 30)

@@ -39,6 +39,26 @@ class IndexEntries:
     def count(self) -> int:
         return len(self.entries)
 
+    def header_fault(self) -> str | None:
+        """What of the header does not fit the entries. The number of used slots is not looked at:
+        nobody reads it, and old versions of RocketMQ counted it otherwise."""
+        header = self.header
+        if not 0 <= header.next_entry <= self.count + 1:
+            return f"its header counts {header.next_entry} entries, it holds {self.count}"
+        if not self.count:
+            return None
+        for name, said, number in (
+            ("begin", header.begin_physical_offset, 1),
+            ("end", header.end_physical_offset, self.count),
+        ):
+            physical = int(self.entries["physical_offset"][number - 1])
+            if said != physical:
+                return (
+                    f"its header says that its entries {name} at offset {said}; entry {number} "
+                    f"points to {physical}"
+                )
+        return None
+
     def chain_fault(self) -> str | None:
         """What is wrong with the first entry or slot that is not as its hash says."""
         hashes = self.entries["key_hash"].astype(np.int64)

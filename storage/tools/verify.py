@@ -25,6 +25,7 @@ from tandemlog.format.dispatch import (
     unit_columns,
 )
 from tandemlog.format.index_chains import time_diffs
+from tandemlog.format.index_layout import IndexHeader
 from tandemlog.format.light_queues import LIGHT_PREFIX
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
 from tandemlog.format.words import counted
@@ -336,10 +337,10 @@ def _unit_text(unit: bytes, dtype: np.dtype[np.void]) -> str:
 @dataclass(frozen=True, slots=True)
 class _IndexFile:
     """One index file's n entries by the log offset they point to: `physical` i8[n] ascending,
-    `hashes` i8[n], `seconds` i4[n] after `begin_timestamp` (ms), `numbers` i8[n] of the entries."""
+    `hashes` i8[n], `seconds` i4[n] after the begin in `header`, `numbers` i8[n] of the entries."""
 
     path: str
-    begin_timestamp: int
+    header: IndexHeader
     physical: NDArray[np.int64]
     hashes: NDArray[np.int64]
     seconds: NDArray[np.int32]
@@ -372,16 +373,16 @@ class _IndexCheck:
             report.notes.append("the store has no index")
 
     def _load(self, entries: IndexEntries) -> None:
-        fault = entries.chain_fault()
-        if fault is not None:
-            self._report.add(Fault(str(entries.path), 0, fault))
+        for fault in (entries.header_fault(), entries.chain_fault()):
+            if fault is not None:
+                self._report.add(Fault(str(entries.path), 0, fault))
         self._report.index_entries += entries.count
         physical = entries.entries["physical_offset"].astype(np.int64)
         order = np.argsort(physical, kind="stable")
         self._sorted.append(
             _IndexFile(
                 str(entries.path),
-                entries.header.begin_timestamp,
+                entries.header,
                 physical[order],
                 entries.entries["key_hash"].astype(np.int64)[order],
                 entries.entries["time_diff"].astype(np.int32)[order],
@@ -441,9 +442,13 @@ class _IndexCheck:
         for file in self._sorted:
             begin, end = np.searchsorted(file.physical, (starts[0], part.end_offset))
             records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
-            wanted = time_diffs(file.begin_timestamp, found.store_timestamp[records])
-            wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1)
-            wrong &= starts[records] == file.physical[begin:end]
+            times, exact = (
+                found.store_timestamp[records],
+                starts[records] == file.physical[begin:end],
+            )
+            self._check_header_times(file, file.numbers[begin:end][exact], times[exact])
+            wanted = time_diffs(file.header.begin_timestamp, times)
+            wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1) & exact
             for row in np.flatnonzero(wrong)[:1].tolist():
                 number = int(file.numbers[begin + row])
                 self._report.add(
@@ -453,6 +458,25 @@ class _IndexCheck:
                         f"entry {number} says {int(file.seconds[begin + row])} s after the file's "
                         f"begin; the record at offset {int(starts[records[row]])} was stored "
                         f"{int(wanted[row])} s after it",
+                    )
+                )
+
+    def _check_header_times(
+        self, file: _IndexFile, numbers: NDArray[np.int64], times: NDArray[np.int64]
+    ) -> None:
+        """A query by time passes over a file by what its header says of the first and the last
+        entry: `times` (ms) are those of the records of the entries `numbers`."""
+        for name, number, said in (
+            ("begin", 1, file.header.begin_timestamp),
+            ("end", len(file.numbers), file.header.end_timestamp),
+        ):
+            for time in times[(numbers == number) & (times != said)].tolist():
+                self._report.add(
+                    Fault(
+                        file.path,
+                        0,
+                        f"its header says that its entries {name} at {said}; the record of entry "
+                        f"{number} was stored at {time}",
                     )
                 )
 

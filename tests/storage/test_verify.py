@@ -192,6 +192,18 @@ def test_the_time_of_the_first_entry_counts_from_a_file_that_may_be_gone(
     assert verified(small).holds
 
 
+@pytest.mark.parametrize("byte", [0, 7, 8, 15, 16, 23, 24, 31, 36, 38])
+def test_a_flipped_bit_in_the_header_of_an_index_file_is_named(
+    small: golden.GoldenCopy, byte: int
+) -> None:
+    # queries by time pass over a file by its header, so a wrong one hides all of its entries
+    path = sorted((small.store / "index").iterdir())[0]
+    flip(path, byte)
+    message = first_fault(small)
+    assert str(path) in message
+    assert "its header" in message
+
+
 def test_a_wrong_slot_is_named(small: golden.GoldenCopy) -> None:
     path = sorted((small.store / "index").iterdir())[0]
     used = next(

@@ -19,6 +19,9 @@ from rich.text import Text
 PAGE = 200
 MAX_CELL = 60
 
+# Control characters (C0, DEL, C1) and the two Unicode ends of a line, as Python writes them.
+_ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+
 
 class Format(StrEnum):
     TABLE = "table"
@@ -153,7 +156,8 @@ class StreamedTable:
 
 
 def cell_text(value: Any) -> str:
-    """One cell: short, in one line."""
+    """One cell: short, in one line, and nothing in it that a terminal would act on: what is in
+    bodies, keys and properties, somebody sent."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -164,5 +168,6 @@ def cell_text(value: Any) -> str:
         text = " ".join(f"{key}={each}" for key, each in value.items())
     else:
         text = str(value)
-    text = text.replace("\n", "\\n")
+    if not text.isprintable():
+        text = text.translate(_ESCAPES)
     return text if len(text) <= MAX_CELL else text[: MAX_CELL - 1] + "…"

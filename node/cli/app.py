@@ -5,6 +5,8 @@ must not pay for progress bars: the first acknowledged put waits for both.
 """
 
 import importlib
+import io
+import os
 import sys
 from typing import Any
 
@@ -71,8 +73,24 @@ def _root() -> None:
     """A replicated master/slave message log on the storage design of RocketMQ's broker."""
 
 
+def _open_standard_streams() -> None:
+    """Where the caller has closed one of the three, a file of the store would get its descriptor,
+    and what a library says on stderr would be written into the log: put /dev/null there. A path or
+    a topic that the terminal cannot show is shown escaped."""
+    for descriptor, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest descriptor that is free: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Run the program; a wrong option is one line on stderr and exit code 2."""
+    _open_standard_streams()
     command = typer.main.get_command(app)
     try:
         code = command.main(prog_name="tandemlog", standalone_mode=False)

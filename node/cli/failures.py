@@ -75,6 +75,10 @@ def one_line_errors() -> Iterator[None]:
         # the reader of our output has gone: `tandemlog dump … | head` is no failure
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - lives to the end of the process
         raise typer.Exit(exit_codes.OK) from None
+    except UnicodeEncodeError as problem:
+        # an argument whose bytes are no UTF-8, on its way into a request
+        text = f"not valid UTF-8: {problem.object!r}"
+        raise fail(text, exit_codes.USAGE) from None
     except OSError as problem:
         raise fail(_os_error(problem), exit_codes.STORE) from None
     except Exception as problem:

@@ -24,6 +24,7 @@ from rich.progress import (
 )
 
 from tandemlog.errors import TandemlogError
+from tandemlog.framing import join_keys
 from tandemlog.message import Message, SendResult
 from tandemlog.producer import AsyncProducer
 from tandemlog.producer_options import ProducerOptions
@@ -46,6 +47,8 @@ from .output import Format, error_console, write_lines, write_rows
 READ_BYTES = 1 << 16
 GENERATE_BATCH = 20_000
 GENERATE_BYTES = 16 << 20
+MAX_SIZE = 1 << 30
+MAX_QUEUE = 65_535
 DELIVERY_TIMEOUT_S = 30.0
 
 PutTimeout = Annotated[
@@ -106,14 +109,22 @@ def put_command(
     ] = None,
     queue: Annotated[
         int | None,
-        typer.Option("--queue", min=0, help="Queue of every message; else spread over all."),
+        typer.Option(
+            "--queue",
+            min=0,
+            max=MAX_QUEUE,
+            help="Queue of every message; else spread over all.",
+        ),
     ] = None,
     generate: Annotated[
         int | None,
         typer.Option("--generate", metavar="COUNT", min=1, help="Make COUNT messages up."),
     ] = None,
     size: Annotated[
-        int, typer.Option("--size", metavar="BYTES", min=0, help="Body of a generated message.")
+        int,
+        typer.Option(
+            "--size", metavar="BYTES", min=0, max=MAX_SIZE, help="Body of a generated message."
+        ),
     ] = 128,
     no_wait: Annotated[
         bool,
@@ -287,7 +298,7 @@ class _Put:
 
     def _keys(self) -> str:
         keys = self._prototype.keys
-        return keys if isinstance(keys, str) else " ".join(keys)
+        return keys if isinstance(keys, str) else join_keys(keys)
 
     def _queues(self, count: int) -> NDArray[np.int64] | None:
         queue = self._prototype.queue_id
@@ -346,7 +357,7 @@ async def _read(descriptor: int) -> bytes:
 
 def generated_bodies(first: int, count: int, size: int) -> NDArray[np.uint8]:
     """u1[count, size]: the number in decimal digits from the left, then letters."""
-    bodies = np.tile((np.arange(size, dtype=np.int64) % 26 + 97).astype(np.uint8), (count, 1))
+    bodies = np.tile(np.resize(np.arange(97, 123, dtype=np.uint8), size), (count, 1))
     numbers = np.arange(first, first + count, dtype=np.int64)
     digits = min(12, size)
     for position in range(digits):

@@ -25,6 +25,8 @@ from .options import (
 from .output import Format, write_rows
 from .times import parse_time_ms
 
+MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
+
 app = new_app()
 
 
@@ -52,7 +54,9 @@ def query_command(
     ] = None,
     maximum: Annotated[
         int | None,
-        typer.Option("--max", min=1, help="At most that many, the newest; else all."),
+        typer.Option(
+            "--max", min=1, max=MAX_MESSAGES, help="At most that many, the newest; else all."
+        ),
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,
     endpoint: Endpoint = DEFAULT_ENDPOINT,

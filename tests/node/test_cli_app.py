@@ -1,5 +1,9 @@
 """The program as a whole: every command has help, and a wrong option is one clear line."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from node.cli import app
@@ -42,6 +46,11 @@ def test_help_tells_the_exit_codes(
         (("pull", "t", "--from", "nowhere"), "'--from'"),
         (("query", "t"), "give one of --key, --tag and --id"),
         (("query", "--key", "k"), "--key and --tag need a TOPIC"),
+        (("query", "t", "--key", "k", "--max", "4294967296"), "'--max'"),
+        (("put", "t", "--generate", "1", "--size", "99999999999"), "'--size'"),
+        (("put", "t", "--generate", "1", "--queue", "65536"), "'--queue'"),
+        (("offsets", "\udcff"), "not valid UTF-8: '\\udcff'"),
+        (("query", "t", "--key", "k\udcff"), "not valid UTF-8: 'k\\udcff'"),
         (("put", "t", "--property", "novalue"), "--property must be NAME=VALUE"),
         (("put", "t", "file", "--generate", "1"), "exclude each other"),
         (("offsets", "t", "--at", "x"), "not a time: 'x'"),
@@ -77,3 +86,26 @@ def test_a_node_that_is_not_there(
         assert code == 3
         assert len(err.splitlines()) == 1
         assert "127.0.0.1:1" in err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "arguments", ["dump STORE --format jsonl", "verify STORE", "recover STORE"]
+)
+def test_a_closed_stream_is_no_fault_and_its_number_goes_to_no_file_of_the_store(
+    tmp_path: Path, arguments: str, closed: str
+) -> None:
+    (tmp_path / "commitlog").mkdir()
+    command = f"{sys.executable} -m node {arguments.replace('STORE', str(tmp_path))} {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_path_that_is_no_utf8_is_shown_escaped(tmp_path: Path) -> None:
+    store = tmp_path / "caf\udce9"
+    (store / "commitlog").mkdir(parents=True)
+    command = [sys.executable, "-m", "node", "recover", str(store), "--dry-run"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "caf\\udce9: nothing was changed" in ended.stdout

@@ -102,6 +102,8 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         doubt=last_stop.following(found).doubt,
         notes=found.notes,
     )
+    if found.point is None or found.point.dispatched <= found.scanned_from:
+        report.dispatched = found.scanned_records
     if found.remains is not None:
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason

@@ -106,6 +106,8 @@ def test_a_dry_run_changes_nothing(golden_store: golden.Golden, tmp_path: Path) 
         row["physical_offset"] + row["size"] for row in copy.expected("messages")
     )
     assert {path: path.stat().st_mtime_ns for path in copy.store.rglob("*")} == before
+    done = recover(config_of(copy))
+    assert (report.scanned_records, report.dispatched) == (done.scanned_records, done.dispatched)
 
 
 @pytest.fixture(params=STORES, ids=lambda each: each.label)

@@ -61,6 +61,17 @@ def test_opening_twice_changes_nothing() -> None:
     assert everything(bench) == first
 
 
+def test_a_dry_run_counts_what_recovery_would_dispatch() -> None:
+    bench, _ = full()
+    bench.put(5)
+    bench.store.flush()
+    bench._abandon()
+    bench.files.kill()
+    report = plan(bench.config, bench.files)
+    assert report.dispatched == 5
+    assert recover(bench.config, bench.files, bench.clock).dispatched == 5
+
+
 def test_a_dry_run_names_what_recovery_would_do() -> None:
     bench, _ = full()
     start = bench.put(5).segments[0].physical_offset

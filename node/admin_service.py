@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from storage.message_store import MessageStore
 from storage.metadata import PERM_READ, PERM_WRITE, TopicConfig
+from tandemlog.format.constants import is_system_topic
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from .config import NodeConfig
@@ -78,6 +79,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
         self._view.require_master("topics are made")
         asked = request.topic
+        _refuse_system_topic(asked.name)
         held = self._store.topics.get(asked.name)
         if request.update and held is None:
             raise RequestRefusedError(
@@ -118,6 +120,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
         self._view.require_master("topics are deleted")
+        _refuse_system_topic(name)
         return admin_pb2.TopicResponse(
             topic=_topic(self._store.topics.delete(name, self._store.clock.now_ms()))
         )
@@ -138,6 +141,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             return await asyncio.get_running_loop().run_in_executor(self._executor, work)
         except Exception as problem:  # bad input never ends a call, nor the node
             return failed(error_of(problem))
+
+
+def _refuse_system_topic(name: str) -> None:
+    """As RocketMQ does: its brokers keep delayed messages and open transactions in them."""
+    if is_system_topic(name):
+        raise RequestRefusedError(
+            common_pb2.INVALID_TOPIC_NAME,
+            f"topic {name!r}: it is one of the store's own topics",
+            field="name",
+        )
 
 
 def _topic(topic: TopicConfig) -> admin_pb2.Topic:

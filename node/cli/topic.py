@@ -97,9 +97,7 @@ def create_command(
     pairs = dict(_pair(text) for text in attributes or [])
 
     async def create(admin: AsyncAdmin) -> TopicInfo:
-        fault = topic_fault(name)
-        if fault is not None:
-            raise CommandError(f"topic {name!r}: {fault}", USAGE)
+        _check_name(name)
         if update:
             return await change(admin)
         exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
@@ -195,6 +193,8 @@ def delete_command(
     """Delete a topic: it takes no more messages, and those in the log go when they expire."""
 
     async def delete(admin: AsyncAdmin) -> TopicInfo:
+        if is_system_topic(name):
+            _check_name(name)
         topic = await admin.topic(name)
         if not dry_run:
             await admin.delete_topic(name)
@@ -205,6 +205,15 @@ def delete_command(
         write_rows([_row(topic)], form, COLUMNS)
         if dry_run:
             _say_nothing_was_changed(name)
+
+
+def _check_name(name: str) -> None:
+    """Raises CommandError for what a node refuses, so that a dry run says it too."""
+    fault = topic_fault(name)
+    if fault is None and is_system_topic(name):
+        fault = "it is one of the store's own topics"
+    if fault is not None:
+        raise CommandError(f"topic {name!r}: {fault}", USAGE)
 
 
 async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -> None:

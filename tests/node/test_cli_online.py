@@ -120,6 +120,16 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+@pytest.mark.parametrize("what", [("create",), ("create", "--update"), ("delete",)])
+def test_the_stores_own_topics_are_refused(
+    run: Run, what: tuple[str, ...], dry: tuple[str, ...]
+) -> None:
+    code, out, err = run("topic", *what, "SCHEDULE_TOPIC_XXXX", *dry)
+    assert (code, out) == (2, "")
+    assert "one of the store's own topics" in err
+
+
 def test_topics(run: Run) -> None:
     code, out, _ = run("topic", "create", "made", "--queues", "3", "--format", "jsonl")
     assert code == 0

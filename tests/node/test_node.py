@@ -287,6 +287,18 @@ async def test_requests_that_make_no_sense_are_answered(master: Node) -> None:
         assert chunk.error.code == common_pb2.OFFSET_OUT_OF_RANGE
 
 
+@pytest.mark.parametrize("name", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_x"])
+async def test_the_stores_own_topics_are_neither_made_nor_deleted(master: Node, name: str) -> None:
+    async with stubs(master) as channel:
+        made = await channel.admin.CreateTopic(
+            admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name=name))
+        )
+        gone = await channel.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(name=name))
+    for answer in (made, gone):
+        assert answer.error.code == common_pb2.INVALID_TOPIC_NAME
+        assert (answer.error.field, name in answer.error.message) == ("name", True)
+
+
 async def test_record_bytes_pass_the_generated_handlers_by(
     master: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:

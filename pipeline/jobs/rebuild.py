@@ -82,6 +82,12 @@ def rebuild(
     return _Rebuild(spark, source, Path(out), chosen, progress).run()
 
 
+def check_queue_file_size(size: int) -> None:
+    """Raises StoreLayoutError for files that units do not fill."""
+    if size % UNIT_SIZE:
+        raise StoreLayoutError(f"queue files of {size} bytes: not a multiple of {UNIT_SIZE}")
+
+
 class _Rebuild:
     def __init__(
         self,
@@ -131,8 +137,7 @@ class _Rebuild:
                 f"queue files of the store have {found} bytes, not {size}: {found} is used"
             )
         size = found or size or DEFAULT_QUEUE_FILE_SIZE
-        if size % UNIT_SIZE:
-            raise StoreLayoutError(f"queue files of {size} bytes: not a multiple of {UNIT_SIZE}")
+        check_queue_file_size(size)
         tags = options.index_tags
         if options.index:
             check_index_sizes(source.files.store, options.index_slots, options.index_entries)

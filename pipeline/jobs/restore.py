@@ -14,14 +14,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from tandemlog.format.file_names import queue_file_name
+from tandemlog.format.queue_unit import DEFAULT_QUEUE_FILE_SIZE, DelayLevels
 
 from ..archive import FILES, RAW, Manifest, read_manifest
-from ..errors import OptionError, StoreLayoutError, StoreMissingError
+from ..errors import OptionError, PipelineError, StoreLayoutError, StoreMissingError
 from ..log_files import COMMIT_LOG
 from ..options import OnCorruption
 from ..restore_tasks import RestoreOutcome, RestoreTask, restore_part
 from ..tasks import Executor, run_tasks
-from .rebuild import RebuildOptions, rebuild
+from .rebuild import RebuildOptions, check_queue_file_size, rebuild
 from .result import JobResult, Progress, no_progress, within
 
 
@@ -37,33 +38,35 @@ def restore(
 
     `options` say how queues and index are made, or that they are not. Raises StoreMissingError,
     StoreLayoutError, OptionError before anything runs; CorruptLogError where bytes are not what
-    they were. After an error `out` holds no log.
+    they were, PipelineError where no queues can be made of the log. After an error `out` is as
+    empty as before, and it can be tried again.
     """
     started = time.monotonic()
     source, target = Path(archive), Path(out)
     manifest = read_manifest(source)
+    derived = _rebuild_options(manifest, options)
     tasks = _tasks(source, target, manifest)
     log = target / COMMIT_LOG
-    log.mkdir(parents=True)
     try:
+        log.mkdir(parents=True)
         for base, length in manifest.files:
             with (log / queue_file_name(base)).open("wb") as file:
                 os.ftruncate(file.fileno(), length)
         outcomes = run_tasks(spark, restore_part, tasks, within(progress, "writing the log"))
         _check_covered(source, manifest, outcomes)
         _copy_small_files(source, target, manifest)
+        result = JobResult("restore")
+        result.summary = {
+            "out": str(target),
+            "records": sum(outcome.records for outcome in outcomes),
+            "bytes": sum(outcome.size for outcome in outcomes),
+            "log_files": len(manifest.files),
+            "topics": manifest.topics,
+        }
+        _rebuild(spark, target, derived, progress, result)
     except BaseException:
-        shutil.rmtree(log, ignore_errors=True)
+        _clear(target)
         raise
-    result = JobResult("restore")
-    result.summary = {
-        "out": str(target),
-        "records": sum(outcome.records for outcome in outcomes),
-        "bytes": sum(outcome.size for outcome in outcomes),
-        "log_files": len(manifest.files),
-        "topics": manifest.topics,
-    }
-    _rebuild(spark, target, manifest, options, progress, result)
     result.summary["seconds"] = round(time.monotonic() - started, 3)
     return result
 
@@ -105,27 +108,51 @@ def _copy_small_files(source: Path, target: Path, manifest: Manifest) -> None:
         shutil.copyfile(source / FILES / name, path)
 
 
-def _rebuild(
-    spark: Executor,
-    target: Path,
-    manifest: Manifest,
-    options: RebuildOptions | None,
-    progress: Progress,
-    result: JobResult,
-) -> None:
-    """Queues and index of the restored store, with what the manifest knows of the old ones."""
+def _clear(target: Path) -> None:
+    """Remove what was written: the folder was empty."""
+    if not target.is_dir():
+        return
+    for path in target.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _rebuild_options(manifest: Manifest, options: RebuildOptions | None) -> RebuildOptions | None:
+    """How queues and index are made, with what the manifest knows of the old ones; None: not.
+
+    Raises StoreLayoutError, FormatError for what would end the rebuild, behind all of the log.
+    """
     chosen = options if options is not None else RebuildOptions()
     if not (chosen.queues or chosen.index):
-        return
+        return None
     if chosen.index_tags is None:
         chosen = replace(chosen, index_tags=manifest.index_tags)
     if chosen.queue_file_size is None:
         chosen = replace(chosen, queue_file_size=manifest.queue_file_size)
     if chosen.delay_levels is None:
         chosen = replace(chosen, delay_levels=manifest.delay_levels)
+    DelayLevels(chosen.delay_levels or "")
+    check_queue_file_size(chosen.queue_file_size or DEFAULT_QUEUE_FILE_SIZE)
     # What was damaged when it was exported is damaged in the same place again.
-    chosen = replace(chosen, on_corruption=OnCorruption.SKIP)
-    made = rebuild(spark, target, target, chosen, progress=progress)
+    return replace(chosen, on_corruption=OnCorruption.SKIP)
+
+
+def _rebuild(
+    spark: Executor,
+    target: Path,
+    options: RebuildOptions | None,
+    progress: Progress,
+    result: JobResult,
+) -> None:
+    """Queues and index of the restored store."""
+    if options is None:
+        return
+    try:
+        made = rebuild(spark, target, target, options, progress=progress)
+    except PipelineError as problem:
+        raise PipelineError(f"{problem} (--log-only restores the log alone)") from problem
     result.rows, result.findings = made.rows, made.findings
     result.notes += made.notes
     for name in ("queues", "units", "index_files", "index_entries"):

@@ -273,3 +273,28 @@ def test_restore_refuses_what_is_not_whole(tmp_path: Path) -> None:
         restore(HERE, tmp_path / "archive", tmp_path / "again")
     with pytest.raises(PipelineError, match=r"no manifest\.json"):
         restore(HERE, tmp_path, tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "size", "said"),
+    [(None, 21, "multiple of 20"), (1 << 40, 100, "--log-only")],
+)
+def test_a_restore_that_fails_can_be_tried_again(
+    tmp_path: Path, queue_offset: int | None, size: int, said: str
+) -> None:
+    """Sizes that do not fit are said first; where a record's own number lets no queue be made, the
+    log and the small files do not stay behind as half a store."""
+    builder = LogBuilder(tmp_path / "store")
+    for number in (None, queue_offset):
+        builder.put(queue_offset=number)
+    store = builder.write()
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text("{}")
+    archive, again = tmp_path / "archive", tmp_path / "again"
+    export(HERE, store, archive)
+    with pytest.raises(PipelineError, match=said):
+        restore(HERE, archive, again, replace(OPTIONS, queue_file_size=size))
+    assert not again.exists() or list(again.iterdir()) == []
+    restore(HERE, archive, again, replace(OPTIONS, queues=False, index=False, queue_file_size=size))
+    for path in (store / "commitlog").iterdir():
+        assert (again / "commitlog" / path.name).read_bytes() == path.read_bytes()

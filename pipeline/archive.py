@@ -38,6 +38,9 @@ RAW_SCHEMA = pa.schema(
     ]
 )
 
+NO_DAY = "__HIVE_DEFAULT_PARTITION__"
+"""The day of records whose store time is no date; Spark and Arrow read it as null."""
+
 # Those that Spark and Hive escape in the name of a partition's folder.
 _ESCAPED = frozenset("\"#%'*/:=?\\{[]^\x7f") | {chr(code) for code in range(1, 32)}
 

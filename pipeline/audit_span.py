@@ -19,6 +19,7 @@ from tandemlog.format.dispatch import in_own_queue
 from tandemlog.format.property_crc import verify_property_crc
 from tandemlog.format.ragged import gather_rows
 
+from .dates import is_date
 from .describe import lenient_record, record_text
 from .dispatch import topics_of
 from .log_bytes import LogBytes
@@ -151,8 +152,8 @@ class SpanAudit:
         }
 
 
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+def _time(milliseconds: int) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC) if is_date(milliseconds) else None
 
 
 def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = True) -> SpanAudit:

@@ -9,7 +9,7 @@ Arrow's writer in the worker costs half of Spark's own, since no row crosses to 
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from tandemlog.format.grouping import distinct_pairs, stable_order
 from tandemlog.format.ragged import offsets_of
 
-from .archive import MESSAGES, OTHER, RAW, RAW_SCHEMA, RECORD, RawPart, partition_folder
+from .archive import MESSAGES, NO_DAY, OTHER, RAW, RAW_SCHEMA, RECORD, RawPart, partition_folder
 from .audit_span import Finding, damage_finding
+from .dates import DAY_MS, NO_DATE, counted_in
 from .dispatch import topics_of
 from .log_bytes import LogBytes, read
 from .log_source import LogSource
@@ -32,10 +33,10 @@ from .schema import MESSAGES as MESSAGE_COLUMNS
 from .spans import Span
 from .text_columns import sliced
 
-DAY_MS = 86_400_000
 _WINDOW_BYTES = 4 << 20
 _HELD_BYTES = 48 << 20
 _OTHER_BYTES = 1 << 20
+_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,7 @@ class _Messages:
         mine = np.array([self._names.setdefault(text, len(self._names)) for text in topics])
         self._batches.append(batch)
         self._numbers.append(mine[number])
-        self._days.append(piece.headers.store_timestamp // DAY_MS)
+        self._days.append(counted_in(DAY_MS, piece.headers.store_timestamp))
         self._held += batch.nbytes
         if self._held >= _HELD_BYTES:
             self._write()
@@ -176,8 +177,7 @@ class _Messages:
         for place, row in enumerate(firsts.tolist()):
             begin, end = int(bounds[place]), int(bounds[place + 1])
             topic = names[int(number[row])]
-            date = datetime.fromtimestamp(int(day[row]) * DAY_MS // 1000, UTC).date()
-            self._writer(partition_folder(topic, date.isoformat())).write_table(
+            self._writer(partition_folder(topic, _day_text(int(day[row])))).write_table(
                 table.slice(begin, end - begin)
             )
         self._batches, self._numbers, self._days, self._held = [], [], [], 0
@@ -260,6 +260,10 @@ class _Raw:
         )
         assert self._writer is not None
         self._writer.write_batch(batch)
+
+
+def _day_text(day: int) -> str:
+    return NO_DAY if day == NO_DATE else (_EPOCH + timedelta(days=day)).isoformat()
 
 
 def _parquet(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:

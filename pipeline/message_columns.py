@@ -21,6 +21,7 @@ from tandemlog.format.host import IPV4_SIZE, IPV6_SIZE, host_text
 from tandemlog.format.message_id import encode_offset_id
 from tandemlog.format.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
+from .dates import are_dates
 from .dispatch import topics_of
 from .plain_arrays import numbers, strings
 from .property_map import property_map
@@ -103,7 +104,10 @@ class _Records:
         return strings(ids, pa.string())
 
     def timestamp(self, milliseconds: NDArray[np.int64]) -> pa.Array:
-        return numbers(milliseconds * 1000, TIMESTAMP)
+        there = are_dates(milliseconds)
+        if there.all():
+            return numbers(milliseconds * 1000, TIMESTAMP)
+        return numbers(np.where(there, milliseconds, 0) * 1000, TIMESTAMP, there)
 
 
 @cache

@@ -17,10 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 
-def numbers(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """The values as they stand in memory, of a kind that is as wide."""
+def numbers(
+    values: NDArray[Any], kind: pa.DataType, there: NDArray[np.bool_] | None = None
+) -> pa.Array:
+    """The values as they stand in memory, of a kind that is as wide; null where not `there`."""
     values = np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    bits = validity(there) if there is not None else None
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(values)])
 
 
 def validity(there: NDArray[np.bool_]) -> pa.Buffer:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..audit_span import Finding, damage_finding
+from ..dates import HOUR_MS, NO_DATE, counted_in
 from ..dispatch import topics_of
 from ..errors import CorruptLogError, OptionError
 from ..log_source import LocalLogSource, LogSource, open_store
@@ -30,10 +31,10 @@ from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..tasks import Executor, parallelism, run_tasks
 from .result import JobResult, Progress, no_progress, within
 
-HOUR_MS = 3_600_000
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TABLE = "stats.parquet"
 _PLOT = "stats.png"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class StatsOutcome:
-    """Sizes by (topic, hours since 1970)."""
+    """Sizes by (topic, hours since 1970, or dates.NO_DATE)."""
 
     groups: dict[tuple[str, int], Sizes]
     findings: list[Finding] = field(default_factory=list)
@@ -85,7 +86,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
                     continue
                 headers = part.headers
                 topics, numbers = topics_of(part.data, headers)
-                hours = (headers.store_timestamp // HOUR_MS).astype(np.int32)
+                hours = counted_in(HOUR_MS, headers.store_timestamp).astype(np.int32)
                 collector.add(topics, numbers, hours, headers.sizes, headers.body_length)
     finally:
         log.close()
@@ -136,7 +137,7 @@ def stats(
     topics: dict[str, int] = {}
     for row in rows:
         topics[row["topic"]] = topics.get(row["topic"], 0) + row["records"]
-    result.rows = [{**row, "hour": row["hour"].strftime("%Y-%m-%dT%H:00Z")} for row in rows]
+    result.rows = [{**row, "hour": _hour_text(row["hour"])} for row in rows]
     result.summary = {
         "out": str(target),
         "records": sum(topics.values()),
@@ -161,7 +162,7 @@ def _row(topic: str, hour: int, sizes: Sizes) -> dict[str, Any]:
     total = int((sizes.sizes * sizes.counts).sum())
     return {
         "topic": topic,
-        "hour": datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour),
+        "hour": _EPOCH + timedelta(hours=hour) if hour != NO_DATE else None,
         "records": records,
         "bytes": total,
         "body_bytes": sizes.body_bytes,
@@ -170,6 +171,10 @@ def _row(topic: str, hour: int, sizes: Sizes) -> dict[str, Any]:
         "max": int(sizes.sizes[-1]),
         "mean": round(total / records, 1),
     }
+
+
+def _hour_text(hour: datetime | None) -> str | None:
+    return hour.strftime("%Y-%m-%dT%H:00Z") if hour is not None else None
 
 
 def _write_table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -195,5 +200,5 @@ def _plot(
     except ModuleNotFoundError as missing:
         return [f"no plot: {missing.name} is not installed (pip install 'tandemlog[spark]')"]
     sizes = [(each.sizes, each.counts) for each in groups.values()]
-    plotting.draw(path, rows, sizes)
+    plotting.draw(path, [row for row in rows if row["hour"] is not None], sizes)
     return []

@@ -1,18 +1,25 @@
 """Rebuild on logs of every form: V2, IPv6, CRCs, garbage behind BLANK, a log that begins later."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow.dataset as dataset
 import pytest
 
-from fakes.log_builder import LogBuilder, overwrite, varied
+from fakes.log_builder import LogBuilder, flip, overwrite, varied
+from pipeline.audit_span import audit_span
 from pipeline.errors import CorruptLogError, OptionError, PipelineError, StoreLayoutError
 from pipeline.jobs.audit import audit
 from pipeline.jobs.export import ExportOptions, export
 from pipeline.jobs.rebuild import RebuildOptions, rebuild
 from pipeline.jobs.restore import restore
+from pipeline.jobs.stats import stats
+from pipeline.log_source import open_store
 from pipeline.options import OnCorruption
+from pipeline.spans import split
 from pipeline.store_index import index_paths
 from pipeline.tasks import InProcess
 from tandemlog.format.index_layout import (
@@ -298,3 +305,34 @@ def test_a_restore_that_fails_can_be_tried_again(
     restore(HERE, archive, again, replace(OPTIONS, queues=False, index=False, queue_file_size=size))
     for path in (store / "commitlog").iterdir():
         assert (again / "commitlog" / path.name).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("bit", [2, 7])
+def test_a_store_time_that_is_no_date_stops_no_job(tmp_path: Path, bit: int) -> None:
+    """No CRC covers a record's store time: a turned bit in its first byte makes a year that Python
+    and Arrow do not know. Its rows have no time, day and hour then; no record is lost."""
+    builder = varied(LogBuilder(tmp_path / "store", 8192))
+    store = builder.write()
+    flip(builder, builder.records[7].physical_offset + 56, bit)
+    count = len(builder.records)
+    export(HERE, store, tmp_path / "archive")
+    table = dataset.dataset(tmp_path / "archive" / "messages", partitioning="hive").to_table()
+    assert table.num_rows == count
+    for name in ("store_timestamp", "day"):
+        assert table.column(name).null_count == 1
+    result = stats(HERE, store, tmp_path / "stats")
+    assert result.summary["records"] == count
+    assert [row["records"] for row in result.rows if row["hour"] is None] == [1]
+    assert (tmp_path / "stats" / "stats.png").is_file()
+    found = list(audit_rows(store))
+    assert sum(row["records"] for row in found) == count
+    assert any(None in (row["min_store_timestamp"], row["max_store_timestamp"]) for row in found)
+
+
+def audit_rows(store: Path) -> Iterator[dict[str, Any]]:
+    """What the view `audit` has of a log, a row a file."""
+    source = open_store(store)
+    log = source.connect()
+    for span in split(source.files, source.start(), source.end().offset, 1 << 20):
+        yield audit_span(log, source.files, span).row()
+    log.close()

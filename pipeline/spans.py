@@ -17,6 +17,9 @@ TARGET_BYTES = 128 << 20
 LEAST_BYTES = 16 << 20
 LAST_SPAN_BYTES = 16 << 20
 """No file is split closer to its end; records are smaller than that."""
+MOST_PIECES = 20_000
+"""Of millions, as `targetBytes=128` for 128m makes, Spark's scheduler runs out of memory, and the
+query never ends. A log that large has larger pieces instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ class Stretch:
 
 def pieces_wanted(total: int, target_bytes: int, cores: int) -> int:
     """How many spans of equal length: near the target, a multiple of the cores so that none
-    waits for another, and not so small that starting them costs more than reading."""
-    wanted = max(-(-total // max(target_bytes, 1)), 1)
+    waits for another, and not so small that starting them costs more than reading, or that there
+    are more than MOST_PIECES."""
+    wanted = min(max(-(-total // max(target_bytes, 1)), 1), MOST_PIECES)
     if wanted < cores:
         wanted = max(min(cores, total // LEAST_BYTES), wanted, 1)
     elif wanted % cores:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.log_files import LogFile, LogFiles
-from pipeline.spans import grouped, pieces_wanted, split
+from pipeline.spans import MOST_PIECES, grouped, pieces_wanted, split
 
 
 def files(count: int, size: int) -> LogFiles:
@@ -52,3 +52,7 @@ def test_pieces_are_a_multiple_of_the_cores() -> None:
     assert pieces_wanted(100 << 20, 128 << 20, 2) == 2
     assert pieces_wanted(1 << 20, 128 << 20, 8) == 1
     assert pieces_wanted(0, 128 << 20, 2) == 1
+
+
+def test_a_target_of_a_few_bytes_makes_no_million_tasks() -> None:
+    assert MOST_PIECES <= pieces_wanted(1 << 30, 128, 3) < MOST_PIECES + 3

@@ -18,9 +18,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .errors import OptionError
+from .errors import OptionError, PipelineError
 from .live_batch import FilteringBatchReader, LiveBatchReader
 from .live_options import Use, chosen_columns, read_options, write_options
+from .live_refused import RefusedStreamReader
 from .live_schema import check_sink_schema, columns_of, live_columns
 from .live_stream import LiveStreamReader
 from .schema import spark_schema
@@ -42,8 +43,11 @@ class LiveDataSource(DataSource):
         kind = FilteringBatchReader if options.pushdown else LiveBatchReader
         return kind(options, columns_of(schema))
 
-    def streamReader(self, schema: StructType) -> LiveStreamReader:
-        return LiveStreamReader(read_options(self.options, Use.STREAM), columns_of(schema))
+    def streamReader(self, schema: StructType) -> LiveStreamReader | RefusedStreamReader:
+        try:
+            return LiveStreamReader(read_options(self.options, Use.STREAM), columns_of(schema))
+        except PipelineError as problem:
+            return RefusedStreamReader(problem)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

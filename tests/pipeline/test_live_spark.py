@@ -220,12 +220,14 @@ def test_available_now_in_limited_batches_and_on_from_there(
     ("source", "sink", "words"),
     [
         ({"maxOffsetPerTrigger": "5"}, {}, "is maxOffsetsPerTrigger meant"),
+        ({"endingOffsets": "latest"}, {}, "endingOffsets is for a batch read"),
+        ({"maxOffsetsPerTrigger": "z"}, {}, "maxOffsetsPerTrigger='z'"),
         ({"topic": "nope"}, {}, "there is no topic 'nope'"),
         ({"startingOffsets": '{"A": {"0": 99, "1": 0, "2": 0, "3": 0}}'}, {}, "has no offset 99"),
         ({}, {"topic": "nope"}, "there is no topic 'nope'"),
         ({}, {"idempotencyId": "x"}, "a stream is known by its checkpoint"),
     ],
-    ids=["option", "topic", "range", "target", "name"],
+    ids=["option", "batch", "value", "topic", "range", "target", "name"],
 )
 def test_one_clear_error_of_a_stream(
     spark: "SparkSession",
@@ -241,6 +243,7 @@ def test_one_clear_error_of_a_stream(
     with pytest.raises(PySparkException) as caught:
         copy(spark, cluster, topics, tmp_path, {"startingOffsets": "earliest"} | given, sink)
     assert words in str(caught.value)
+    assert "another exception occurred" not in str(caught.value)
     assert "aborted due to stage failure" not in str(caught.value)
 
 

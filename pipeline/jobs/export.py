@@ -13,8 +13,10 @@ from pathlib import Path
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 
 from ..archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
+from ..audit_span import Finding
 from ..errors import CorruptLogError, OptionError, StoreLayoutError
 from ..export_tasks import ExportOutcome, ExportTask, export_part, rest_of
+from ..lacking import lacking_files
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
 from ..spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
@@ -75,7 +77,9 @@ def export(
     if isinstance(source, LocalLogSource) and source.files.store is not None:
         manifest.small_files = _copy_small_files(Path(source.files.store), target / FILES)
     manifest.write(target)
-    return _result(manifest, outcomes, target, chosen, time.monotonic() - started)
+    findings += lacking_files(source, findings)
+    seconds = time.monotonic() - started
+    return _result(manifest, outcomes, findings, target, chosen, seconds)
 
 
 def _check(target: Path, source: LogSource, options: ExportOptions) -> None:
@@ -170,11 +174,11 @@ def _copy_small_files(store: Path, target: Path) -> list[str]:
 def _result(
     manifest: Manifest,
     outcomes: Sequence[ExportOutcome],
+    findings: list[Finding],
     target: Path,
     options: ExportOptions,
     seconds: float,
 ) -> JobResult:
-    findings = [finding for outcome in outcomes for finding in outcome.findings]
     result = JobResult("export", findings=findings)
     result.summary = {
         "out": str(target),

@@ -23,6 +23,7 @@ from tandemlog.format.queue_unit import DEFAULT_QUEUE_FILE_SIZE, UNIT_SIZE, Dela
 from ..chain import Gap, chain_faults
 from ..errors import CorruptLogError, OptionError, StoreLayoutError
 from ..index_writer import plan_index
+from ..lacking import lacking_files
 from ..log_end import LogEnd, Tail
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
@@ -181,7 +182,7 @@ class _Rebuild:
         findings = [finding for span in spans for finding in span.findings]
         if findings and self._options.on_corruption is OnCorruption.FAIL:
             raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
-        self._result.findings += findings
+        self._result.findings += findings + lacking_files(self._source, findings)
         covered = [(finding.offset, finding.end) for finding in findings]
         for fault in chain_faults(spans, start, end):
             where = self._source.files.path_of(fault.start)

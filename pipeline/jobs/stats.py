@@ -23,6 +23,7 @@ from ..audit_span import Finding, damage_finding
 from ..dates import HOUR_MS, NO_DATE, counted_in
 from ..dispatch import topics_of
 from ..errors import CorruptLogError, OptionError
+from ..lacking import lacking_files
 from ..log_source import LocalLogSource, LogSource, open_store
 from ..options import OnCorruption
 from ..queue_collector import QueueCollector
@@ -128,6 +129,7 @@ def stats(
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     if findings and on_corruption is OnCorruption.FAIL:
         raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
+    findings += lacking_files(source, findings)
     groups = _merged(outcomes)
     rows = [_row(topic, hour, sizes) for (topic, hour), sizes in sorted(groups.items())]
     target.mkdir(parents=True, exist_ok=True)

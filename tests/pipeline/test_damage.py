@@ -10,8 +10,11 @@ from pipeline.audit_span import Finding
 from pipeline.errors import StoreLayoutError, StoreMissingError
 from pipeline.jobs.audit import audit
 from pipeline.jobs.compare import compare
+from pipeline.jobs.export import ExportOptions, export
 from pipeline.jobs.rebuild import RebuildOptions, rebuild
 from pipeline.jobs.result import JobResult
+from pipeline.jobs.stats import stats
+from pipeline.options import OnCorruption
 from pipeline.tasks import InProcess
 from tandemlog.format.record import Record, encode_record
 
@@ -243,3 +246,23 @@ def test_stores_that_cannot_be_compared(tmp_path: Path) -> None:
         compare(HERE, tmp_path / "a", tmp_path / "b")
     with pytest.raises(StoreMissingError, match="is not a folder"):
         compare(HERE, tmp_path / "a", tmp_path / "c")
+
+
+def test_a_job_that_passes_over_a_missing_file_says_so(log: LogBuilder, tmp_path: Path) -> None:
+    """Nothing of it can be scanned; the job is not whole all the same, nor one over a file that
+    ends behind a whole record."""
+    log.path(FILE).unlink()
+    skip = OnCorruption.SKIP
+    results = [
+        rebuild(HERE, log.store, tmp_path / "a", RebuildOptions(index=False, on_corruption=skip)),
+        export(HERE, log.store, tmp_path / "b", ExportOptions(on_corruption=skip)),
+        stats(HERE, log.store, tmp_path / "c", on_corruption=skip),
+    ]
+    for result in results:
+        assert [(each.kind, each.offset) for each in result.findings] == [("missing_file", FILE)]
+        assert not result.holds
+    second = [each for each in log.records if each.physical_offset >= 2 * FILE][3]
+    with log.path(2 * FILE).open("r+b") as file:
+        file.truncate(second.physical_offset - 2 * FILE)
+    result = stats(HERE, log.store, tmp_path / "d", on_corruption=skip)
+    assert len(result.findings) == 2

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from storage.message_store import MessageStore
 from storage.metadata import PERM_READ, PERM_WRITE, TopicConfig
-from tandemlog.format.constants import is_system_topic
+from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from .config import NodeConfig
@@ -144,12 +144,12 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
 
 def _refuse_system_topic(name: str) -> None:
-    """As RocketMQ does: its brokers keep delayed messages and open transactions in them."""
+    """As RocketMQ does. A name that is merely bad is for who makes the topic to refuse: one that
+    is there can be deleted."""
     if is_system_topic(name):
+        fault = client_topic_fault(name)
         raise RequestRefusedError(
-            common_pb2.INVALID_TOPIC_NAME,
-            f"topic {name!r}: it is one of the store's own topics",
-            field="name",
+            common_pb2.INVALID_TOPIC_NAME, f"topic {name!r}: {fault}", field="name"
         )
 
 

@@ -5,9 +5,12 @@ date in Python nor Arrow's microseconds can hold. Such a record counts like any 
 no date: null in columns of times, and no day or hour to be sorted under.
 """
 
+from datetime import UTC, datetime
+
 import numpy as np
 from numpy.typing import NDArray
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NO_DATE = -(1 << 31)

@@ -9,7 +9,7 @@ Arrow's writer in the worker costs half of Spark's own, since no row crosses to 
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from tandemlog.format.ragged import offsets_of
 
 from .archive import MESSAGES, NO_DAY, OTHER, RAW, RAW_SCHEMA, RECORD, RawPart, partition_folder
 from .audit_span import Finding, damage_finding
-from .dates import DAY_MS, NO_DATE, counted_in
+from .dates import DAY_MS, EPOCH, NO_DATE, counted_in
 from .dispatch import topics_of
 from .log_bytes import LogBytes, read
 from .log_source import LogSource
@@ -36,7 +36,6 @@ from .text_columns import sliced
 _WINDOW_BYTES = 4 << 20
 _HELD_BYTES = 48 << 20
 _OTHER_BYTES = 1 << 20
-_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +262,7 @@ class _Raw:
 
 
 def _day_text(day: int) -> str:
-    return NO_DAY if day == NO_DATE else (_EPOCH + timedelta(days=day)).isoformat()
+    return NO_DAY if day == NO_DATE else (EPOCH + timedelta(days=day)).date().isoformat()
 
 
 def _parquet(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:

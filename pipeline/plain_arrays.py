@@ -9,12 +9,14 @@ each of its tasks looks at what came with it.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from .dates import EPOCH
 
 
 def numbers(
@@ -36,8 +38,7 @@ def integers(values: Sequence[int | None], kind: pa.DataType) -> pa.Array:
     there = np.array([each is not None for each in values], np.bool_)
     width = np.dtype(f"i{kind.bit_width // 8}")
     whole = np.array([0 if each is None else each for each in values], width)
-    bits = None if there.all() else validity(there)
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(whole)])
+    return numbers(whole, kind, None if there.all() else there)
 
 
 def strings(values: Sequence[str | bytes | None], kind: pa.DataType) -> pa.Array:
@@ -70,7 +71,4 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _microseconds(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+    return (time - EPOCH) // timedelta(microseconds=1)

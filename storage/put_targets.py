@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.batch import RecordBatch
-from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.format.ragged import all_true
 from tandemlog.format.words import counted
 
@@ -86,11 +86,10 @@ class PutTargets:
         topic = batch.topics[int(batch.queue_topics[entry])]
         queue_id = int(batch.queue_ids[entry])
         record = int(np.argmax(batch.queue_indexes == entry))
-        fault = topic_fault(topic)
-        if fault is not None or is_system_topic(topic):
-            reason = fault or "it is one that RocketMQ keeps for itself"
+        fault = client_topic_fault(topic)
+        if fault is not None:
             return BatchRefusedError(
-                "INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {reason}", record_index=record
+                "INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {fault}", record_index=record
             )
         config = self._topics.table.get(topic)
         if config is None:

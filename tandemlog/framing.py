@@ -33,8 +33,7 @@ from .format.constants import (
     MAX_PROPERTIES,
     PRODUCER_MARK,
     PROPERTY_END,
-    is_system_topic,
-    topic_fault,
+    client_topic_fault,
 )
 from .format.errors import FormatError
 from .format.host import host_bytes
@@ -82,9 +81,7 @@ _INSTEAD: Final = {
 
 def check_topic(topic: str) -> None:
     """Raises InvalidTopicNameError for a name that no topic for messages can have."""
-    fault = topic_fault(topic)
-    if fault is None and is_system_topic(topic):
-        fault = "it is one of the store's own topics"
+    fault = client_topic_fault(topic)
     if fault is not None:
         raise InvalidTopicNameError(f"topic {topic!r}: {fault}", field="topic")
 

@@ -10,7 +10,7 @@ import typer
 
 from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
 from tandemlog.errors import TopicExistsError
-from tandemlog.format.constants import is_system_topic, topic_fault
+from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.format.words import counted
 from tandemlog.topology import ReadFrom
 
@@ -209,9 +209,7 @@ def delete_command(
 
 def _check_name(name: str) -> None:
     """Raises CommandError for what a node refuses, so that a dry run says it too."""
-    fault = topic_fault(name)
-    if fault is None and is_system_topic(name):
-        fault = "it is one of the store's own topics"
+    fault = client_topic_fault(name)
     if fault is not None:
         raise CommandError(f"topic {name!r}: {fault}", USAGE)
 

@@ -10,7 +10,7 @@ import importlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ..audit_span import Finding, damage_finding
-from ..dates import HOUR_MS, NO_DATE, counted_in
+from ..dates import EPOCH, HOUR_MS, NO_DATE, counted_in
 from ..dispatch import topics_of
 from ..errors import CorruptLogError, OptionError
 from ..lacking import lacking_files
@@ -35,7 +35,6 @@ from .result import JobResult, Progress, no_progress, within
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TABLE = "stats.parquet"
 _PLOT = "stats.png"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def _row(topic: str, hour: int, sizes: Sizes) -> dict[str, Any]:
     total = int((sizes.sizes * sizes.counts).sum())
     return {
         "topic": topic,
-        "hour": _EPOCH + timedelta(hours=hour) if hour != NO_DATE else None,
+        "hour": EPOCH + timedelta(hours=hour) if hour != NO_DATE else None,
         "records": records,
         "bytes": total,
         "body_bytes": sizes.body_bytes,

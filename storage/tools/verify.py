@@ -442,10 +442,8 @@ class _IndexCheck:
         for file in self._sorted:
             begin, end = np.searchsorted(file.physical, (starts[0], part.end_offset))
             records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
-            times, exact = (
-                found.store_timestamp[records],
-                starts[records] == file.physical[begin:end],
-            )
+            times = found.store_timestamp[records]
+            exact = starts[records] == file.physical[begin:end]
             self._check_header_times(file, file.numbers[begin:end][exact], times[exact])
             wanted = time_diffs(file.header.begin_timestamp, times)
             wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1) & exact

@@ -119,6 +119,15 @@ def topic_fault(topic: str) -> str | None:
     return _name_fault(topic, limit)
 
 
+def client_topic_fault(topic: str) -> str | None:
+    """As topic_fault, and of the topics that RocketMQ keeps for itself, for delayed messages and
+    open transactions: no client puts to them, makes or deletes them."""
+    fault = topic_fault(topic)
+    if fault is None and is_system_topic(topic):
+        return "it is one of the store's own topics"
+    return fault
+
+
 def group_fault(group: str) -> str | None:
     """Why `group` cannot be a consumer group's name, or None; at most 120 characters."""
     return _name_fault(group, MAX_GROUP) if group else "the name is empty"

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 import tandemlog
-from running import Running
+from running import NodeProcess, Running, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import PAGE
+from tandemlog.format.record import Record
 
 pytestmark = pytest.mark.fault
 
@@ -148,6 +149,12 @@ def send(endpoint: str, bodies: list[bytes]) -> list[bytes]:
     return taken
 
 
+def newest(node: NodeProcess, count: int) -> Record:
+    """The last of `count` messages: an acknowledged one is read only when it is dispatched."""
+    wait_until("dispatch", lambda: len(node.read_queue("eio", 0)) == count)
+    return node.read_queue("eio", 0)[-1]
+
+
 def test_a_disk_that_did_not_write_is_not_believed_in_the_same_boot(
     tmp_path: Path, cramped: Path
 ) -> None:
@@ -165,11 +172,11 @@ def test_a_disk_that_did_not_write_is_not_believed_in_the_same_boot(
             # A loop device takes a write that succeeds in part for one that succeeded: so the
             # first one on the full disk begins with a page of its own.
             held += send(node.endpoint, [b"measured"])
-            last = node.read_queue("eio", 0)[-1]
+            last = newest(node, len(held))
             envelope = last.size - len(last.body)
             pad = -(last.physical_offset + last.size + envelope) % PAGE
             held += send(node.endpoint, [b"p" * pad])
-            last = node.read_queue("eio", 0)[-1]
+            last = newest(node, len(held))
             assert (last.physical_offset + last.size) % PAGE == 0
             fill(cramped / "ballast")
             filler = [b"%d" % each + b"x" * 60_000 for each in range(10)]

@@ -44,6 +44,8 @@ class HaConfig:
     confirm_interval_ms: int = 5
     metadata_interval_ms: int = 300
     members_interval_ms: int = 1_000
+    forget_after_ms: int = 600_000
+    max_streams: int = 64
 
     chunk_bytes: int = 4 << 20
     window_bytes: int = 256 << 20
@@ -75,6 +77,8 @@ class HaConfig:
             )
         if not 1 <= self.chunk_bytes <= 32 << 20:
             raise ValueError(f"chunk_bytes must be 1 .. {32 << 20}: {self.chunk_bytes}")
+        if self.max_streams < 1:
+            raise ValueError(f"max_streams must be at least 1: {self.max_streams}")
         if self.window_bytes < self.chunk_bytes:
             raise ValueError(
                 f"window_bytes ({self.window_bytes}) must hold a chunk ({self.chunk_bytes})"

@@ -73,7 +73,11 @@ class ConfirmTracker:
 
 def counts(ack: Ack, epoch: int, match: Match) -> bool:
     """Whether `ack` was given under `epoch`, by the disk that is attached, for bytes it got."""
-    return ack.epoch == epoch and ack.incarnation == match.incarnation and ack.durable <= match.sent
+    return (
+        ack.epoch == epoch
+        and ack.incarnation == match.incarnation
+        and max(ack.durable, ack.received, ack.reput) <= match.sent
+    )
 
 
 def lowest(positions: Iterable[int | None]) -> int | None:

@@ -36,6 +36,15 @@ class DivergedError(HaError):
         self.end = end
 
 
+class ChunkDamagedError(HaError):
+    """A chunk is not what the master has read, or holds no record where one must begin. Nothing of
+    it from there on is stored or acknowledged; the next stream asks for it again."""
+
+
+class TooManyError(HaError):
+    """One stream or one comparison more than this node serves at a time; try again later."""
+
+
 class StateFileError(HaError):
     """The replication state of this store cannot be read, or belongs to another node."""
 

@@ -24,13 +24,16 @@ slave that finds other bytes there comes back with checksums.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tandemlog.format.epochs import EpochTable
+from tandemlog.format.epochs import EpochEntry, EpochTable
 
 from .errors import HandshakeRefusedError, ProtocolError
 from .frames import Answer, Checksum, Hello, HelloAction, Refusal
 from .state import Member
 
 FINE_BLOCK_BYTES = 4096
+MAX_EPOCH_JUMP = 1 << 20
+"""So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
+MAX_LOG_FILE_BYTES = 1 << 40
 GONE = "where its machine is gone for good, start a new node under its id"
 EPOCHS_LOST = (
     "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
@@ -59,6 +62,7 @@ class MasterView:
     file_size: int
     proof_bytes: int
     unheard: frozenset[Member] = frozenset()
+    known_nodes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,11 @@ class SlaveView:
     confirm: int
     file_size: int
     accepted_epoch: int
+    epochs: tuple[EpochEntry, ...] = ()
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1].epoch if self.epochs else 0
 
     @property
     def empty(self) -> bool:
@@ -97,6 +106,16 @@ def decide(hello: Hello, view: MasterView) -> Verdict:
             view,
         )
     seen = max(hello.accepted_epoch, hello.epochs[-1].epoch if hello.epochs else 0)
+    if seen > view.epoch + MAX_EPOCH_JUMP:
+        return Verdict(
+            Refusal(
+                f"slave {hello.node_id} says that it has seen epoch {seen}, this master serves in "
+                f"epoch {view.epoch}: no cluster moves by more than {MAX_EPOCH_JUMP}. Look at the "
+                "slave's replication.json and epochFileCheckpoint",
+                retry=False,
+                epoch=view.epoch,
+            )
+        )
     if seen > view.epoch:
         return _alarm(
             f"slave {hello.node_id} has seen epoch {seen}, this master serves in epoch "
@@ -124,6 +143,14 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
     ProtocolError: an answer that does not fit what the slave said.
     """
     name = answer.action.name.lower()
+    _check_sense(answer)
+    if answer.epoch > max(me.accepted_epoch, me.last_epoch) + MAX_EPOCH_JUMP and me.accepted_epoch:
+        raise HandshakeRefusedError(
+            f"master {answer.master_id} says that it serves in epoch {answer.epoch}, this slave "
+            f"has followed epoch {me.accepted_epoch}: no cluster moves by more than "
+            f"{MAX_EPOCH_JUMP}",
+            retry=False,
+        )
     if answer.epoch < me.accepted_epoch:
         raise HandshakeRefusedError(
             f"master {answer.master_id} serves in epoch {answer.epoch}, this slave has followed "
@@ -139,6 +166,7 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
                 f"({answer.reason})",
                 retry=False,
             )
+        _check_resync(answer, me)
         return
     if me.empty:
         return
@@ -152,6 +180,45 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
     if below or above or (answer.action is HelloAction.CONTINUE and answer.offset != me.max_offset):
         raise ProtocolError(
             f"{name} at {answer.offset} does not fit this log, {me.min_offset}..{me.max_offset}"
+        )
+
+
+def _check_sense(answer: Answer) -> None:
+    """Numbers that no master has, whatever this slave holds. Raises ProtocolError."""
+    size = answer.file_size
+    if not 0 < size <= MAX_LOG_FILE_BYTES:
+        raise ProtocolError(f"the master's log files have {size} bytes: no log has such files")
+    if not answer.min_offset <= answer.max_offset or answer.confirm > answer.max_offset:
+        raise ProtocolError(
+            f"a log {answer.min_offset}..{answer.max_offset} that is confirmed up to "
+            f"{answer.confirm} cannot be"
+        )
+    if not answer.min_offset <= answer.offset <= answer.max_offset:
+        raise ProtocolError(
+            f"{answer.action.name.lower()} at {answer.offset} lies outside of the master's log, "
+            f"{answer.min_offset}..{answer.max_offset}"
+        )
+    if answer.epochs and answer.epochs[-1].epoch > answer.epoch:
+        raise ProtocolError(
+            f"the master serves in epoch {answer.epoch} and holds epoch {answer.epochs[-1].epoch}"
+        )
+
+
+def _check_resync(answer: Answer, me: SlaveView) -> None:
+    """A log is set aside only for a master that begins behind what it has in common with it. What
+    that is, the slave can tell from the epochs that the answer carries."""
+    if answer.offset != answer.min_offset:
+        raise ProtocolError(
+            f"resync at {answer.offset}, the master's log begins at {answer.min_offset}"
+        )
+    common = EpochTable(me.epochs).find_consistent_point(
+        me.max_offset, EpochTable(answer.epochs), answer.max_offset
+    )
+    if me.epochs and common is not None and common >= max(answer.offset, me.min_offset):
+        raise HandshakeRefusedError(
+            f"refused to set the log aside: by its epochs it equals the master's up to {common}, "
+            f"and the master's log begins at {answer.offset} ({answer.reason})",
+            retry=False,
         )
 
 
@@ -292,6 +359,8 @@ def _answer(
         max_offset=view.end_offset,
         min_offset=view.min_offset,
         proof_start=proof_start,
+        known_nodes=tuple(sorted(view.known_nodes)),
+        damaged_until=hello.damaged_until,
     )
 
 

@@ -8,6 +8,12 @@ The caller executes what the methods return and tells what became of it: `persis
 is durable, `closed` when a stream ended. `seen_epoch`, where it is above the own epoch, is to be
 remembered: the next term must be higher. A master's term is one object of this class: its epoch
 never changes, so a new term is a new object and nothing of an old one can leak into it.
+
+Whose word counts: a slave's log is never cut against it, whoever it is, but only a node that is in
+the in-sync set, or was, stops puts by an alarm or moves the epoch. A stranger's hello is refused
+and changes nothing. A master that knows no other node (its disk may be new) hears everybody's
+alarm, and still takes no epoch from them. Slaves that were never in the set are listed while they
+are there and a while longer, MAX_OTHERS of them.
 """
 
 from .config import HaConfig, Replication
@@ -17,6 +23,13 @@ from .handshake import MasterView
 from .master_session import MasterAction, MasterSession, SessionState
 from .state import InSyncRecord, Member
 from .sync_state_set import Progress, SetRules, SyncStateSet
+
+MAX_OTHERS = 64
+MAX_ALARMS = 16
+STRANGER = (
+    " (it was never in the in-sync set that this master knows, so its word stops no puts; if this "
+    "master is the right one, move the slave's store away and let it start empty)"
+)
 
 
 class MasterGroup:
@@ -48,6 +61,8 @@ class MasterGroup:
         self.hellos: dict[str, Hello] = {}
         self.alarms: dict[str, str] = {}
         self.seen_epoch = view.epoch
+        # versions that a node must have taken before it may join
+        self.needed_tables: dict[str, int] = {}
 
     def open(self, now: float) -> MasterSession:
         """A stream has come; its session waits for the hello."""
@@ -82,13 +97,17 @@ class MasterGroup:
 
         It is in force from now on, beside the recorded set.
         """
+        self._forget_others(now)
         need = max(self.tracker.value, self.epoch_start)
-        return self.set.propose(self.progress, self._durable(), need, now, self.alarms)
+        return self.set.propose(
+            self.progress, self._durable(), need, now, self.alarms, self.needed_tables
+        )
 
     def persisted(self, record: InSyncRecord) -> int:
         """`record` is durable; the answer is the confirm offset under it."""
         self.set.resolved(record)
         self.view.unheard = self.set.record.unheard
+        self.view.known_nodes = self.set.record.known
         return self._confirm()
 
     def admission(self, now: float) -> str | None:
@@ -114,10 +133,13 @@ class MasterGroup:
                 f"{self.hellos[hello.node_id].endpoint}: give every node another id",
                 retry=True,
             )
+        if not self._has_room(hello):
+            return session.refuse(
+                f"{MAX_OTHERS} slaves that are not in sync are here already", retry=True
+            )
         actions = session.receive(hello, now)
         if session.alarm:
-            self.alarms[hello.node_id] = session.alarm
-            self.seen_epoch = max(self.seen_epoch, hello.accepted_epoch)
+            return self._alarm(session, hello)
         if not session.streaming:
             return actions
         if held is not None:
@@ -125,6 +147,64 @@ class MasterGroup:
         self.alarms.pop(hello.node_id, None)
         self._attach(session, hello, now)
         return actions
+
+    def known(self, node_id: str) -> bool:
+        """Whether this node is in the in-sync set or was."""
+        record = self.set.record
+        return node_id in record.known or any(each.node_id == node_id for each in record.members)
+
+    def tables_held(self, kind: str, version: int) -> bool:
+        """Whether every in-sync member has taken that version of a table: whoever of them becomes
+        the master has it."""
+        if self.config.replication is not Replication.SYNC:
+            return True
+        sets = self.set.in_force()
+        return min(len(each) for each in sets) >= self.config.required and all(
+            member == self.me or self._table_version(member, kind) >= version
+            for member in frozenset().union(*sets)
+        )
+
+    def _table_version(self, member: Member, kind: str) -> int:
+        each = self.progress.get(member.node_id)
+        return each.tables.get(kind, -1) if each is not None and each.member == member else -1
+
+    def _alarm(self, session: MasterSession, hello: Hello) -> list[MasterAction]:
+        """The slave proves, as far as its word goes, that this master lacks something."""
+        if self.known(hello.node_id):
+            self.seen_epoch = max(self.seen_epoch, hello.accepted_epoch)
+        elif self.set.record.known - {self.me.node_id} or len(self.alarms) >= MAX_ALARMS:
+            reason, session.alarm = session.alarm + STRANGER, ""
+            return session.refuse(reason, retry=False)
+        self.alarms[hello.node_id] = session.alarm
+        return session.refuse(session.alarm, retry=False)
+
+    def _has_room(self, hello: Hello) -> bool:
+        """Whether one more node can be listed; one that is away makes room."""
+        if hello.node_id in self.hellos or self.known(hello.node_id):
+            return True
+        others = [node_id for node_id in self.hellos if not self.known(node_id)]
+        if len(others) < MAX_OTHERS:
+            return True
+        away = [node_id for node_id in others if node_id not in self.sessions]
+        if away:
+            self._forget(min(away, key=lambda node_id: self.progress[node_id].heard_at))
+        return bool(away)
+
+    def _forget_others(self, now: float) -> None:
+        """Slaves that are away for long and not in the set leave the list."""
+        members = {member.node_id for member in self.set.members}
+        for node_id in [*self.hellos]:
+            silent = now - self.progress[node_id].heard_at
+            if (
+                node_id not in self.sessions
+                and node_id not in members
+                and silent * 1000 > self.config.forget_after_ms
+            ):
+                self._forget(node_id)
+
+    def _forget(self, node_id: str) -> None:
+        del self.hellos[node_id], self.progress[node_id]
+        self.tracker.matches.pop(node_id, None)
 
     def _attach(self, session: MasterSession, hello: Hello, now: float) -> None:
         member = Member(hello.node_id, hello.incarnation)
@@ -155,13 +235,15 @@ class MasterGroup:
         self.tracker.sent(hello.node_id, session.sent)
         if not self.tracker.acknowledge(hello.node_id, ack):
             return session.refuse(
-                f"an acknowledgement of {ack.durable} in epoch {ack.epoch}, incarnation "
+                f"an acknowledgement of {ack.durable} (received {ack.received}, dispatched "
+                f"{ack.reput}) in epoch {ack.epoch}, incarnation "
                 f"{ack.incarnation}, does not count: sent up to {session.sent} in epoch "
                 f"{self.view.epoch} to incarnation {hello.incarnation}",
                 retry=True,
             )
         each.heard_at = now
         each.fault = ack.state
+        each.tables = dict(ack.tables)
         each.held(ack.durable, self.view.end_offset, now)
         self._confirm()
         return []

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.fast_crc import crc32
 
 from .chunk_codec import Buffer, Chunk
 from .config import HaConfig
@@ -74,6 +75,7 @@ class SendChunk:
             sent_at_ms=sent_at_ms,
             master_epoch=self.master_epoch,
             data=data,
+            crc=crc32(data),
         )
 
 

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
@@ -78,6 +79,15 @@ class StreamHost(Protocol):
         """The list of members as a frame, and its version."""
         ...
 
+    def let_in(self, hello: Hello) -> None:
+        """Raises HaError where there are too many streams for one of this node."""
+        ...
+
+    def reading(self) -> AbstractContextManager[None]:
+        """While a hello is looked at that reads much of the log. Raises HaError where too many
+        are."""
+        ...
+
     def short_read(self, call: Callable[[], T]) -> Awaitable[T]:
         """Run in a thread what reads a little of the log."""
         ...
@@ -98,6 +108,7 @@ class MasterStream:
         self._tables = TableCursor(host.tables)
         self._members_sent = 0
         self._comparing = False
+        self._greeted = False
         self._alive_at = 0.0
         self._over = False
         self._confirm_timer: asyncio.TimerHandle | None = None
@@ -144,8 +155,8 @@ class MasterStream:
         try:
             async for data in requests:
                 frame = decode_slave_frame(data)
-                if isinstance(frame, Hello) and frame.checksums:
-                    frame = await self._compared(frame)
+                if isinstance(frame, Hello):
+                    frame = await self._prepared(frame)
                 now = host.clock.monotonic()
                 self._actions.extend(host.group.receive(self.session, frame, now))
                 host.confirm_changed()
@@ -155,15 +166,40 @@ class MasterStream:
             self._over = True
             self.wake.set()
 
+    async def _prepared(self, hello: Hello) -> Hello:
+        """The hello, with what only this log can tell about it. One per stream, and few at a time:
+        each may read all of the log. Raises HaError where it has to wait for its turn."""
+        if self._greeted:
+            return hello  # a second one, which the session refuses
+        self._greeted = True
+        self._host.let_in(hello)
+        if not hello.checksums and hello.doubted_offset is None:
+            return hello
+        with self._host.reading():
+            self._comparing = True
+            try:
+                return await self._examined(await self._compared(hello))
+            finally:
+                self._comparing = False
+
+    async def _examined(self, hello: Hello) -> Hello:
+        """With how far this log has no record either where the slave has met none."""
+        offset = hello.doubted_offset
+        if offset is None or offset != hello.max_offset:
+            return hello
+        store = self._host.store
+        if not store.log.min_offset <= offset < store.log.committed.value:
+            return hello
+        until = await self._host.long_read(partial(store.damage_end, offset))
+        return replace(hello, damaged_until=until)
+
     async def _compared(self, hello: Hello) -> Hello:
-        """The hello with how far its checksums equal this log: reads all of it."""
+        """With how far its checksums equal this log: reads all of it."""
+        if not hello.checksums:
+            return hello
         logger.info("slave %s: comparing %d checksums", hello.node_id, len(hello.checksums))
-        self._comparing = True
         compare = partial(proven_prefix, hello.checksums, self._host.group.view, self._block_crc)
-        try:
-            return replace(hello, proven=await self._host.long_read(compare))
-        finally:
-            self._comparing = False
+        return replace(hello, proven=await self._host.long_read(compare))
 
     def _block_crc(self, start: int, end: int) -> int:
         """One block of a comparison; in the reading thread."""

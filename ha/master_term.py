@@ -20,7 +20,7 @@ from tandemlog.format.epochs import EpochEntry, EpochTable
 
 from .config import HaConfig, Replication
 from .handshake import MasterView
-from .state import HaState, InSyncRecord, Member
+from .state import HaState, InSyncRecord, Member, check_reachable, remembered
 from .store_port import StorePort
 
 logger = logging.getLogger(__name__)
@@ -37,9 +37,12 @@ class Term:
 
 
 def next_epoch(table: EpochTable, state: HaState) -> int:
-    """Above every epoch that this node has led, followed or holds bytes of; at least 1."""
+    """Above every epoch that this node has led, followed or holds bytes of; at least 1. Raises
+    StateFileError where there is none above them."""
     newest = 0 if table.last is None else table.last.epoch
-    return max(newest, state.accepted_epoch) + 1
+    epoch = max(newest, state.accepted_epoch) + 1
+    check_reachable(epoch, "the next epoch")
+    return epoch
 
 
 def begin_term(
@@ -58,7 +61,8 @@ def begin_term(
             "acknowledged bytes may be missing here: wait_for=%s reason=%s",
             sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
         )  # fmt: skip
-    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard)
+    known = remembered((each.node_id for each in (*others, me)), state.record.known)
+    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard, known)
     # it follows itself: whoever serves in the same epoch later is another history
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
@@ -83,6 +87,7 @@ def begin_term(
         file_size=log.file_size,
         proof_bytes=config.proof_bytes,
         unheard=unheard,
+        known_nodes=known,
     )
     return Term(state, view, record, me)
 

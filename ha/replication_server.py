@@ -11,7 +11,7 @@ short and one for what reads much of the log.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -21,8 +21,8 @@ from storage.files import FileSystem, RealFileSystem
 from tandemlog.v1 import common_pb2
 
 from .config import HaConfig
-from .errors import NotRunningError
-from .frames import MemberList, Refusal, encode_master_frame
+from .errors import NotRunningError, TooManyError
+from .frames import Hello, MemberList, Refusal, encode_master_frame
 from .master_group import MasterGroup
 from .master_stream import MasterStream
 from .master_term import Term, begin_term, own_position
@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 FAILED_TICK_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
+MAX_READING = 8
+"""Hellos whose logs are compared, or wait for that."""
 
 T = TypeVar("T")
 
@@ -77,6 +79,7 @@ class ReplicationMaster:
         self._record: InSyncRecord | None = None
         self._started_at = 0.0
         self._closing = False
+        self._reading = 0
         self._idle = asyncio.Event()
 
     @property
@@ -147,8 +150,9 @@ class ReplicationMaster:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), CLOSE_TIMEOUT_S)
-        self._worker.shutdown(wait=True)
-        self._reader.shutdown(wait=True, cancel_futures=True)
+        # what a thread is at may take as long as the disk does, and others use the loop
+        await asyncio.to_thread(self._worker.shutdown, wait=True)
+        await asyncio.to_thread(self._reader.shutdown, wait=True, cancel_futures=True)
 
     def admission(self) -> str | None:
         """Why a put that waits for slaves cannot be taken now; None where it can."""
@@ -260,6 +264,25 @@ class ReplicationMaster:
     def members_frame(self) -> tuple[int, bytes]:
         return self._members_version, self._members_frame
 
+    def let_in(self, hello: Hello) -> None:
+        others = [
+            stream
+            for stream in self._streams
+            if stream.session.hello is None or not self.group.known(stream.name)
+        ]
+        if len(others) > self.config.max_streams and not self.group.known(hello.node_id):
+            raise TooManyError(f"{len(others)} streams are open, the most is max_streams")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        if self._reading >= MAX_READING:
+            raise TooManyError(f"{MAX_READING} slaves' logs are being compared already")
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
     async def short_read(self, call: Callable[[], T]) -> T:
         return await self._blocking(call)
 
@@ -269,6 +292,11 @@ class ReplicationMaster:
     async def _replicate(self, requests: AsyncIterator[bytes], context: Context) -> None:
         if self._group is None or self._closing:
             refusal = Refusal("the master is starting or stopping", retry=True)
+            await context.write(encode_master_frame(refusal))
+            return
+        if len(self._streams) >= 2 * self.config.max_streams:
+            # half of them are kept for nodes that are known, which only their hello tells
+            refusal = Refusal(f"{len(self._streams)} replication streams are open", retry=True)
             await context.write(encode_master_frame(refusal))
             return
         stream = MasterStream(self)

@@ -33,7 +33,7 @@ from .frames import (
     SlaveFrame,
 )
 from .handshake import SlaveView, check_answer
-from .state import Member
+from .state import MAX_KNOWN_NODES, Member
 from .table_pieces import Assembly, Piece
 
 
@@ -84,6 +84,14 @@ class AcceptEpoch:
 
     epoch: int
     master: Member
+    known_nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class KnowNodes:
+    """These nodes have come into the in-sync set: remember them durably."""
+
+    nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +131,22 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeDamage:
+    """The master's own log has no record in start .. end-1: its bytes are taken as they are."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Append:
-    """Store `data` at `offset`; `entry` begins with it where it is not None."""
+    """Store `data` at `offset`; `entry` begins with it where it is not None. `crc`: CRC-32 of the
+    bytes as the master has read them, None where nobody sent one."""
 
     offset: int
     data: Buffer
     entry: EpochEntry | None
+    crc: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +167,12 @@ class ReplaceTable:
 StoreAction: TypeAlias = (
     CheckProof
     | AcceptEpoch
+    | KnowNodes
     | BeginAt
     | Truncate
     | AdoptEpochs
     | SetAside
+    | TakeDamage
     | Prepared
     | Append
     | Confirm
@@ -179,6 +199,7 @@ class SlaveSession:
         self.master_end = 0
         self.tables: dict[str, int] = {}
         self._assembly = Assembly()
+        self._known: frozenset[str] = frozenset()
         self._last_epoch = hello.epochs[-1] if hello.epochs else None
         self._config = config
 
@@ -199,7 +220,7 @@ class SlaveSession:
                 return self._answered(frame)
             if isinstance(frame, MemberList):
                 # also before the answer: a master that compares logs shows that it is alive
-                return [SeeMembers(frame.nodes)]
+                return [SeeMembers(frame.nodes), *self._in_sync_nodes(frame.nodes)]
             if self.answer is None:
                 raise ProtocolError("the master's first frame is not an answer to the hello")
             if isinstance(frame, Chunk):
@@ -262,12 +283,15 @@ class SlaveSession:
         if answer.proof_start < answer.offset:
             actions.append(CheckProof(answer.proof_start, answer.offset, answer.proof_crc))
         master = Member(answer.master_id, answer.master_incarnation)
-        actions.append(AcceptEpoch(answer.epoch, master))
+        self._known = frozenset({*answer.known_nodes, answer.master_id})
+        actions.append(AcceptEpoch(answer.epoch, master, self._known))
         if self.me.empty:
             actions.append(BeginAt(answer.offset, answer.file_size))
             self._last_epoch = None
         if answer.action is HelloAction.TRUNCATE:
             actions.append(Truncate(answer.offset))
+        if self.hello.doubted_offset == answer.offset < answer.damaged_until:
+            actions.append(TakeDamage(answer.offset, answer.damaged_until))
         if self.hello.checksums:
             actions.append(AdoptEpochs(answer.epochs, answer.offset))
         self._last_epoch = self._entry_below(answer)
@@ -290,7 +314,7 @@ class SlaveSession:
         if self.fault:
             return actions
         if len(chunk.data):
-            actions.append(Append(chunk.offset, chunk.data, self._new_epoch(chunk)))
+            actions.append(Append(chunk.offset, chunk.data, self._new_epoch(chunk), chunk.crc))
             self.expected += len(chunk.data)
         if (chunk.confirm, chunk.max_offset) != (self.confirm, self.master_end):
             self.confirm, self.master_end = chunk.confirm, chunk.max_offset
@@ -311,6 +335,15 @@ class SlaveSession:
             raise ProtocolError(f"epoch {entry} after {last}: the master's epochs go back")
         self._last_epoch = entry
         return entry
+
+    def _in_sync_nodes(self, nodes: Sequence[common_pb2.NodeStatus]) -> list[SlaveAction]:
+        """Who has come into the set since the answer; no more than a node remembers."""
+        found = frozenset(node.node_id for node in nodes if node.in_sync) | self._known
+        following = self.state is SlaveState.FOLLOWING and not self.fault
+        if not following or found == self._known or len(found) > MAX_KNOWN_NODES:
+            return []
+        self._known = found
+        return [KnowNodes(found)]
 
     def taken(self, kind: str, version: int, now: float) -> list[SlaveAction]:
         """The store has taken this table: tell the master, who may wait for it."""

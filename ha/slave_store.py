@@ -18,10 +18,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from storage.clock import Clock
+from storage.errors import DamagedChunkError
 from tandemlog.format.epochs import EpochTable
+from tandemlog.format.fast_crc import crc32
 
 from .config import HaConfig
-from .errors import DivergedError, NotRunningError
+from .errors import ChunkDamagedError, DivergedError, NotRunningError
+from .frame_limits import MAX_CHECKSUMS
 from .frames import Checksum, Hello
 from .handshake import SlaveView, checksum_blocks
 from .log_crc import log_crc
@@ -32,13 +35,15 @@ from .slave_session import (
     BeginAt,
     CheckProof,
     Confirm,
+    KnowNodes,
     Prepared,
     ReplaceTable,
     SetAside,
     StoreAction,
+    TakeDamage,
     Truncate,
 )
-from .state import HaState
+from .state import HaState, InSyncRecord, remembered
 from .store_port import StorePort
 
 logger = logging.getLogger(__name__)
@@ -75,6 +80,9 @@ class SlaveStore:
         self._held_since = 0.0
         self._aligned = False
         self._stopped = False
+        self._intake = store.raw_intake()
+        self._damaged_until = 0
+        self._doubted: int | None = None
         # both threads confirm: one that has looked may else set an older offset than the other
         self._confirming = threading.Lock()
 
@@ -93,6 +101,7 @@ class SlaveStore:
             self._confirm(log.flushed.value)
         self._aligned = False
         self._master_confirm = self._master_end = 0
+        self._intake, self._damaged_until = self.store.raw_intake(), 0
         low, high = log.min_offset, log.wrote.value
         entries = tuple(self.store.epochs.table.entries)
         # A store that never followed or led knows nothing of what this cluster confirmed.
@@ -100,13 +109,15 @@ class SlaveStore:
         confirm = min(self.store.confirmed.value, high) if known else 0
         checksums: tuple[Checksum, ...] = ()
         if low < high and (distrust or not entries):
-            checksums = checksum_blocks(low, high, self._config.checksum_block_bytes, self.crc)
+            block = max(self._config.checksum_block_bytes, (high - low) // (MAX_CHECKSUMS // 4))
+            checksums = checksum_blocks(low, high, block, self.crc)
         view = SlaveView(
             min_offset=low,
             max_offset=high,
             confirm=confirm,
             file_size=log.file_size,
             accepted_epoch=self.state.accepted_epoch,
+            epochs=() if checksums else entries,
         )
         followed = self.state.followed
         greeting = replace(
@@ -121,6 +132,7 @@ class SlaveStore:
             accepted_epoch=self.state.accepted_epoch,
             master_id=followed.node_id if followed is not None else "",
             master_incarnation=followed.incarnation if followed is not None else "",
+            doubted_offset=self._doubted if self._doubted == high else None,
         )
         return greeting, view
 
@@ -178,7 +190,17 @@ class SlaveStore:
         if action.entry is not None:
             # First the epoch, then its bytes: bytes of an unknown epoch could not be compared.
             self.store.epochs.append(action.entry)
-        self.store.append_raw(action.offset, action.data)
+        if action.crc is not None and crc32(action.data) != action.crc:
+            raise ChunkDamagedError(
+                f"the {len(action.data)} bytes at {action.offset} have CRC "
+                f"{crc32(action.data):#010x}, the master read {action.crc:#010x}: they were "
+                "changed on the way; asking for them again"
+            )
+        try:
+            self._intake.take(action.offset, action.data, self._damaged_until)
+        except DamagedChunkError as fault:
+            self._doubted = fault.offset
+            raise ChunkDamagedError(f"{fault}; asking the master for it again") from fault
 
     def _prepare(self, action: StoreAction) -> None:
         if isinstance(action, CheckProof):
@@ -186,7 +208,14 @@ class SlaveStore:
             if mine != action.crc:
                 raise DivergedError(action.start, action.end, mine, action.crc)
         elif isinstance(action, AcceptEpoch):
-            self._remember(replace(self.state, accepted_epoch=action.epoch, followed=action.master))
+            record = self._knowing(action.known_nodes)
+            self._remember(
+                replace(
+                    self.state, accepted_epoch=action.epoch, followed=action.master, record=record
+                )
+            )
+        elif isinstance(action, KnowNodes):
+            self._remember(replace(self.state, record=self._knowing(action.nodes)))
         elif isinstance(action, BeginAt):
             self._begin(action)
         elif isinstance(action, Truncate):
@@ -197,6 +226,9 @@ class SlaveStore:
         elif isinstance(action, AdoptEpochs):
             below = tuple(each for each in action.entries if each.start_offset < action.offset)
             self.store.epochs.replace(EpochTable(below))
+        elif isinstance(action, TakeDamage):
+            self._damaged_until = action.end
+            self.store.pass_over(action.start, action.end)
         elif isinstance(action, SetAside):
             if self.store.log.flushed.failure is not None:
                 raise self.store.log.flushed.failure.with_traceback(None)
@@ -208,12 +240,18 @@ class SlaveStore:
             self.store.reset(action.offset)
             self.store.epochs.replace(EpochTable(()))
 
+    def _knowing(self, nodes: frozenset[str]) -> InSyncRecord:
+        record = self.state.record
+        return replace(record, known=remembered(nodes, record.known))
+
     def _begin(self, action: BeginAt) -> None:
+        """Sizes first: the intake judges by them."""
         log = self.store.log
         if log.file_size != action.file_size:
             self.store.adopt_commit_log_file_size(action.file_size)
         if log.wrote.value != action.offset:
             self.store.reset(action.offset)
+        self._intake = self.store.raw_intake()
         self.store.epochs.replace(EpochTable(()))
 
     def _replace_table(self, action: ReplaceTable) -> None:

@@ -7,12 +7,19 @@ followed         the master of that epoch and its disk: the same master with ano
                  lost what was acknowledged, however high its epoch is
 record           the in-sync set of the last term as master: every acknowledged byte is
                  durable on each of its members. A coordinator's record has the same shape.
+
+What is kept on another's word has limits: an epoch that no cluster reaches is a damaged file or a
+stranger's doing, and the node does not start on it.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .errors import StateFileError
+from .frame_limits import MAX_EPOCH
+
+MAX_KNOWN_NODES = 128
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,13 +35,16 @@ class InSyncRecord:
     """The in-sync set of `epoch`; `version` grows with every change of the set.
 
     `unheard`: members that may hold acknowledged bytes which this master lost in a crash of its
-    machine. They stay in the set until they have followed once.
+    machine. They stay in the set until they have followed once. `known`: ids of the nodes that are
+    in this set or were in an earlier one, for all that this node has heard; at most
+    MAX_KNOWN_NODES. Their word counts where a stranger's does not.
     """
 
     epoch: int = 0
     version: int = 0
     members: frozenset[Member] = frozenset()
     unheard: frozenset[Member] = frozenset()
+    known: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,13 @@ class HaState:
     accepted_epoch: int = 0
     followed: Member | None = None
     record: InSyncRecord = field(default_factory=InSyncRecord)
+
+
+def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:
+    """The ids of `newest`, and of `before` as many as there is room for."""
+    found = sorted(set(newest))[:MAX_KNOWN_NODES]
+    older = sorted(set(before).difference(found))
+    return frozenset([*found, *older[: MAX_KNOWN_NODES - len(found)]])
 
 
 def encode_state(state: HaState) -> bytes:
@@ -62,6 +79,7 @@ def encode_state(state: HaState) -> bytes:
             "version": state.record.version,
             "members": [_member_out(member) for member in sorted(state.record.members)],
             "unheard": [_member_out(member) for member in sorted(state.record.unheard)],
+            "known": sorted(state.record.known),
         },
     }
     return json.dumps(document, indent=2).encode() + b"\n"
@@ -73,7 +91,7 @@ def decode_state(data: bytes) -> HaState:
         document = json.loads(data)
         record = document["in_sync"]
         followed = document["followed"]
-        return HaState(
+        state = HaState(
             cluster_id=str(document["cluster_id"]),
             node_id=str(document["node_id"]),
             incarnation=str(document["incarnation"]),
@@ -84,10 +102,25 @@ def decode_state(data: bytes) -> HaState:
                 version=int(record["version"]),
                 members=frozenset(_member_in(each) for each in record["members"]),
                 unheard=frozenset(_member_in(each) for each in record["unheard"]),
+                known=frozenset(str(each) for each in record.get("known", ())),
             ),
         )
-    except (ValueError, KeyError, TypeError) as fault:
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
         raise StateFileError(f"the replication state is not readable: {fault!r}") from fault
+    check_reachable(state.accepted_epoch, "accepted_epoch")
+    check_reachable(state.record.epoch, "in_sync.epoch")
+    return state
+
+
+def check_reachable(epoch: int, name: str) -> None:
+    """Raises StateFileError for an epoch that no cluster reaches."""
+    if not 0 <= epoch <= MAX_EPOCH:
+        raise StateFileError(
+            f"{name} is {epoch}, which no cluster reaches (the most is {MAX_EPOCH}): the file is "
+            "damaged, or this node has believed a stranger. Stop all nodes; in replication.json "
+            "of each that says so put the highest epoch of its epochFileCheckpoint (in its last "
+            "line, before the dash; 0 where it has no lines) in the number's place, and start them"
+        )
 
 
 def _member_out(member: Member) -> dict[str, str]:

@@ -61,6 +61,14 @@ class TablePort(Protocol):
     def replace_from_json(self, data: bytes) -> None: ...
 
 
+class RawIntakePort(Protocol):
+    """Judges log bytes before it stores them; holds back the beginning of a record."""
+
+    def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
+        """Raises DamagedChunkError where the bytes are no record; those before it are stored."""
+        ...
+
+
 class StorePort(Protocol):
     """A store that is open."""
 
@@ -105,6 +113,18 @@ class StorePort(Protocol):
 
     def append_raw(self, offset: int, data: Buffer) -> None:
         """Store the master's bytes; `offset` is the log's end, or any where the log is empty."""
+        ...
+
+    def raw_intake(self) -> RawIntakePort:
+        """What judges and stores the chunks of one stream."""
+        ...
+
+    def pass_over(self, start: int, end: int) -> None:
+        """The master's own log has no record in start .. end-1."""
+        ...
+
+    def damage_end(self, offset: int) -> int:
+        """Up to where this log has no record from `offset` on; 0 where one begins there."""
         ...
 
     def flush(self) -> int:

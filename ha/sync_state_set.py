@@ -19,10 +19,12 @@ follows this master may lack the same bytes, and an election would take it for s
 the old one is gone for good.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from .state import InSyncRecord, Member
+from .state import MAX_KNOWN_NODES, InSyncRecord, Member, remembered
+
+NO_TABLES: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class Progress:
     fault: str = ""
     sample_end: int = 0
     sample_at: float = 0.0
+    tables: dict[str, int] = field(default_factory=dict)
 
     def held(self, durable: int, end: int, now: float) -> None:
         """The slave holds `durable`, the master `end`."""
@@ -96,12 +99,13 @@ class SyncStateSet:
         need: int,
         now: float,
         alarmed: Collection[str] = (),
+        tables: Mapping[str, int] = NO_TABLES,
     ) -> InSyncRecord | None:
         """The next change by rule, now in force beside the recorded set; None where none is due.
 
         `durable` is per node id what is acknowledged in this epoch; `need` what a new member must
         hold: max(confirm offset, epoch start); `alarmed` are the node ids for which an alarm
-        stands.
+        stands; `tables` the versions of the tables that a new member must have taken.
         """
         if self.proposed is not None:
             return None
@@ -109,14 +113,23 @@ class SyncStateSet:
         heard = {each.member for node_id, each in progress.items() if node_id in durable}
         changed = None
         if all_is_here(unheard, heard, alarmed):
-            changed = self._expanded(progress, durable, need, now)
+            candidates = {
+                node_id: each
+                for node_id, each in progress.items()
+                if all(each.tables.get(kind, -1) >= least for kind, least in tables.items())
+            }
+            changed = self._expanded(candidates, durable, need, now)
         changed = changed or self._shrunk(progress, now, alarmed)
         if changed is None and not unheard & heard:
             return None
         members = changed or self.members
         unheard -= heard
         self.proposed = InSyncRecord(
-            self.record.epoch, self.record.version + 1, members, unheard & members
+            self.record.epoch,
+            self.record.version + 1,
+            members,
+            unheard & members,
+            remembered((each.node_id for each in members), self.record.known),
         )
         return self.proposed
 
@@ -130,6 +143,8 @@ class SyncStateSet:
     def _expanded(
         self, progress: dict[str, Progress], durable: dict[str, int], need: int, now: float
     ) -> frozenset[Member] | None:
+        if len(self.members) >= MAX_KNOWN_NODES // 2:
+            return None
         for node_id, each in sorted(progress.items()):
             if each.member in self.members or not each.connected or each.fault:
                 continue

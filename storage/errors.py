@@ -36,6 +36,16 @@ class StoreReadOnlyError(StoreError):
         self.reason = reason
 
 
+class DamagedChunkError(StoreError):
+    """Bytes that a master has sent are no record at log offset `offset`. What came before them is
+    stored; ask for the rest again."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"what the master sent is no record at log offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
 class FlushFailedError(StoreReadOnlyError):
     """An fsync failed: what came since the last good one may be lost. Fatal for the store."""
 

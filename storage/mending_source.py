@@ -64,14 +64,21 @@ class MendingSource(DispatchSource):
         nothing = super().batch(following, following, index=False)
         return DispatchBatch(start, following, nothing.columns)
 
+    def pass_over(self, start: int, end: int) -> None:
+        """The master whose log this one follows has no record in start .. end-1 either."""
+        damage = Damage(start, end, "commitlog", "the master's log has no record there")
+        logger.error("damaged bytes of the log are passed over: %s", damage)
+        self.passed[start] = damage
+        self.durable = max(self.durable, end)
+
     def _behind(self, start: int, fault: CorruptStoreError) -> int | None:
         """Where the next record stands behind damage at `start`; None where none is to be had."""
         durable = max(self.durable, self._dispatched())
         if start >= durable:
             return None
-        known = self.passed.get(start)
-        if known is not None:
-            return known.end
+        known = (each for each in self.passed.values() if each.start <= start < each.end)
+        if (inside := next(known, None)) is not None:
+            return inside.end
         following = next_record(self.log.row, start, durable)
         if following is not None:
             damage = Damage(start, following, fault.file, fault.reason)

@@ -60,6 +60,7 @@ from .positions import Position
 from .producer_table import ProducerTable
 from .put_path import AppendResult, PutPath
 from .queue_table import QueueTable
+from .raw_intake import RawIntake, damage_end
 from .reads import GetResult, StoreReader
 from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
@@ -473,6 +474,19 @@ class MessageStore:
             self.log.append_raw(offset, data)
         self.stats.raw_chunks += 1
         self.stats.raw_bytes += len(data)
+
+    def raw_intake(self) -> RawIntake:
+        """What judges and stores the bytes of one stream of a master."""
+        return RawIntake(self.log.file_size, self.append_raw)
+
+    def pass_over(self, start: int, end: int) -> None:
+        """The master says that its own log has no record in start .. end-1: dispatch is not to
+        stop there."""
+        self._parts.source.pass_over(start, end)
+
+    def damage_end(self, offset: int) -> int:
+        """See raw_intake.damage_end."""
+        return damage_end(self.log, offset)
 
     def advance_confirmed(self, offset: int) -> None:
         """Everything below `offset` is on every replica that counts; never beyond this log."""

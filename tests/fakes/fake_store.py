@@ -146,6 +146,16 @@ class FakeEpochs:
         self._disk.epochs = table
 
 
+class FakeIntake:
+    """Everything is right as it comes."""
+
+    def __init__(self, store: "FakeStore") -> None:
+        self._store = store
+
+    def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
+        self._store.append_raw(offset, data)
+
+
 class FakeStore:
     """See the module. `before` is called ahead of every change and may raise."""
 
@@ -201,6 +211,15 @@ class FakeStore:
         if offset != self.disk.end:
             raise StoreError(f"raw bytes at {offset}, the log ends at {self.disk.end}")
         self._write(bytes(data))
+
+    def raw_intake(self) -> "FakeIntake":
+        return FakeIntake(self)
+
+    def pass_over(self, start: int, end: int) -> None:
+        raise AssertionError("a fake log is never damaged")
+
+    def damage_end(self, offset: int) -> int:
+        return 0
 
     def flush(self) -> int:
         self.before("flush")

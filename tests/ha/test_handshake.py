@@ -251,7 +251,7 @@ def test_a_fitting_answer_is_followed() -> None:
     check_answer(ANSWER, slave())
     check_answer(replace(ANSWER, action=HelloAction.TRUNCATE, offset=3000), slave())
     check_answer(replace(ANSWER, offset=0), slave(max_offset=0, confirm=0, file_size=1))
-    check_answer(replace(ANSWER, action=HelloAction.RESYNC, offset=3000), slave())
+    check_answer(replace(ANSWER, action=HelloAction.RESYNC, offset=3000, min_offset=3000), slave())
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_fitting_answer_is_followed() -> None:
             False,
         ),
         (
-            replace(ANSWER, action=HelloAction.RESYNC, offset=2000),
+            replace(ANSWER, action=HelloAction.RESYNC, offset=2000, min_offset=2000),
             "bytes 2000..3000 are confirmed",
             False,
         ),

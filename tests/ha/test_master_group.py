@@ -233,6 +233,7 @@ def test_an_alarm_of_a_slave_that_is_gone_for_good_ends_with_a_new_node_under_it
 
 def test_a_later_epoch_that_a_slave_has_seen_is_to_be_remembered() -> None:
     made = group()
+    made.set.record = replace(made.set.record, known=frozenset({"a"}))
     late = made.open(100.0)
     refused(made.receive(late, replace(hello("a"), accepted_epoch=9), 100.0))
     assert made.seen_epoch == 9

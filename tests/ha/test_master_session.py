@@ -18,6 +18,7 @@ from ha.master_session import (
     SessionState,
 )
 from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.fast_crc import crc32
 
 CONFIG = HaConfig("c", "m", chunk_bytes=100, window_bytes=300, heartbeat_ms=300)
 
@@ -129,7 +130,7 @@ def test_a_lull_says_nothing_of_the_link() -> None:
 def test_a_chunk_says_how_far_the_master_is() -> None:
     session = joined(view(confirm=150))
     sent = chunk(session.pump(0.0))
-    assert sent.frame(b"x", 7) == Chunk(200, 1, 0, 150, 1000, 7, 2, b"x")
+    assert sent.frame(b"x", 7) == Chunk(200, 1, 0, 150, 1000, 7, 2, b"x", crc32(b"x"))
 
 
 def test_bytes_older_than_the_epoch_table_are_epoch_0() -> None:

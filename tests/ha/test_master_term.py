@@ -72,7 +72,7 @@ def test_an_empty_store_has_no_old_bytes() -> None:
 def test_the_last_set_goes_on() -> None:
     state = replace(STATE, record=InSyncRecord(1, 8, frozenset({Member("m", "old"), B})))
     term = begin(filled(), state)
-    assert term.record == InSyncRecord(1, 9, frozenset({term.me, B}))
+    assert term.record == InSyncRecord(1, 9, frozenset({term.me, B}), known=frozenset({"m", "b"}))
     assert term.state.record == term.record
 
 

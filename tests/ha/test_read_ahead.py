@@ -17,6 +17,7 @@ from ha.slave_store import SlaveStore
 from ha.slave_stream import SlaveStream, StoreThreads
 from ha.state import HaState
 from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.fast_crc import crc32
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1", flush_batch_bytes=1)
 RECORD = record(b"x" * 96)
@@ -69,7 +70,7 @@ async def run(store: SlowStore, threads: StoreThreads, clock: FakeClock) -> None
         epochs=(EpochEntry(1, 0),), file_size=4096, max_offset=CHUNKS * len(RECORD),
     )  # fmt: skip
     chunks = [
-        Chunk(number * len(RECORD), 1, 0, 0, CHUNKS * len(RECORD), 0, 1, RECORD)
+        Chunk(number * len(RECORD), 1, 0, 0, CHUNKS * len(RECORD), 0, 1, RECORD, crc32(RECORD))
         for number in range(CHUNKS)
     ]
     call = Call([encode_master_frame(answer), *map(encode_chunk, chunks)])

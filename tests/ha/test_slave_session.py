@@ -43,6 +43,7 @@ from tandemlog.format.epochs import EpochEntry
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 HELLO = Hello("c", "s", "si", epochs=(EpochEntry(1, 0), EpochEntry(2, 300)), max_offset=500)
 ME = SlaveView(min_offset=0, max_offset=500, confirm=200, file_size=1000, accepted_epoch=2)
+FOREIGN = (EpochEntry(3, 0),)
 ANSWER = Answer(
     HelloAction.CONTINUE,
     500,
@@ -55,7 +56,7 @@ ANSWER = Answer(
     proof_start=436,
     proof_crc=7,
 )
-ACCEPT = AcceptEpoch(3, Member("m", "mi"))
+ACCEPT = AcceptEpoch(3, Member("m", "mi"), frozenset({"m"}))
 
 
 def chunk(offset: int = 500, data: bytes = b"x" * 50, **changes: int) -> Chunk:
@@ -125,7 +126,7 @@ def test_checksums_that_proved_the_log_bring_the_masters_epochs() -> None:
 def test_a_resync_sets_aside_and_ends_the_stream() -> None:
     session = SlaveSession(HELLO, replace(ME, confirm=0), CONFIG, 0.0)
     aside, end = session.receive(
-        replace(ANSWER, action=HelloAction.RESYNC, offset=0, reason="why"), 0.0
+        replace(ANSWER, action=HelloAction.RESYNC, offset=0, epochs=FOREIGN, reason="why"), 0.0
     )
     assert aside == SetAside(0, "why")
     assert isinstance(end, Disconnect)
@@ -156,7 +157,7 @@ def test_bytes_and_the_confirm_offset_are_passed_on() -> None:
     session = following()
     data = b"y" * 50
     assert session.receive(chunk(data=data, confirm=520), 0.0) == [
-        Append(500, data, None),
+        Append(500, data, None, 0),
         Confirm(520, 900),
     ]
     assert session.receive(chunk(550, b"", confirm=520), 0.0) == []

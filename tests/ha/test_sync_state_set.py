@@ -23,7 +23,7 @@ def test_who_holds_what_is_confirmed_joins_at_once_where_it_is_needed() -> None:
     made = set_of(M)
     assert made.propose(following(A, 100.0), {"a": 499}, 500, 100.0) is None
     record = made.propose(following(A, 100.0), {"a": 500}, 500, 100.0)
-    assert record == InSyncRecord(4, 8, frozenset({M, A}))
+    assert record == InSyncRecord(4, 8, frozenset({M, A}), known=frozenset({"m", "a"}))
     assert made.in_force() == (frozenset({M}), frozenset({M, A}))
 
 

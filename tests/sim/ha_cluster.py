@@ -48,6 +48,7 @@ from sim.ha_nodes import (
 )
 from storage.config import FlushMode
 from storage.errors import StoreError
+from tandemlog.v1.common_pb2 import NodeStatus
 
 
 class Cluster:
@@ -433,7 +434,16 @@ class Cluster:
         elif master.written is not None and self.now >= master.persist_at:
             record, master.written = master.written, None
             master.group.persisted(record)
+            self.tell_members(master)
             self.positions(node)
+
+    def tell_members(self, master: MasterSide) -> None:
+        """As the list of members does every second."""
+        rows = [NodeStatus(node_id=each.node_id, in_sync=True) for each in master.group.set.members]
+        frame = encode_master_frame(MemberList(tuple(rows)))
+        for session, stream in master.streams:
+            if session.streaming:
+                stream.send_to_slave(frame)
 
     # --- what happened
 

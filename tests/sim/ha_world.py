@@ -12,6 +12,7 @@ from functools import partial
 from fakes.fake_store import FakeStore
 from fakes.stream import FakeStream
 from ha.frames import decode_master_frame
+from ha.master_group import STRANGER
 from ha.slave_session import Disconnect
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, holds, piece
@@ -293,11 +294,21 @@ class World(Cluster):
             master = self.nodes[self.master_name]
             self.calm(NODES)
             flushed(master.store)
+            self.start_strangers_over()
             if master.master is not None and master.master.group.alarms:
                 self.promote()
             elif self.healed(master):
                 return
         raise ViolationError(f"the cluster does not heal: {self.describe()}")
+
+    def start_strangers_over(self) -> None:
+        """Slaves that the master refuses without an alarm, since it does not know them: by what it
+        says, their stores are moved away. The checks tell whether that was right."""
+        for node in self.nodes.values():
+            if node.slave is not None and STRANGER in node.slave.refused:
+                self.stop(node)
+                self.lose_disk(node)
+                self.count("strangers started over")
 
     def calm(self, names: Iterable[str]) -> None:
         """A hundredth of a second in which those of these names do all that they should."""

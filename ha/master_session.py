@@ -6,7 +6,8 @@
 The log is the replication buffer, so a session is a few positions:
 
     acked (durable on the slave)  <=  sent  <=  end of what may be sent
-    └──────── at most window_bytes ───┘
+    └──────── at most window_bytes ───┘       (a slave that has got all of it and still waits for
+                                               the end of a record gets one chunk more)
 
 A chunk never crosses an epoch, so the slave learns where each began before it stores a byte of
 it; nor a log file, so it is one slice here and one write there. How much it may hold follows the
@@ -107,6 +108,7 @@ class MasterSession:
         self._config = config
         self._chunk_limit = min(LEAST_CHUNK_BYTES, config.chunk_bytes)
         self._last_chunk: tuple[float, int] | None = None
+        self._beyond = False
 
     @property
     def streaming(self) -> bool:
@@ -126,6 +128,7 @@ class MasterSession:
         if frame.state == PREPARING:
             return []
         self.ack = frame
+        self._beyond = self.acked == frame.durable < frame.received == self.sent
         if frame.durable <= self.sent:
             self.acked = max(self.acked, frame.durable)
         return []
@@ -212,8 +215,9 @@ class MasterSession:
         available = self.view.end_offset - self.sent
         room = self._config.window_bytes - (self.sent - self.acked)
         wanted = min(self._chunk_limit, available)
-        if wanted <= 0 or room < wanted:
+        if wanted <= 0 or (room < wanted and not self._beyond):
             return 0
+        self._beyond = False
         file_left = self.view.file_size - self.sent % self.view.file_size
         epoch_end = self.view.epochs.end_of(self.sent)
         epoch_left = available if epoch_end is None else epoch_end - self.sent

@@ -22,7 +22,7 @@ from tandemlog.v1 import common_pb2
 from .config import HaConfig
 from .errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError
 from .frames import Hello
-from .membership import CATCHING_UP, IN_SYNC, READ_ONLY, STARTING, merged, own_status
+from .membership import CATCHING_UP, IN_SYNC, READ_ONLY, STARTING, merged, own_status, row_of
 from .replication_service import PATH, ReplicationService, refusing_service
 from .slave_session import SlaveSession
 from .slave_store import SlaveStore
@@ -32,6 +32,7 @@ from .store_port import StorePort
 
 logger = logging.getLogger(__name__)
 
+CLEAN_INTERVAL_S = 600.0
 MAX_MESSAGE_BYTES = 64 << 20
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -80,6 +81,8 @@ class ReplicationSlave:
         self._threads = StoreThreads()
         self._stored: SlaveStore | None = None
         self._told: Sequence[common_pb2.NodeStatus] = ()
+        self._clean_at = 0.0
+        self._cleaning: asyncio.Task[None] | None = None
         # an epoch table that lacks its last term would make equal logs look different
         self._distrust = bool(store.epochs.note)
         self._started_at = clock.monotonic()
@@ -219,3 +222,16 @@ class ReplicationSlave:
 
     def _hear_members(self, nodes: Sequence[common_pb2.NodeStatus]) -> None:
         self._told = nodes
+        mine = row_of(nodes, self.config.node_id)
+        now = self._clock.monotonic()
+        if mine is None or not mine.in_sync or self.state.fault or now < self._clean_at:
+            return
+        # all that this cluster has confirmed is durable here, so nothing needs the logs set aside
+        self._clean_at = now + CLEAN_INTERVAL_S
+        self._cleaning = asyncio.create_task(self._threads.table(self._drop_set_aside))
+
+    def _drop_set_aside(self) -> None:
+        try:
+            self.store.drop_set_aside()
+        except (StoreError, OSError) as fault:
+            logger.warning("logs that were set aside are not looked at: %s", fault)

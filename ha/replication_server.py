@@ -20,17 +20,19 @@ from storage.clock import Clock
 from storage.files import FileSystem, RealFileSystem
 from tandemlog.v1 import common_pb2
 
-from .config import HaConfig
+from .config import HaConfig, Replication
 from .errors import NotRunningError, TooManyError
+from .frame_limits import sentence
 from .frames import Hello, MemberList, Refusal, encode_master_frame
 from .master_group import MasterGroup
 from .master_stream import MasterStream
 from .master_term import Term, begin_term, own_position
 from .membership import READ_ONLY, RUNNING, own_status, slave_rows
-from .metadata_sync import MetadataSource, tables_of
+from .metadata_sync import GROUPS, TOPICS, MetadataSource, tables_of
 from .replication_service import Context, ReplicationService
 from .state_file import StateFile
 from .store_port import StorePort
+from .table_waiters import TableWaiters
 
 if TYPE_CHECKING:
     from .state import InSyncRecord
@@ -72,6 +74,8 @@ class ReplicationMaster:
         self._ticker: asyncio.Task[None] | None = None
         self._unlisten: list[Callable[[], None]] = []
         self._moved_pending = False
+        self._waiters = TableWaiters(lambda kind, version: self.group.tables_held(kind, version))
+        self._refreshing: asyncio.Task[None] | None = None
         self._members_frame = b""
         self._members_version = 0
         self._members_at = 0.0
@@ -132,6 +136,10 @@ class ReplicationMaster:
         log = self.store.log
         self._unlisten = [log.committed.listen(self._notify), log.flushed.listen(self._notify)]
         await loop.run_in_executor(self._worker, self.tables.refresh)
+        versions = self.tables.versions()
+        self.group.needed_tables = {
+            kind: versions[kind] for kind in (TOPICS, GROUPS) if kind in versions
+        }
         self._list_members()
         self._moved()
         self._ticker = asyncio.create_task(self._tick_for_ever(), name="replication-tick")
@@ -144,6 +152,8 @@ class ReplicationMaster:
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
+        if self._refreshing is not None:
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         for stream in list(self._streams):
             stream.refuse("the master is stopping")
         if self._streams:
@@ -157,6 +167,17 @@ class ReplicationMaster:
     def admission(self) -> str | None:
         """Why a put that waits for slaves cannot be taken now; None where it can."""
         return self.group.admission(self.clock.monotonic())
+
+    async def table_settled(self, kind: str, timeout_s: float) -> bool:
+        """Wait until every in-sync member has taken `kind` (topics, groups) as it is now; False
+        where that has not come in time. In the loop."""
+        version = tables_of(self.store)[kind].version
+        self._look_at_tables_next()
+        settled = await self._waiters.wait(kind, version, timeout_s)
+        if settled and self.config.replication is Replication.SYNC:
+            needed = self.group.needed_tables
+            needed[kind] = max(needed.get(kind, version), version)
+        return settled
 
     def members(self) -> list[common_pb2.NodeStatus]:
         """All nodes, this one first."""
@@ -172,7 +193,7 @@ class ReplicationMaster:
         own.role = common_pb2.MASTER
         own.in_sync = True
         own.state = RUNNING if failure is None else READ_ONLY
-        own.detail = str(failure or group.admission(now) or "")
+        own.detail = sentence(str(failure or group.admission(now) or ""))
         return [own, *slave_rows(group, now)]
 
     def metadata_changed(self) -> None:
@@ -223,6 +244,7 @@ class ReplicationMaster:
         group.view.min_offset = self.store.log.min_offset
         self._record = group.tick(now) or self._record
         await self._remember()
+        self._waiters.look()
         if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
             self._tables_at = now
             await self._blocking(self.tables.refresh)
@@ -254,12 +276,22 @@ class ReplicationMaster:
 
     def _look_at_tables_next(self) -> None:
         self._tables_at = 0.0
+        if self._refreshing is None and not self._closing:
+            self._refreshing = asyncio.create_task(self._refresh_tables())
+
+    async def _refresh_tables(self) -> None:
+        try:
+            await self._blocking(self.tables.refresh)
+        finally:
+            self._refreshing = None
+        self._wake_all()
 
     # --- the slaves' streams
 
     def confirm_changed(self) -> None:
         """See master_stream.StreamHost, as the next ones."""
         self._publish(self.group.tracker.value)
+        self._waiters.look()
 
     def members_frame(self) -> tuple[int, bytes]:
         return self._members_version, self._members_frame

@@ -139,6 +139,10 @@ class StorePort(Protocol):
         """Set the log and what is derived from it aside; an empty log that starts at `offset`."""
         ...
 
+    def drop_set_aside(self) -> int:
+        """Delete logs that were set aside, but for the newest ones; how many are gone."""
+        ...
+
     def adopt_commit_log_file_size(self, size: int) -> None:
         """Only on an empty log: its files will have the master's size."""
         ...

@@ -33,6 +33,9 @@ class ClusterView(Protocol):
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
 
+    async def settle(self, table: str) -> None:
+        """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+
 
 class AdminService(admin_pb2_grpc.AdminServicer):
     """See the module. `statistics` gives all counters of the node as plain numbers."""
@@ -72,9 +75,21 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CreateTopic(
         self, request: admin_pb2.CreateTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._in_thread(
-            lambda: self._create(request), lambda error: admin_pb2.TopicResponse(error=error)
+        return await self._settled(
+            await self._in_thread(
+                lambda: self._create(request), lambda error: admin_pb2.TopicResponse(error=error)
+            )
         )
+
+    async def _settled(self, response: admin_pb2.TopicResponse) -> admin_pb2.TopicResponse:
+        """A topic is made, changed or gone once whoever may become the master knows it."""
+        if response.HasField("error"):
+            return response
+        try:
+            await self._view.settle("topics")
+        except Exception as problem:  # as for whatever else ends a call
+            return admin_pb2.TopicResponse(error=error_of(problem))
+        return response
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
         self._view.require_master("topics are made")
@@ -114,8 +129,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def DeleteTopic(
         self, request: admin_pb2.DeleteTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._in_thread(
-            lambda: self._delete(request.name), lambda error: admin_pb2.TopicResponse(error=error)
+        return await self._settled(
+            await self._in_thread(
+                lambda: self._delete(request.name),
+                lambda error: admin_pb2.TopicResponse(error=error),
+            )
         )
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:

@@ -154,6 +154,30 @@ class StoreSection(Section):
     producer_sequences_kept: int = Field(
         default=64, gt=0, description="last requests of a producer that can be answered again"
     )
+    max_topics: int = Field(default=100_000, gt=0, description="topics above which none is made")
+    max_queues: int = Field(
+        default=1_000_000,
+        gt=0,
+        le=1 << 22,
+        description="queues of all topics above which no topic is made, and no queue gets its "
+        "first message",
+    )
+    max_groups: int = Field(
+        default=10_000, gt=0, description="consumer groups above which none is made"
+    )
+    max_offset_rows: int = Field(
+        default=1_000_000,
+        gt=0,
+        description="consumer offsets (a group and a queue each) above which none is added",
+    )
+    set_aside_kept: int = Field(
+        default=2,
+        ge=0,
+        description="logs set aside (resync-*) that a slave keeps once it is in sync again",
+    )
+    set_aside_hours: float = Field(
+        default=168, ge=0, description="hours after which it deletes those too, 0: never"
+    )
     retention: RetentionSection = Field(
         default=RetentionSection(), description="see [store.retention]"
     )
@@ -234,6 +258,16 @@ class ReplicationSection(Section):
     refused_retry_ms: int = Field(
         default=10_000, gt=0, description="pause after a refusal that an operator has to resolve"
     )
+    forget_after_ms: int = Field(
+        default=600_000,
+        gt=0,
+        description="time after which a slave that is away and was not in sync leaves the list",
+    )
+    max_streams: int = Field(
+        default=64,
+        gt=0,
+        description="streams of slaves that were never in sync; as many more for the others",
+    )
 
 
 class PutSection(Section):
@@ -248,6 +282,12 @@ class PutSection(Section):
         default=128 << 20,
         gt=0,
         description="bytes of requests that wait to be appended; then streams wait",
+    )
+    max_unconfirmed_bytes: int = Field(
+        default=1 << 30,
+        gt=0,
+        description="bytes of log that are not confirmed yet above which puts are refused, those "
+        "that do not wait for replicas too",
     )
 
 

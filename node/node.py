@@ -117,7 +117,12 @@ class Node:
             self._close_replication = master.close
             self._undo.push_async_callback(master.close)
             await master.start()
-            self.role = MasterRole(self.store, master)
+            self.role = MasterRole(
+                self.store,
+                master,
+                max_unconfirmed_bytes=self.config.put.max_unconfirmed_bytes,
+                timeout_ms=self.config.put.timeout_ms,
+            )
             self.store.topics.listen(master.metadata_changed)
             return master.servicer
         self._slave = slave = ReplicationSlave(self.store, config, self._clock)
@@ -231,6 +236,10 @@ class Node:
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError on a slave."""
         self.role.require_master(what)
+
+    async def settle(self, table: str) -> None:
+        """Wait until a changed table is safe. Raises RequestRefusedError."""
+        await self.role.settle(table)
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""

@@ -32,6 +32,9 @@ class NodeRole(Protocol):
 
     def require_master(self, what: str) -> None: ...
 
+    async def settle(self, table: str) -> None:
+        """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+
     def members(self) -> Sequence[common_pb2.NodeStatus]: ...
 
     def put_fault(self) -> str:
@@ -44,19 +47,54 @@ class NodeRole(Protocol):
 class MasterRole:
     """The role of the node that takes puts."""
 
-    def __init__(self, store: MessageStore, replication: ReplicationMaster) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        replication: ReplicationMaster,
+        *,
+        max_unconfirmed_bytes: int = 1 << 30,
+        timeout_ms: int = 5_000,
+    ) -> None:
         self._store = store
         self._replication = replication
+        self._max_unconfirmed_bytes = max_unconfirmed_bytes
+        self._timeout_ms = timeout_ms
 
     def epoch(self) -> int | None:
         return self._replication.epoch
 
     def admit(self, durability: int) -> None:
+        self._admit_more_log()
         if durability == broker_pb2.NO_WAIT:
             return
         reason = self._replication.admission()
         if reason is not None:
             raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+
+    def _admit_more_log(self) -> None:
+        """What is not confirmed cannot be dropped by retention: without replicas it would grow
+        until the disk is full."""
+        if self._replication.config.replication is not Replication.SYNC:
+            return
+        waiting = self._store.log.wrote.value - self._store.confirmed.value
+        if waiting >= self._max_unconfirmed_bytes:
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"{waiting} bytes of log are not confirmed by the in-sync replicas yet, "
+                f"put.max_unconfirmed_bytes is {self._max_unconfirmed_bytes}: let slaves follow, "
+                "or raise it",
+                limit=self._max_unconfirmed_bytes,
+                actual=waiting,
+            )
+
+    async def settle(self, table: str) -> None:
+        if not await self._replication.table_settled(table, self._timeout_ms / 1000):
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the change of {table} is durable here, and not every in-sync replica has taken "
+                f"it within {self._timeout_ms} ms: it may be lost with this node; look at the "
+                "replicas, then ask again",
+            )
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         flushed = self._store.log.flushed.value
@@ -98,6 +136,9 @@ class SlaveRole:
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
+
+    async def settle(self, table: str) -> None:
+        self.require_master(f"{table} are changed")
 
     def require_master(self, what: str) -> None:
         raise RequestRefusedError(

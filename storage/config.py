@@ -89,6 +89,12 @@ class StoreConfig:
     confirm: ConfirmSource = ConfirmSource.LOCAL
     producer_retention_ms: int = 7 * 24 * 3_600_000
     producer_sequences_kept: int = 64
+    max_topics: int = 100_000
+    max_queues: int = 1_000_000
+    max_groups: int = 10_000
+    max_offset_rows: int = 1_000_000
+    set_aside_kept: int = 2
+    set_aside_hours: float = 168
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 
     def __post_init__(self) -> None:
@@ -102,5 +108,7 @@ class StoreConfig:
             )
         if self.index_slots < 1 or self.index_entries < 2:
             raise ValueError("index_slots must be at least 1 and index_entries at least 2")
+        if not 1 <= self.max_queues <= 1 << 22:
+            raise ValueError(f"max_queues must be 1 .. {1 << 22}: {self.max_queues}")
         if self.max_message_size < 1:
             raise ValueError(f"max_message_size must be positive: {self.max_message_size}")

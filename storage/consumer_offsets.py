@@ -14,6 +14,7 @@ from pathlib import Path
 
 from .files import FileSystem
 from .json_file import VERSION, JsonFile, integer, parse, table
+from .metadata import MetadataError
 
 OFFSETS = "offsetTable"
 GROUP_TOPICS = "groupTopicMap"
@@ -33,8 +34,10 @@ class ConsumerOffset:
 class ConsumerOffsets:
     """All groups' offsets. Any thread may call; one lock guards the table."""
 
-    def __init__(self, path: Path, files: FileSystem) -> None:
+    def __init__(self, path: Path, files: FileSystem, *, max_rows: int = 1_000_000) -> None:
         self._file = JsonFile(path, files)
+        self._max_rows = max_rows
+        self._row_count = 0
         self._lock = threading.Lock()
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._changes = 0
@@ -43,7 +46,7 @@ class ConsumerOffsets:
     def load(self) -> None:
         with self._lock:
             self._file.load()
-            self._table = _decode(table(self._file.document, OFFSETS))
+            self._take(_decode(table(self._file.document, OFFSETS)))
 
     @property
     def note(self) -> str:
@@ -56,8 +59,13 @@ class ConsumerOffsets:
         return self._changes
 
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Raises MetadataError for a row above `max_rows`; those that are there can be changed."""
         with self._lock:
-            held = self._table.setdefault((topic, group), {})
+            held = self._table.get((topic, group), {})
+            if queue_id not in held:
+                self._check_room()
+                self._row_count += 1
+                self._table[topic, group] = held
             if held.get(queue_id) != queue_offset:
                 held[queue_id] = queue_offset
                 self._changes += 1
@@ -119,8 +127,21 @@ class ConsumerOffsets:
         decoded = _decode(table(document, OFFSETS))
         with self._lock:
             self._file.document = document
-            self._table = decoded
+            self._take(decoded)
             self._changes += 1
+
+    def _take(self, rows: dict[tuple[str, str], dict[int, int]]) -> None:
+        self._table = rows
+        self._row_count = sum(map(len, rows.values()))
+
+    def _check_room(self) -> None:
+        if self._row_count >= self._max_rows:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "offsets",
+                f"there are {self._row_count} consumer offsets, max_offset_rows is "
+                f"{self._max_rows}: raise it, or use a group that is there",
+            )
 
     def _rows(self) -> Iterator[tuple[str, str, int, int]]:
         for (topic, group), offsets in self._table.items():

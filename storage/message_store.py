@@ -66,12 +66,13 @@ from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
 from .reput import ReputService
 from .room import Reserve
-from .set_aside import end_broken_off
+from .set_aside import drop_set_aside, end_broken_off
 from .stats import StoreStats
 from .store_keeper import StoreKeeper, Task
 from .store_parts import StoreParts, close_parts, open_parts
 from .store_paths import StorePaths
 from .topic_changes import create_topic
+from .topic_recovery import restore_topics
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +166,10 @@ class MessageStore:
             try:
                 report = recover(parts, found, progress)
                 report.doubt = last_stop.doubt
+                try:
+                    restore_topics(parts, report)
+                except StoreReadOnlyError as fault:
+                    report.waits = report.waits or f"lost topics are not restored: {fault.reason}"
                 store = cls(
                     parts, report, lock, abort, last_stop, reserve, found.store_timestamp,
                     confirmed_at_most,
@@ -507,6 +512,11 @@ class MessageStore:
         `offset` (the start of a file) takes its place."""
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
+
+    def drop_set_aside(self) -> int:
+        """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave
+        that is in sync again. Answers how many are gone."""
+        return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:
         """On an empty log: new files get this size. Raises StoreError where it holds bytes."""

@@ -11,7 +11,7 @@ changes them and each change raises `version`; a slave takes the master's whole 
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +25,11 @@ from .json_file import Json, JsonFile, integer, parse, table
 PERM_READ = 4
 PERM_WRITE = 2
 MAX_QUEUES = 1 << 16
+
+MAX_ATTRIBUTES = 64
+MAX_ATTRIBUTE_KEY_BYTES = 255
+MAX_ATTRIBUTE_BYTES = 16 << 10
+"""Keys and values of one topic."""
 
 _TOPICS = "topicConfigTable"
 _GROUPS = "subscriptionGroupTable"
@@ -111,13 +116,33 @@ def check_topic(topic: TopicConfig) -> None:
             )
     if not 0 <= topic.perm <= 15:
         raise MetadataError("INVALID_ARGUMENT", "perm", f"perm must be 0 .. 15: {topic.perm}")
+    _check_attributes(topic.attributes)
+
+
+def _check_attributes(attributes: Mapping[str, str]) -> None:
+    """The table travels to every slave and is written at every change."""
+    keys = max((len(key.encode()) for key in attributes), default=0)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in attributes.items())
+    for what, actual, most in (
+        ("attributes", len(attributes), MAX_ATTRIBUTES),
+        ("bytes of an attribute's key", keys, MAX_ATTRIBUTE_KEY_BYTES),
+        ("bytes of attributes", size, MAX_ATTRIBUTE_BYTES),
+    ):
+        if actual > most:
+            raise MetadataError(
+                "INVALID_ARGUMENT", "attributes", f"{what}: {actual}, the most is {most}"
+            )
 
 
 class TopicTable:
     """The store's topics. `table` is replaced by every change; one lock guards the changing."""
 
-    def __init__(self, path: Path, files: FileSystem) -> None:
+    def __init__(
+        self, path: Path, files: FileSystem, *, max_topics: int = 100_000, max_queues: int = 1 << 22
+    ) -> None:
         self._file = JsonFile(path, files)
+        self._max_topics = max_topics
+        self._max_queues = max_queues
         self._lock = threading.Lock()
         self.table: Mapping[str, TopicConfig] = {}
         self._listeners: list[Callable[[], None]] = []
@@ -162,6 +187,7 @@ class TopicTable:
                 )
             if held is not None:
                 topic = replace(topic, members=held.members)
+            self._check_room(topic, held)
             self._change({**self.table, topic.name: topic}, now_ms)
         self._tell()
         return topic
@@ -193,6 +219,33 @@ class TopicTable:
             self.table = decoded
         self._tell()
 
+    def restore(self, topics: Iterable[TopicConfig], now_ms: int) -> None:
+        """Add topics that the table has lost; durable on return."""
+        with self._lock:
+            self._change({**{each.name: each for each in topics}, **self.table}, now_ms)
+        self._tell()
+
+    def _check_room(self, topic: TopicConfig, held: TopicConfig | None) -> None:
+        """Caller holds the lock. What is there already may stay, whatever the limits are now."""
+        if held is None and len(self.table) >= self._max_topics:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "name",
+                f"there are {len(self.table)} topics, max_topics is {self._max_topics}: delete "
+                "some or raise it",
+            )
+        more = _queues(topic) - (0 if held is None else _queues(held))
+        if more <= 0:
+            return
+        count = sum(_queues(each) for each in self.table.values())
+        if count + more > self._max_queues:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "write_queues",
+                f"the topics have {count} queues and would have {count + more}, max_queues is "
+                f"{self._max_queues}: delete some topics or raise it",
+            )
+
     def _change(self, changed: Mapping[str, TopicConfig], now_ms: int) -> None:
         # Caller holds the lock. Persist, then publish: a topic that a put has used must be there
         # after a restart.
@@ -204,6 +257,10 @@ class TopicTable:
     def _tell(self) -> None:
         for listener in self._listeners:
             listener()
+
+
+def _queues(topic: TopicConfig) -> int:
+    return max(topic.read_queues, topic.write_queues)
 
 
 def _decode_topics(document: Json) -> dict[str, TopicConfig]:
@@ -237,8 +294,9 @@ def new_group(name: str) -> Json:
 class GroupTable:
     """The consumer groups, each RocketMQ's bean as it stands in the file."""
 
-    def __init__(self, path: Path, files: FileSystem) -> None:
+    def __init__(self, path: Path, files: FileSystem, *, max_groups: int = 10_000) -> None:
         self._file = JsonFile(path, files)
+        self._max_groups = max_groups
         self._lock = threading.Lock()
         self.table: Mapping[str, object] = {}
 
@@ -271,6 +329,13 @@ class GroupTable:
         with self._lock:
             if name in self.table:
                 return False
+            if len(self.table) >= self._max_groups:
+                raise MetadataError(
+                    "INVALID_ARGUMENT",
+                    "group",
+                    f"there are {len(self.table)} groups, max_groups is {self._max_groups}: raise "
+                    "it, or use a group that is there",
+                )
             changed = {**self.table, name: new_group(name)}
             document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
             document[_GROUPS] = changed

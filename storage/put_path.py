@@ -36,7 +36,7 @@ class PutPath:
         self._log = parts.log
         self._table = parts.queue_table
         self._producers = parts.producers
-        self._targets = PutTargets(parts.topics, parts.queue_table)
+        self._targets = PutTargets(parts.topics, parts.queue_table, parts.config.max_queues)
         self._earliest_time = 0
         self.begin_after(parts.log.store_timestamp)
 

@@ -26,7 +26,8 @@ from .queue_table import QueueTable
 class PutTargets:
     """Belongs to the one who appends; a change of topics may come from any thread."""
 
-    def __init__(self, topics: TopicTable, table: QueueTable) -> None:
+    def __init__(self, topics: TopicTable, table: QueueTable, max_queues: int = 1 << 22) -> None:
+        self._max_queues = max_queues
         self._topics = topics
         self._table = table
         self._allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -61,6 +62,17 @@ class PutTargets:
             queue_id = int(batch.queue_ids[entry])
             if not self._may_put(topic, queue_id):
                 raise self._refusal(batch, entry)
+            if self._table.count >= self._max_queues and self._table.get(topic, queue_id) < 0:
+                raise BatchRefusedError(
+                    "INVALID_ARGUMENT",
+                    "queue_id",
+                    f"queue {queue_id} of topic {topic!r} would be one more than max_queues, "
+                    f"{self._max_queues}: raise it, or restart the node once the messages of "
+                    "deleted topics have expired",
+                    limit=self._max_queues,
+                    actual=self._table.count + 1,
+                    record_index=int(np.argmax(batch.queue_indexes == entry)),
+                )
             dense[entry] = self._table.register(topic, queue_id)
         return dense
 

@@ -8,6 +8,13 @@
 So a batch of any number of queues is looked up with two gathers and no loop over queues. Dense
 indexes are never reused: those of a deleted topic stay empty.
 
+A run has at most SLOTS_PER_QUEUE slots for each queue that there is, so that one put to queue
+65,535 costs no table of half a megabyte. Queues whose id lies beyond their topic's run stand in a
+dictionary, until the run has grown to them.
+
+MAX_QUEUES is what the arrays have room for, many times more than a master gives out (max_queues): a
+slave and recovery take what the log holds.
+
 Who writes what: `register` and `unregister` take the lock. `next_queue_offsets` never moves; its
 entries belong to the appender on a master, and to reput on a slave. Lookups take no lock: arrays
 are filled before they are published.
@@ -23,9 +30,11 @@ from numpy.typing import NDArray
 
 from tandemlog.format.ragged import all_true
 
-MAX_QUEUES = 1 << 22
+MAX_QUEUES = 1 << 24
 MAX_QUEUE_ID = (1 << 20) - 1
 FEW_QUEUES = 8
+LEAST_SLOTS = 64
+SLOTS_PER_QUEUE = 16
 
 
 class QueueTable:
@@ -40,6 +49,9 @@ class QueueTable:
         self._lengths = np.zeros(16, dtype=np.int64)
         self._flat = np.full(64, -1, dtype=np.int64)
         self._flat_used = 0
+        # topic's number -> queue id -> dense index of what its run does not reach
+        self._far: dict[int, dict[int, int]] = {}
+        self._counts: list[int] = []
         self._lock = threading.Lock()
 
     @property
@@ -58,7 +70,18 @@ class QueueTable:
     def get(self, topic: str, queue_id: int) -> int:
         """The dense index, or -1."""
         number = self._topic_numbers.get(topic)
-        if number is None or not 0 <= queue_id < self._lengths[number]:
+        if number is None:
+            return -1
+        if not 0 <= queue_id < self._lengths[number]:
+            far = self._far.get(number)
+            if far is None or (dense := far.get(queue_id)) is None:
+                # it may have come into the run meanwhile
+                return self._in_run(number, queue_id)
+            return dense
+        return self._in_run(number, queue_id)
+
+    def _in_run(self, number: int, queue_id: int) -> int:
+        if not 0 <= queue_id < self._lengths[number]:
             return -1
         slot = self._starts[number] + queue_id  # before _flat: a start may need the newest one
         return int(self._flat[slot])
@@ -70,7 +93,8 @@ class QueueTable:
             return {}
         start, length = int(self._starts[number]), int(self._lengths[number])
         run = self._flat[start : start + length]
-        return {int(each): int(run[each]) for each in np.flatnonzero(run >= 0)}
+        near = {int(each): int(run[each]) for each in np.flatnonzero(run >= 0)}
+        return {**self._far.get(number, {}), **near}
 
     def dense(
         self,
@@ -99,7 +123,11 @@ class QueueTable:
             every: NDArray[np.int64] = self._flat[starts]
             return every
         starts[~known] = 0
-        return np.where(known, self._flat[starts], -1)
+        rows: NDArray[np.int64] = np.where(known, self._flat[starts], -1)
+        if self._far:
+            for row in np.flatnonzero(~known).tolist():
+                rows[row] = self.get(topics[int(queue_topics[row])], int(queue_ids[row]))
+        return rows
 
     def register(self, topic: str, queue_id: int, next_queue_offset: int | None = None) -> int:
         """The dense index of the queue, a new one where it has none yet.
@@ -124,6 +152,8 @@ class QueueTable:
             if number is not None:
                 start, length = int(self._starts[number]), int(self._lengths[number])
                 self._flat[start : start + length] = -1
+                self._far.pop(number, None)
+                self._counts[number] = 0
             return gone
 
     def clear_offsets(self) -> None:
@@ -135,11 +165,28 @@ class QueueTable:
         if dense >= MAX_QUEUES:
             raise ValueError(f"the store has {MAX_QUEUES} queues, the most that it can hold")
         number = self._topic_numbers.get(topic)
-        if number is None or queue_id >= self._lengths[number]:
-            number = self._extend_topic(topic, number, queue_id + 1)
+        if number is None:
+            number = self._extend_topic(topic, None, 1)
         self._names.append((topic, queue_id))
-        self._flat[self._starts[number] + queue_id] = dense
+        self._counts[number] += 1
+        room = max(LEAST_SLOTS, SLOTS_PER_QUEUE * self._counts[number])
+        if queue_id >= self._lengths[number] and queue_id < room:
+            self._extend_topic(topic, number, queue_id + 1)
+            self._bring_near(number)
+        if queue_id < self._lengths[number]:
+            self._flat[self._starts[number] + queue_id] = dense
+        else:
+            self._far.setdefault(number, {})[queue_id] = dense
         return dense
+
+    def _bring_near(self, number: int) -> None:
+        """Out of the dictionary what the run has now."""
+        far, length = self._far.get(number, {}), int(self._lengths[number])
+        left = {queue_id: dense for queue_id, dense in far.items() if queue_id >= length}
+        if left:
+            self._far[number] = left
+        else:
+            self._far.pop(number, None)
 
     def _extend_topic(self, topic: str, number: int | None, queues: int) -> int:
         """A run of at least `queues` slots at the end of the flat array, the old one copied."""
@@ -152,6 +199,7 @@ class QueueTable:
         self._flat_used = start + length
         if number is None:
             number = len(self._topic_numbers)
+            self._counts.append(0)
             if number + 1 >= len(self._starts):
                 self._starts = np.concatenate([self._starts, np.zeros_like(self._starts)])
                 self._lengths = np.concatenate([self._lengths, np.zeros_like(self._lengths)])
@@ -160,6 +208,9 @@ class QueueTable:
             return number
         old_start, old_length = int(self._starts[number]), int(self._lengths[number])
         self._flat[start : start + old_length] = self._flat[old_start : old_start + old_length]
+        for queue_id, dense in self._far.get(number, {}).items():
+            if queue_id < length:
+                self._flat[start + queue_id] = dense
         # start first: a reader between the two lines sees the old length of the new run
         self._starts[number] = start
         self._lengths[number] = length

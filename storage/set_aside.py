@@ -12,6 +12,10 @@ So a crash finds the log here as it was, or there, and never a part of it in use
 log would look like one that has lost files, and what is confirmed of it would be a guess. A log on
 a disk of its own stays there, in a folder of the same name inside its own; queues and index on one
 are emptied, because they can be made again.
+
+What lies there is never needed by this store. It is kept as long as the new log is not known to be
+complete: until this slave is in sync, it may hold the only copy of something. Then the newest
+`set_aside_kept` stay for `set_aside_hours`, and the others go.
 """
 
 import errno
@@ -116,6 +120,36 @@ def end_broken_off(paths: StorePaths, files: FileSystem) -> Path | None:
     note.remove()
     logger.warning("log set aside: %s", folder)
     return folder
+
+
+def drop_set_aside(parts: StoreParts) -> int:
+    """Delete folders of logs set aside, but for those that are kept; answers how many are gone. One
+    that a log is being moved to stays. What the disk refuses is tried again the next time."""
+    files, paths, config = parts.files, parts.paths, parts.config
+    busy = SetAsideNote(paths, files).load()
+    folders = sorted(
+        (int(name.removeprefix(PREFIX)), name)
+        for name in files.listdir(paths.root)
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
+    )
+    oldest = parts.clock.now_ms() - round(config.set_aside_hours * 3_600_000)
+    kept = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
+    gone = 0
+    for time_ms, name in folders:
+        expired = config.set_aside_hours > 0 and time_ms < oldest
+        if (name in kept and not expired) or (busy is not None and busy.name == name):
+            continue
+        try:
+            for folder in (paths.commit_log / name, paths.root / name):
+                if files.status(folder) is not None:
+                    _empty(folder, files)
+                    files.remove_directory(folder)
+        except OSError as fault:
+            logger.warning("%s cannot be deleted: %s", paths.root / name, fault)
+            continue
+        gone += 1
+        logger.info("deleted the log set aside in %s", paths.root / name)
+    return gone
 
 
 def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:

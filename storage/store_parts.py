@@ -64,9 +64,11 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     config = geometry.adopted()
     paths = StorePaths(config.directory)
     files.make_directory(paths.own)
-    topics = TopicTable(paths.topics, files)
-    groups = GroupTable(paths.groups, files)
-    offsets = ConsumerOffsets(paths.consumer_offsets, files)
+    topics = TopicTable(
+        paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
+    )
+    groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
+    offsets = ConsumerOffsets(paths.consumer_offsets, files, max_rows=config.max_offset_rows)
     epochs = EpochFile(paths.epochs, files)
     for each in (topics, groups, offsets, epochs):
         each.load()

@@ -260,6 +260,9 @@ class FakeStore:
         self.confirmed.retreat(offset)
         self.reputed.retreat(offset)
 
+    def drop_set_aside(self) -> int:
+        return 0
+
     def adopt_commit_log_file_size(self, size: int) -> None:
         if self.disk.data:
             raise StoreError("the log is not empty")

@@ -7,7 +7,10 @@ from hypothesis import strategies as st
 
 from storage.queue_table import MAX_QUEUE_ID, QueueTable
 
-QUEUES = st.tuples(st.sampled_from(["a", "b", "c", "%RETRY%g"]), st.integers(0, 40))
+QUEUES = st.tuples(
+    st.sampled_from(["a", "b", "c", "%RETRY%g"]),
+    st.integers(0, 40) | st.sampled_from([63, 64, 100, 5_000, 65_535]),
+)
 
 
 def lookup(table: QueueTable, queues: list[tuple[str, int]]) -> list[int]:

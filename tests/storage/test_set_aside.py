@@ -309,3 +309,29 @@ def test_who_only_looks_says_that_the_log_was_being_set_aside(bench: Bench) -> N
     with pytest.raises(StoreLayoutError, match="was being set aside"):
         rebuild(bench.config, files=bench.files)
     assert bench.files.status(NOTE) is not None
+
+
+def test_logs_set_aside_go_but_for_the_newest_and_those_in_time(bench: Bench) -> None:
+    for _ in range(4):
+        bench.store.append_raw(bench.store.log.wrote.value, b"x" * 100)
+        bench.clock.advance(3600)
+        bench.store.reset(SIZE)
+    found = sorted(aside(bench))
+    assert len(found) == 4
+    assert bench.store.drop_set_aside() == 2
+    assert sorted(aside(bench)) == found[2:]
+    assert bench.store.drop_set_aside() == 0
+    bench.clock.advance(167.5 * 3600)
+    assert bench.store.drop_set_aside() == 1
+    assert aside(bench) == found[3:]
+    bench.clock.advance(3600)
+    assert bench.store.drop_set_aside() == 1
+
+
+def test_the_folder_that_a_log_is_moving_to_stays(bench: Bench) -> None:
+    bench.files.make_directory(DIRECTORY / "resync-1")
+    bench.files.make_directory(DIRECTORY / "resync-2")
+    bench.files.make_directory(DIRECTORY / "resync-of-somebody")
+    bench.files.atomic_replace(NOTE, b"resync-1")
+    assert bench.store.drop_set_aside() == 1
+    assert sorted(aside(bench)) == ["resync-1", "resync-of-somebody"]

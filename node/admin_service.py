@@ -33,6 +33,9 @@ class ClusterView(Protocol):
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
 
+    async def admit_change(self) -> None:
+        """Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC) where no table can be changed."""
+
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
 
@@ -75,19 +78,18 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CreateTopic(
         self, request: admin_pb2.CreateTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._settled(
-            await self._in_thread(
-                lambda: self._create(request), lambda error: admin_pb2.TopicResponse(error=error)
-            )
-        )
+        return await self._changed(lambda: self._create(request))
 
-    async def _settled(self, response: admin_pb2.TopicResponse) -> admin_pb2.TopicResponse:
+    async def _changed(
+        self, work: Callable[[], admin_pb2.TopicResponse]
+    ) -> admin_pb2.TopicResponse:
         """A topic is made, changed or gone once whoever may become the master knows it."""
-        if response.HasField("error"):
-            return response
         try:
+            self._view.require_master("topics are changed")
+            await self._view.admit_change()
+            response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
             await self._view.settle("topics")
-        except Exception as problem:  # as for whatever else ends a call
+        except Exception as problem:  # bad input never ends a call, nor the node
             return admin_pb2.TopicResponse(error=error_of(problem))
         return response
 
@@ -129,12 +131,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def DeleteTopic(
         self, request: admin_pb2.DeleteTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._settled(
-            await self._in_thread(
-                lambda: self._delete(request.name),
-                lambda error: admin_pb2.TopicResponse(error=error),
-            )
-        )
+        return await self._changed(lambda: self._delete(request.name))
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
         self._view.require_master("topics are deleted")

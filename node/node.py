@@ -237,6 +237,10 @@ class Node:
         """Raises RequestRefusedError on a slave."""
         self.role.require_master(what)
 
+    async def admit_change(self) -> None:
+        """Raises RequestRefusedError where a table cannot be changed now."""
+        await self.role.admit_change()
+
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError."""
         await self.role.settle(table)

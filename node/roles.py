@@ -8,6 +8,7 @@
 A role lasts as long as the node runs; a change of role is a new role object.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -20,6 +21,8 @@ from tandemlog.v1 import broker_pb2, common_pb2
 
 from .error_status import RequestRefusedError
 
+ADMISSION_STEP_S = 0.05
+
 
 class NodeRole(Protocol):
     """See the module."""
@@ -31,6 +34,9 @@ class NodeRole(Protocol):
     def unconfirmed(self, end_offset: int) -> tuple[int, str]: ...
 
     def require_master(self, what: str) -> None: ...
+
+    async def admit_change(self) -> None:
+        """Before a table is changed. Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC)."""
 
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
@@ -87,6 +93,16 @@ class MasterRole:
                 actual=waiting,
             )
 
+    async def admit_change(self) -> None:
+        """A change that too few replicas could take is refused before it is made; slaves that are
+        just coming, after a start, are waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_ms / 1000
+        while (reason := self._replication.admission()) is not None:
+            if loop.time() >= deadline:
+                raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+            await asyncio.sleep(ADMISSION_STEP_S)
+
     async def settle(self, table: str) -> None:
         if not await self._replication.table_settled(table, self._timeout_ms / 1000):
             raise RequestRefusedError(
@@ -136,6 +152,9 @@ class SlaveRole:
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
+
+    async def admit_change(self) -> None:
+        self.require_master("topics are changed")
 
     async def settle(self, table: str) -> None:
         self.require_master(f"{table} are changed")

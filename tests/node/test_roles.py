@@ -64,3 +64,13 @@ async def test_a_change_that_no_replica_has_taken_in_time_may_be_lost() -> None:
     ) as unknown:
         await role(settles=False).settle("topics")
     assert unknown.value.code == common_pb2.OUTCOME_UNKNOWN
+
+
+async def test_a_change_that_too_few_replicas_could_take_is_refused_before_it_is_made() -> None:
+    made = role()
+    await made.admit_change()
+    made._timeout_ms = 0
+    made._replication.admission = lambda: "1 in-sync replicas"  # type: ignore[method-assign]
+    with pytest.raises(RequestRefusedError, match="1 in-sync replicas") as refused:
+        await made.admit_change()
+    assert refused.value.code == common_pb2.NOT_IN_SYNC

@@ -9,7 +9,7 @@ slaves. Everything else any node answers.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from storage.message_store import MessageStore
 from storage.metadata import PERM_READ, PERM_WRITE, TopicConfig
@@ -20,8 +20,6 @@ from .config import NodeConfig
 from .error_status import RequestRefusedError, error_of
 
 DEFAULT_QUEUES = 8
-
-Answer = TypeVar("Answer")
 
 
 class ClusterView(Protocol):
@@ -148,14 +146,6 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
         return admin_pb2.StatsResponse(values=self._statistics())
-
-    async def _in_thread(
-        self, work: Callable[[], Answer], failed: Callable[[common_pb2.Error], Answer]
-    ) -> Answer:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-        except Exception as problem:  # bad input never ends a call, nor the node
-            return failed(error_of(problem))
 
 
 def _refuse_system_topic(name: str) -> None:

@@ -22,12 +22,14 @@ from node.endpoints import ListenError
 from node.node import Node
 from storage.config import FlushMode
 from storage.errors import FlushFailedError, StoreLockedError
+from storage.metadata import TopicConfig
 from storage.reput import ReputService
 from tandemlog.admin import AsyncAdmin
 from tandemlog.connection import ConnectionOptions
 from tandemlog.consumer import AsyncConsumer
 from tandemlog.errors import (
     MessageTooLargeError,
+    NotInSyncError,
     OffsetOutOfRangeError,
     UnknownQueueError,
     UnknownTopicError,
@@ -461,11 +463,16 @@ async def test_without_enough_replicas_only_puts_that_wait_for_none_are_taken(
     tmp_path: Path,
 ) -> None:
     settings = config(
-        tmp_path / "n0", replication=ReplicationSection(mode=Replication.SYNC, min_in_sync=2)
+        tmp_path / "n0",
+        replication=ReplicationSection(mode=Replication.SYNC, min_in_sync=2),
+        put=PutSection(timeout_ms=100),
     )
     async with running(settings) as node, stubs(node) as channel:
         async with AsyncAdmin(node.endpoints.listen) as admin:
-            await admin.create_topic("t", 1)
+            with pytest.raises(NotInSyncError, match="min_in_sync is 2"):
+                await admin.create_topic("t", 1)
+        assert node.store.topics.names() == []
+        node.store.create_topic(TopicConfig("t", 1, 1))
         refused = await append(channel, put_request())
         assert refused.status == broker_pb2.IN_SYNC_REPLICAS_NOT_ENOUGH
         assert refused.error.code == common_pb2.NOT_IN_SYNC

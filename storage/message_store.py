@@ -52,6 +52,7 @@ from .geometry import Geometry
 from .index_service import IndexService
 from .last_stop import LastStop
 from .lock_file import LockFile
+from .log_scan import Damage
 from .log_surgery import cut_store, set_aside, take_over_log_end
 from .metadata import GroupTable, TopicConfig, TopicTable
 from .pacing import ReputPacing
@@ -274,6 +275,13 @@ class MessageStore:
         return self.reput.trouble
 
     @property
+    def damages(self) -> list[Damage]:
+        """What of the log is damaged, as far as somebody has come upon it: at open, at a promotion
+        or while dispatching."""
+        self.recovery.add_damages(self._parts.source.passed.values())
+        return self.recovery.damages
+
+    @property
     def doubt(self) -> str:
         """Why bytes that counted as held here may be missing since an earlier stop, until
         `settle_doubt`; empty where none are (last_stop.py)."""
@@ -487,12 +495,14 @@ class MessageStore:
                     offset, self.confirmed.value,
                 )  # fmt: skip
             cut_store(self._parts, self._persistence, offset)
+            self._last_stop.begin_anew()
 
     def reset(self, offset: int) -> None:
         """Set the log and what came from it aside, into `resync-<ms>`; an empty log that starts at
         `offset` (the start of a file) takes its place."""
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
+            self._last_stop.begin_anew()
 
     def adopt_commit_log_file_size(self, size: int) -> None:
         """On an empty log: new files get this size. Raises StoreError where it holds bytes."""
@@ -507,11 +517,12 @@ class MessageStore:
         """Take puts from now on: a record that the last master has sent in part is cut, queue
         offsets and producers are those of the log's end, and the epoch is durable.
 
-        Raises FormatError for an epoch that is not newer than all in the table.
+        Raises FormatError for an epoch that is not newer than all in the table, StoreError where
+        the log lacks what was durable in it.
         """
         with self._write_lock:
             # of all that came: a slave's last flush may end inside a record, where no scan begins
-            self._flush.flush()
+            self._last_stop.check_lost(self._flush.flush())
             self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
             self._pacing.begin_at(self.log.wrote.value)
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))

@@ -1,0 +1,81 @@
+"""The numbers that queues had reached before the log of this store begins.
+
+    the cluster's log    [q0][q1]....[q9] expired |......................|
+    this store's log                              |begin.................|    no record of q
+
+A log that was copied from another node begins where that one began at the time. Of a queue whose
+records had all expired by then it says nothing, and the queue would start at 0 again: consumers
+that stand at 10 would pass over the next ten messages, and (queue, offset) would name another
+message than before. So the node that has the numbers gives them away with the log
+(ha/prologue.py), and they are kept here:
+
+    tandemlog/queue-begins.json, checked JSON: version, log_offset, begins {topic: {queue id: n}}
+
+`log_offset` is where the log began then. It begins there or later for ever, so what is said stays
+true, whatever is cut or expires. The first record of such a queue makes its files, which begin with
+pre-blank units: from there on they say it themselves, to RocketMQ too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .checked_json import decode_checked, encode_checked
+from .files import FileSystem
+from .small_files import read_small, remove_small, write_small
+
+VERSION = 1
+
+Numbers = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueBegins:
+    """What the first record of each of these queues gets, in a log that begins at `log_offset`."""
+
+    log_offset: int = 0
+    begins: Numbers = field(default_factory=dict)
+
+
+class QueueBeginsFile:
+    """The file of one store; see the module."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.note = ""
+
+    def load(self) -> QueueBegins | None:
+        """None where there is none, or none that can be trusted: `note` then says why."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
+        try:
+            document = decode_checked(data)
+            if document["version"] != VERSION:
+                raise ValueError(f"version {document['version']}, this program knows {VERSION}")
+            return QueueBegins(
+                document["log_offset"],
+                {
+                    topic: {int(queue_id): number for queue_id, number in queues.items()}
+                    for topic, queues in document["begins"].items()
+                },
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as fault:
+            self.note = (
+                f"{self.path} is damaged and left out: {fault}; queues whose records had expired "
+                "before this log began have their numbers from their files alone"
+            )
+            return None
+
+    def save(self, value: QueueBegins) -> None:
+        """Durable on return. Raises OSError."""
+        document = {
+            "version": VERSION,
+            "log_offset": value.log_offset,
+            "begins": {topic: dict(queues) for topic, queues in value.begins.items()},
+        }
+        write_small(self._files, self.path, encode_checked(document))
+
+    def remove(self) -> None:
+        remove_small(self._files, self.path)

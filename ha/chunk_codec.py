@@ -5,7 +5,11 @@ a message object: making a frame copies the data once, reading it gives a view. 
 any order in protobuf; `data` is put last.
 
     12 length │ 08 offset  10 epoch  18 epoch_start  20 confirm  28 max  38 sent_at
-              │ 40 master_epoch  32 length data
+              │ 40 master_epoch  48 crc  32 length data
+
+`crc` is that of the bytes as the master read them: what memory or a wire turns on the way does not
+reach the slave's log. A number of more than ten bytes is no protobuf: reading it ends there, or its
+end would be looked for over a whole frame.
 
 A chunk written by another program, with its fields in another order, is left to the generated
 classes.
@@ -14,10 +18,13 @@ classes.
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .errors import ProtocolError
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _CHUNK_TAG = 0x12
 _DATA_TAG = 0x32
+_MAX_VARINT_BITS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,7 @@ class Chunk:
     sent_at_ms: int
     master_epoch: int
     data: Buffer = b""
+    crc: int = 0
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
@@ -45,6 +53,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
         (0x28, chunk.max_offset),
         (0x38, chunk.sent_at_ms),
         (0x40, chunk.master_epoch),
+        (0x48, chunk.crc),
     ):
         if value:
             head.append(tag)
@@ -58,24 +67,29 @@ def encode_chunk(chunk: Chunk) -> bytes:
 
 
 def decode_chunk(data: bytes) -> Chunk | None:
-    """The chunk in `data`; None where that is another frame, or not as encode_chunk writes it."""
+    """The chunk in `data`; None where that is another frame, or not as encode_chunk writes it.
+    Raises ProtocolError for a number without an end."""
     if not data or data[0] != _CHUNK_TAG:
         return None
-    fields = [0] * 9
+    fields = [0] * 10
     try:
         length, position = _varint(data, 1)
         if position + length != len(data):
             return None
-        while position < len(data):
+        for _ in fields:
+            if position == len(data):
+                break
             tag = data[position]
             value, position = _varint(data, position + 1)
             if tag == _DATA_TAG:
                 if position + value != len(data):
                     return None
                 break
-            if tag & 7 or not 1 <= tag >> 3 <= 8:
+            if tag & 7 or not 1 <= tag >> 3 <= 9:
                 return None
             fields[tag >> 3] = value
+        else:
+            return None
     except IndexError:
         return None
     return Chunk(
@@ -87,6 +101,7 @@ def decode_chunk(data: bytes) -> Chunk | None:
         sent_at_ms=fields[7],
         master_epoch=fields[8],
         data=memoryview(data)[position:],
+        crc=fields[9],
     )
 
 
@@ -108,3 +123,5 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
+        if shift >= _MAX_VARINT_BITS:
+            raise ProtocolError(f"a number of more than {shift // 7} bytes in a chunk")

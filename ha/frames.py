@@ -8,7 +8,8 @@
                    ◀───────────────────  Metadata, MemberList, Refusal
 
 A chunk is the one frame with weight: chunk_codec makes and reads its bytes. Every other frame goes
-through the generated classes.
+through the generated classes. What a frame may hold has limits, which decoding holds
+(frame_checks.py): a frame that comes out here may be kept.
 """
 
 from collections.abc import Iterable
@@ -23,6 +24,24 @@ from tandemlog.v1 import common_pb2, replication_pb2
 
 from .chunk_codec import Chunk, decode_chunk, encode_chunk
 from .errors import ProtocolError
+from .frame_checks import (
+    check_ack,
+    check_answer_fields,
+    check_chunk,
+    check_hello,
+    check_members,
+    check_piece,
+    check_refusal,
+)
+from .frame_limits import (
+    MAX_ACK_BYTES,
+    MAX_MASTER_FRAME_BYTES,
+    MAX_SLAVE_FRAME_BYTES,
+    MAX_SMALL_MASTER_FRAME_BYTES,
+    check_size,
+    sentence,
+)
+from .table_pieces import Piece
 
 PREPARING = "preparing"
 """The state in an acknowledgement that is a sign of life only."""
@@ -49,7 +68,8 @@ class Checksum:
 class Hello:
     """A slave's first frame. `file_size` is 0 where its disk is empty.
 
-    `proven` never travels: the receiver fills in up to where `checksums` equal its own log.
+    What never travels the receiver fills in: `proven`, up to where `checksums` equal its own log;
+    `damaged_until`, where that has no record at `doubted_offset` either.
     """
 
     cluster_id: str
@@ -67,12 +87,15 @@ class Hello:
     accepted_epoch: int = 0
     master_id: str = ""
     master_incarnation: str = ""
+    doubted_offset: int | None = None
     proven: int | None = None
+    damaged_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """Counts only for `epoch` and `incarnation`; `state` is empty while the slave is well."""
+    """Counts only for `epoch` and `incarnation`; `state` is empty while the slave is well.
+    `tables`: kind and version of every table that the slave has taken in this stream."""
 
     epoch: int
     incarnation: str
@@ -80,11 +103,16 @@ class Ack:
     received: int = 0
     reput: int = 0
     state: str = ""
+    tables: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Where the slave goes on, and the proof that the logs are equal just below that."""
+    """Where the slave goes on, and the proof that the logs are equal just below that.
+
+    `known_nodes`: who is in the in-sync set or was; `damaged_until`: the master's own log has no
+    record from the offset that the slave doubts up to there, 0 where it has one.
+    """
 
     action: HelloAction
     offset: int
@@ -100,11 +128,14 @@ class Answer:
     min_offset: int = 0
     proof_start: int = 0
     proof_crc: int = 0
+    known_nodes: tuple[str, ...] = ()
+    damaged_until: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """One JSON table, whole. `kind`: topics, groups, consumer-offsets."""
+    """One JSON table, whole, put together of its pieces. `kind`: topics, groups,
+    consumer-offsets."""
 
     kind: str
     json: bytes
@@ -128,7 +159,7 @@ class Refusal:
 
 
 SlaveFrame: TypeAlias = Hello | Ack
-MasterFrame: TypeAlias = Answer | Chunk | Metadata | MemberList | Refusal
+MasterFrame: TypeAlias = Answer | Chunk | Piece | MemberList | Refusal
 
 _ACTIONS = {
     HelloAction.CONTINUE: replication_pb2.CONTINUE,
@@ -147,7 +178,9 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
         message.ack.durable_offset = frame.durable
         message.ack.received_offset = frame.received
         message.ack.reput_offset = frame.reput
-        message.ack.state = frame.state
+        message.ack.state = sentence(frame.state)
+        for kind, version in frame.tables:
+            message.ack.tables.add(kind=kind, version=version)
         return message.SerializeToString()
     hello = message.hello
     hello.cluster_id = frame.cluster_id
@@ -168,15 +201,21 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
         replication_pb2.LogChecksum(start=each.start, end=each.end, crc=each.crc)
         for each in frame.checksums
     )
+    if frame.doubted_offset is not None:
+        hello.doubted_offset = frame.doubted_offset
     return message.SerializeToString()
 
 
 def decode_slave_frame(data: bytes) -> SlaveFrame:
-    """The frame in `data`; raises ProtocolError for a frame that is neither hello nor ack."""
+    """The frame in `data`; raises ProtocolError for a frame that is neither hello nor ack, and for
+    one that is above a limit."""
+    check_size("a slave's frame", len(data), MAX_SLAVE_FRAME_BYTES)
     message = _parsed(replication_pb2.SlaveFrame, data)
     kind = message.WhichOneof("frame")
     if kind == "ack":
         ack = message.ack
+        check_size("an acknowledgement", len(data), MAX_ACK_BYTES)
+        check_ack(ack)
         return Ack(
             epoch=ack.epoch,
             incarnation=ack.incarnation,
@@ -184,10 +223,12 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
             received=ack.received_offset,
             reput=ack.reput_offset,
             state=ack.state,
+            tables=tuple((each.kind, each.version) for each in ack.tables),
         )
     if kind != "hello":
         raise ProtocolError("a slave's frame is neither a hello nor an ack; versions differ")
     hello = message.hello
+    check_hello(hello)
     return Hello(
         cluster_id=hello.cluster_id,
         node_id=hello.node_id,
@@ -204,6 +245,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
         accepted_epoch=hello.accepted_epoch,
         master_id=hello.master_id,
         master_incarnation=hello.master_incarnation,
+        doubted_offset=hello.doubted_offset if hello.HasField("doubted_offset") else None,
     )
 
 
@@ -214,15 +256,17 @@ def encode_master_frame(frame: MasterFrame) -> bytes:
     message = replication_pb2.MasterFrame()
     if isinstance(frame, Answer):
         _fill_answer(message.answer, frame)
-    elif isinstance(frame, Metadata):
+    elif isinstance(frame, Piece):
         message.metadata.kind = frame.kind
-        message.metadata.json = frame.json
+        message.metadata.json = frame.data
         message.metadata.version = frame.version
+        message.metadata.index = frame.index
+        message.metadata.last = frame.last
     elif isinstance(frame, MemberList):
         message.members.nodes.extend(frame.nodes)
         message.members.SetInParent()
     else:
-        message.refusal.reason = frame.reason
+        message.refusal.reason = sentence(frame.reason)
         message.refusal.retry = frame.retry
         message.refusal.epoch = frame.epoch
     return message.SerializeToString()
@@ -230,22 +274,30 @@ def encode_master_frame(frame: MasterFrame) -> bytes:
 
 def decode_master_frame(data: bytes) -> MasterFrame:
     """The frame in `data`; a chunk's data is a view of it. Raises ProtocolError."""
+    check_size("a master's frame", len(data), MAX_MASTER_FRAME_BYTES)
     chunk = decode_chunk(data)
     if chunk is not None:
+        check_chunk(chunk)
         return chunk
     message = _parsed(replication_pb2.MasterFrame, data)
     kind = message.WhichOneof("frame")
+    if kind == "chunk":
+        chunk = _chunk_in(message.chunk)
+        check_chunk(chunk)
+        return chunk
+    check_size("a master's frame without log bytes", len(data), MAX_SMALL_MASTER_FRAME_BYTES)
     if kind == "answer":
         return _answer_in(message.answer)
-    if kind == "chunk":
-        return _chunk_in(message.chunk)
     if kind == "metadata":
         update = message.metadata
-        return Metadata(update.kind, update.json, update.version)
+        check_piece(update)
+        return Piece(update.kind, update.version, update.index, update.last, update.json)
     if kind == "members":
+        check_members(message.members)
         return MemberList(tuple(message.members.nodes))
     if kind == "refusal":
         refusal = message.refusal
+        check_refusal(refusal)
         return Refusal(refusal.reason, refusal.retry, refusal.epoch)
     raise ProtocolError("a master's frame of an unknown kind; versions differ")
 
@@ -260,7 +312,7 @@ def _parsed(kind: type[_Message], data: bytes) -> _Message:
 def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
     message.action = _ACTIONS[frame.action]
     message.offset = frame.offset
-    message.reason = frame.reason
+    message.reason = sentence(frame.reason)
     message.master_id = frame.master_id
     message.master_incarnation = frame.master_incarnation
     message.master_endpoint = frame.master_endpoint
@@ -272,12 +324,15 @@ def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
     message.min_offset = frame.min_offset
     message.proof_start = frame.proof_start
     message.proof_crc = frame.proof_crc
+    message.known_nodes.extend(frame.known_nodes)
+    message.damaged_until = frame.damaged_until
 
 
 def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
     action = next((name for name, value in _ACTIONS.items() if value == message.action), None)
     if action is None:
         raise ProtocolError(f"the master answered with the unknown action {message.action}")
+    check_answer_fields(message)
     return Answer(
         action=action,
         offset=message.offset,
@@ -293,6 +348,8 @@ def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
         min_offset=message.min_offset,
         proof_start=message.proof_start,
         proof_crc=message.proof_crc,
+        known_nodes=tuple(message.known_nodes),
+        damaged_until=message.damaged_until,
     )
 
 
@@ -306,6 +363,7 @@ def _chunk_in(message: replication_pb2.LogChunk) -> Chunk:
         sent_at_ms=message.sent_at_ms,
         master_epoch=message.master_epoch,
         data=message.data,
+        crc=message.crc,
     )
 
 

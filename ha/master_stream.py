@@ -39,6 +39,7 @@ from .master_session import (
     SendRefusal,
     SessionState,
 )
+from .metadata_sync import MetadataSource, TableCursor
 from .replication_service import Context
 from .store_port import StorePort
 
@@ -70,8 +71,11 @@ class StreamHost(Protocol):
         """A frame of a slave may have moved the confirm offset."""
         ...
 
-    def news(self, sent: dict[str, int]) -> list[bytes]:
-        """Frames of tables and members that are newer than `sent`, which is brought up to date."""
+    @property
+    def tables(self) -> MetadataSource: ...
+
+    def members_frame(self) -> tuple[int, bytes]:
+        """The list of members as a frame, and its version."""
         ...
 
     def short_read(self, call: Callable[[], T]) -> Awaitable[T]:
@@ -91,7 +95,8 @@ class MasterStream:
         self.wake = asyncio.Event()
         self._host = host
         self._actions: deque[MasterAction] = deque()
-        self._sent: dict[str, int] = {}
+        self._tables = TableCursor(host.tables)
+        self._members_sent = 0
         self._comparing = False
         self._alive_at = 0.0
         self._over = False
@@ -178,15 +183,26 @@ class MasterStream:
                 return
             if self._comparing:
                 await self._show_life(context)
-            if session.streaming:
-                for frame in self._host.news(self._sent):
-                    await self._write(context, frame)
+            told = session.streaming and await self._tell(context)
             now = clock.monotonic()
             if not self._comparing:
                 self._actions.extend(session.tick(now) or session.pump(now))
-            if not self._actions:
+            if not self._actions and not told:
                 self._arm_confirm(now)
                 await self.wake.wait()
+
+    async def _tell(self, context: Context) -> bool:
+        """Send what there is beside the log: the members, and one piece of a table, so that log
+        goes between two. Whether there was any."""
+        version, members = self._host.members_frame()
+        fresh = version != self._members_sent
+        if fresh:
+            self._members_sent = version
+            await self._write(context, members)
+        piece = self._tables.frame()
+        if piece is not None:
+            await self._write(context, piece)
+        return fresh or piece is not None
 
     async def _show_life(self, context: Context) -> None:
         """The members, as often as a heartbeat: nothing else may come before the answer."""

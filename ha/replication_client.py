@@ -103,7 +103,7 @@ class ReplicationSlave:
         finally:
             if self._stored is not None:
                 self._stored.stop()
-            self._threads.close()
+            await self._threads.close()
 
     def members(self) -> list[common_pb2.NodeStatus]:
         """All nodes as the master told, with this one's row as it is now, last."""

@@ -62,7 +62,7 @@ class ReplicationMaster:
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="replication")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replication-read")
-        self._tables = MetadataSource(tables_of(store))
+        self.tables = MetadataSource(tables_of(store), clock)
         self._streams: set[MasterStream] = set()
         self._term: Term | None = None
         self._group: MasterGroup | None = None
@@ -128,7 +128,7 @@ class ReplicationMaster:
         )
         log = self.store.log
         self._unlisten = [log.committed.listen(self._notify), log.flushed.listen(self._notify)]
-        await loop.run_in_executor(self._worker, self._tables.refresh)
+        await loop.run_in_executor(self._worker, self.tables.refresh)
         self._list_members()
         self._moved()
         self._ticker = asyncio.create_task(self._tick_for_ever(), name="replication-tick")
@@ -221,7 +221,7 @@ class ReplicationMaster:
         await self._remember()
         if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
             self._tables_at = now
-            await self._blocking(self._tables.refresh)
+            await self._blocking(self.tables.refresh)
         if self._streams and (now - self._members_at) * 1000 >= self.config.members_interval_ms:
             self._members_at = now
             self._list_members()
@@ -254,15 +254,11 @@ class ReplicationMaster:
     # --- the slaves' streams
 
     def confirm_changed(self) -> None:
-        """See master_stream.StreamHost, as the next three."""
+        """See master_stream.StreamHost, as the next ones."""
         self._publish(self.group.tracker.value)
 
-    def news(self, sent: dict[str, int]) -> list[bytes]:
-        frames = self._tables.unsent(sent)
-        if sent.get("members") != self._members_version:
-            sent["members"] = self._members_version
-            frames.append(self._members_frame)
-        return frames
+    def members_frame(self) -> tuple[int, bytes]:
+        return self._members_version, self._members_frame
 
     async def short_read(self, call: Callable[[], T]) -> T:
         return await self._blocking(call)

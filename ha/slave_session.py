@@ -34,6 +34,7 @@ from .frames import (
 )
 from .handshake import SlaveView, check_answer
 from .state import Member
+from .table_pieces import Assembly, Piece
 
 
 class SlaveState(Enum):
@@ -176,6 +177,8 @@ class SlaveSession:
         self.sent_at = now
         self.confirm = 0
         self.master_end = 0
+        self.tables: dict[str, int] = {}
+        self._assembly = Assembly()
         self._last_epoch = hello.epochs[-1] if hello.epochs else None
         self._config = config
 
@@ -201,7 +204,7 @@ class SlaveSession:
                 raise ProtocolError("the master's first frame is not an answer to the hello")
             if isinstance(frame, Chunk):
                 return self._chunk(frame)
-            return [] if self.fault else [ReplaceTable(frame)]
+            return self._piece(frame)
         except HandshakeRefusedError as refused:
             return self._disconnect(refused.reason, refused=True, retry=refused.retry)
         except ProtocolError as fault:
@@ -309,6 +312,17 @@ class SlaveSession:
         self._last_epoch = entry
         return entry
 
+    def taken(self, kind: str, version: int, now: float) -> list[SlaveAction]:
+        """The store has taken this table: tell the master, who may wait for it."""
+        self.tables[kind] = version
+        return [self._ack(now)] if self.state is SlaveState.FOLLOWING else []
+
+    def _piece(self, piece: Piece) -> list[SlaveAction]:
+        table = self._assembly.take(piece)
+        if table is None or self.fault:
+            return []
+        return [ReplaceTable(Metadata(piece.kind, table, piece.version))]
+
     def _ack(self, now: float) -> Send:
         self.sent_at = now
         epoch = self.answer.epoch if self.answer is not None else 0
@@ -320,6 +334,7 @@ class SlaveSession:
                 received=self.expected,
                 reput=self.reput,
                 state=PREPARING if self.state is SlaveState.PREPARING else self.fault,
+                tables=tuple(self.tables.items()),
             )
         )
 

@@ -12,6 +12,7 @@ bound of its own, above which nothing is read, so that HTTP/2 makes the master w
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,10 +28,19 @@ from tandemlog.v1 import common_pb2
 
 from .config import HaConfig
 from .errors import HaError
-from .frames import Ack, Hello, HelloAction, SlaveFrame, decode_master_frame, encode_slave_frame
+from .frames import (
+    Ack,
+    Hello,
+    HelloAction,
+    Metadata,
+    SlaveFrame,
+    decode_master_frame,
+    encode_slave_frame,
+)
 from .slave_session import (
     Append,
     Disconnect,
+    ReplaceTable,
     SeeMembers,
     Send,
     SlaveAction,
@@ -38,6 +48,8 @@ from .slave_session import (
     StoreAction,
 )
 from .slave_store import Outcome, SlaveStore
+
+logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 SETTLE_APART_BYTES = 512 << 10
@@ -50,11 +62,13 @@ T = TypeVar("T")
 
 
 class StoreThreads:
-    """The two threads that may block on the slave's disk; `wait` for both before a new stream."""
+    """The threads that may block on the slave's disk; `wait` for all before a new stream. Tables
+    have one of their own: a large one would hold up the log."""
 
     def __init__(self) -> None:
         self._write = ThreadPoolExecutor(1, thread_name_prefix="replication-write")
         self._flush = ThreadPoolExecutor(1, thread_name_prefix="replication-flush")
+        self._table = ThreadPoolExecutor(1, thread_name_prefix="replication-table")
 
     async def write(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._write, call)
@@ -62,14 +76,20 @@ class StoreThreads:
     async def flush(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._flush, call)
 
+    async def table(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._table, call)
+
     async def wait(self) -> None:
         """Until what an ended stream has left in the threads is done."""
         await self.write(_nothing)
         await self.flush(_nothing)
+        await self.table(_nothing)
 
-    def close(self) -> None:
-        self._write.shutdown(wait=True)
-        self._flush.shutdown(wait=True)
+    async def close(self) -> None:
+        """End the threads. What one of them is at may take as long as the disk does: the loop goes
+        on meanwhile."""
+        for pool in (self._write, self._flush, self._table):
+            await asyncio.to_thread(pool.shutdown, wait=True)
 
 
 class SlaveStream:
@@ -97,6 +117,8 @@ class SlaveStream:
         self._failed = failed
         self._told = told
         self._work: deque[StoreAction] = deque()
+        self._tables: deque[Metadata] = deque()
+        self._has_table = asyncio.Event()
         self._waiting_bytes = 0
         self._has_work = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -112,7 +134,14 @@ class SlaveStream:
 
         Raises DivergedError, and HaError where the store could not take the bytes for now.
         """
-        loops = (self._read(call), self._send(call), self._store(), self._settle(), self._tick())
+        loops = (
+            self._read(call),
+            self._send(call),
+            self._store(),
+            self._settle(),
+            self._take_tables(),
+            self._tick(),
+        )
         tasks = [asyncio.create_task(loop) for loop in loops]
         ends: list[asyncio.Future[Disconnect] | asyncio.Task[None]] = [self._ended, *tasks]
         try:
@@ -214,11 +243,33 @@ class SlaveStream:
             except StoreError as fault:
                 await self._fault(fault)
 
+    async def _take_tables(self) -> None:
+        """Put the master's tables in place of the own ones, once the log is cut to the master's:
+        cutting lowers consumer offsets. One that cannot be read is the master's to mend, and no
+        reason to take no log."""
+        while True:
+            await self._has_table.wait()
+            if not self._tables or not self.followed:
+                self._has_table.clear()
+                continue
+            table = self._tables.popleft()
+            self._count(-len(table.json))
+            try:
+                await self._threads.table(partial(self._stored.run, [ReplaceTable(table)]))
+            except FormatError as fault:
+                logger.error("table %s of the master cannot be read: %s", table.kind, fault)
+            except (StoreError, OSError) as fault:
+                await self._fault(fault)
+            else:
+                now = self._clock.monotonic()
+                self._obey(self.session.taken(table.kind, table.version, now))
+
     def _progress(self, outcome: Outcome, *, prepared: bool) -> None:
         now = self._clock.monotonic()
         if prepared:
             self._obey(self.session.prepared(outcome.durable, outcome.reput, now))
             self.followed = True
+            self._has_table.set()
             self._joined(self.session)
         else:
             self._obey(self.session.stored(outcome.durable, outcome.reput, now))
@@ -227,6 +278,7 @@ class SlaveStream:
         """Tell the master; after a failed fsync for good, else end the stream and try again."""
         self._work.clear()
         self._has_work.clear()
+        self._tables.clear()
         self._count(-self._waiting_bytes)
         if not self.session.fault:
             self._failed(str(fault))
@@ -244,6 +296,10 @@ class SlaveStream:
                 self._end(action)
             elif isinstance(action, SeeMembers):
                 self._told(action.nodes)
+            elif isinstance(action, ReplaceTable):
+                self._count(len(action.update.json))
+                self._tables.append(action.update)
+                self._has_table.set()
             else:
                 if isinstance(action, Append):
                     self._count(len(action.data))
@@ -253,7 +309,7 @@ class SlaveStream:
                 # else the stream is over, and its end hears whether the log has gone aside
 
     def _count(self, size: int) -> None:
-        """Bytes of log that came to wait, or are no longer waiting."""
+        """Bytes of log and tables that came to wait, or are no longer waiting."""
         self._waiting_bytes += size
         if self._waiting_bytes > READ_AHEAD_BYTES:
             self._has_room.clear()

@@ -141,6 +141,7 @@ class SlaveHello(_message.Message):
     ACCEPTED_EPOCH_FIELD_NUMBER: _builtins.int
     MASTER_ID_FIELD_NUMBER: _builtins.int
     MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
+    DOUBTED_OFFSET_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     node_id: _builtins.str
     incarnation: _builtins.str
@@ -158,6 +159,8 @@ class SlaveHello(_message.Message):
     """the master that it followed last,"""
     master_incarnation: _builtins.str
     """and the disk that this master had then"""
+    doubted_offset: _builtins.int
+    """no record began there, in bytes whose CRC was right"""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
     @_builtins.property
@@ -182,14 +185,41 @@ class SlaveHello(_message.Message):
         accepted_epoch: _builtins.int = ...,
         master_id: _builtins.str = ...,
         master_incarnation: _builtins.str = ...,
+        doubted_offset: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "doubted_offset", b"doubted_offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__doubted_offset: _TypeAlias = _typing.Literal["doubted_offset"]  # noqa: Y015
+    _WhichOneofArgType__doubted_offset: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__doubted_offset) -> _WhichOneofReturnType__doubted_offset | None: ...
+
+Global___SlaveHello: _TypeAlias = SlaveHello  # noqa: Y015
+
+@_typing.final
+class TableVersion(_message.Message):
+    """A table that a slave has taken; durable there, consumer offsets with the next save."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    version: _builtins.int
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SlaveHello: _TypeAlias = SlaveHello  # noqa: Y015
+Global___TableVersion: _TypeAlias = TableVersion  # noqa: Y015
 
 @_typing.final
 class SlaveAck(_message.Message):
@@ -203,6 +233,7 @@ class SlaveAck(_message.Message):
     RECEIVED_OFFSET_FIELD_NUMBER: _builtins.int
     REPUT_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    TABLES_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     incarnation: _builtins.str
     durable_offset: _builtins.int
@@ -210,6 +241,8 @@ class SlaveAck(_message.Message):
     reput_offset: _builtins.int
     state: _builtins.str
     """empty: well; "preparing": a sign of life that counts for nothing; else its fault"""
+    @_builtins.property
+    def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableVersion]: ...
     def __init__(
         self,
         *,
@@ -219,10 +252,11 @@ class SlaveAck(_message.Message):
         received_offset: _builtins.int = ...,
         reput_offset: _builtins.int = ...,
         state: _builtins.str = ...,
+        tables: _abc.Iterable[Global___TableVersion] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_offset", b"durable_offset", "epoch", b"epoch", "incarnation", b"incarnation", "received_offset", b"received_offset", "reput_offset", b"reput_offset", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_offset", b"durable_offset", "epoch", b"epoch", "incarnation", b"incarnation", "received_offset", b"received_offset", "reput_offset", b"reput_offset", "state", b"state", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -290,6 +324,8 @@ class HelloAnswer(_message.Message):
     PROOF_START_FIELD_NUMBER: _builtins.int
     PROOF_CRC_FIELD_NUMBER: _builtins.int
     MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
+    KNOWN_NODES_FIELD_NUMBER: _builtins.int
+    DAMAGED_UNTIL_FIELD_NUMBER: _builtins.int
     action: Global___HelloAction.ValueType
     offset: _builtins.int
     reason: _builtins.str
@@ -305,8 +341,14 @@ class HelloAnswer(_message.Message):
     proof_crc: _builtins.int
     """equal epoch tables of two different logs are found here"""
     master_incarnation: _builtins.str
+    damaged_until: _builtins.int
+    """the master's own log has no record from the doubted offset to here"""
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[Global___EpochEntry]: ...
+    @_builtins.property
+    def known_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """who is, or was, in the in-sync set: whose word counts"""
+
     def __init__(
         self,
         *,
@@ -324,10 +366,12 @@ class HelloAnswer(_message.Message):
         proof_start: _builtins.int = ...,
         proof_crc: _builtins.int = ...,
         master_incarnation: _builtins.str = ...,
+        known_nodes: _abc.Iterable[_builtins.str] | None = ...,
+        damaged_until: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "epoch", b"epoch", "epochs", b"epochs", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "damaged_until", b"damaged_until", "epoch", b"epoch", "epochs", b"epochs", "known_nodes", b"known_nodes", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -345,6 +389,7 @@ class LogChunk(_message.Message):
     DATA_FIELD_NUMBER: _builtins.int
     SENT_AT_MS_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    CRC_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     epoch: _builtins.int
     """of these bytes; a chunk never crosses an epoch nor a log file"""
@@ -357,6 +402,8 @@ class LogChunk(_message.Message):
     """the master's clock"""
     master_epoch: _builtins.int
     """the epoch the master serves in"""
+    crc: _builtins.int
+    """CRC-32 of data, as the master read it"""
     def __init__(
         self,
         *,
@@ -368,10 +415,11 @@ class LogChunk(_message.Message):
         data: _builtins.bytes = ...,
         sent_at_ms: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
+        crc: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_offset", b"confirm_offset", "data", b"data", "epoch", b"epoch", "epoch_start_offset", b"epoch_start_offset", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "offset", b"offset", "sent_at_ms", b"sent_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_offset", b"confirm_offset", "crc", b"crc", "data", b"data", "epoch", b"epoch", "epoch_start_offset", b"epoch_start_offset", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "offset", b"offset", "sent_at_ms", b"sent_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -379,27 +427,36 @@ Global___LogChunk: _TypeAlias = LogChunk  # noqa: Y015
 
 @_typing.final
 class MetadataUpdate(_message.Message):
-    """One of RocketMQ's JSON tables, whole. Sent at the start and when its version changes."""
+    """A piece of one of RocketMQ's JSON tables. Sent at the start and when its version changes; the
+    pieces of a table come in order, log chunks between them.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
     JSON_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
+    INDEX_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
     """topics, groups, consumer-offsets"""
     json: _builtins.bytes
     version: _builtins.int
+    index: _builtins.int
+    """0 is the first piece"""
+    last: _builtins.bool
     def __init__(
         self,
         *,
         kind: _builtins.str = ...,
         json: _builtins.bytes = ...,
         version: _builtins.int = ...,
+        index: _builtins.int = ...,
+        last: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["json", b"json", "kind", b"kind", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["index", b"index", "json", b"json", "kind", b"kind", "last", b"last", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ha.chunk_codec import Chunk, decode_chunk, encode_chunk
 from ha.errors import ProtocolError
+from ha.frame_limits import MAX_EPOCH, MAX_OFFSET
 from ha.frames import (
     Ack,
     Answer,
@@ -16,7 +17,6 @@ from ha.frames import (
     HelloAction,
     MasterFrame,
     MemberList,
-    Metadata,
     Refusal,
     SlaveFrame,
     decode_master_frame,
@@ -24,13 +24,23 @@ from ha.frames import (
     encode_master_frame,
     encode_slave_frame,
 )
+from ha.table_pieces import Piece
 from tandemlog.format.epochs import EpochEntry
 from tandemlog.v1 import common_pb2, replication_pb2
 
-OFFSETS = st.integers(0, (1 << 63) - 1)
-EPOCHS = st.integers(0, (1 << 31) - 1)
+OFFSETS = st.integers(0, MAX_OFFSET)
+EPOCHS = st.integers(0, MAX_EPOCH)
 CHUNKS = st.builds(
-    Chunk, OFFSETS, EPOCHS, OFFSETS, OFFSETS, OFFSETS, OFFSETS, EPOCHS, st.binary(max_size=300)
+    Chunk,
+    OFFSETS,
+    EPOCHS,
+    OFFSETS,
+    OFFSETS,
+    OFFSETS,
+    OFFSETS,
+    EPOCHS,
+    st.binary(max_size=300),
+    st.integers(0, (1 << 32) - 1),
 )
 HELLO = Hello(
     cluster_id="c",
@@ -78,7 +88,7 @@ def test_slave_frames_come_back(frame: SlaveFrame) -> None:
     "frame",
     [
         ANSWER,
-        Metadata("topics", b"{}", 3),
+        Piece("topics", 3, 0, True, b"{}"),
         MemberList((common_pb2.NodeStatus(node_id="a", lag_bytes=5),)),
         MemberList(()),
         Refusal("no", retry=True, epoch=2),
@@ -100,7 +110,7 @@ def test_a_chunk_made_by_hand_is_what_protobuf_reads(chunk: Chunk) -> None:
     )
     assert (read.confirm_offset, read.max_offset) == (chunk.confirm, chunk.max_offset)
     assert (read.sent_at_ms, read.master_epoch) == (chunk.sent_at_ms, chunk.master_epoch)
-    assert read.data == chunk.data
+    assert (read.data, read.crc) == (chunk.data, chunk.crc)
 
 
 @given(CHUNKS)
@@ -119,6 +129,7 @@ def test_a_chunk_of_protobuf_itself_is_read(chunk: Chunk) -> None:
     message.chunk.sent_at_ms = chunk.sent_at_ms
     message.chunk.master_epoch = chunk.master_epoch
     message.chunk.data = bytes(chunk.data)
+    message.chunk.crc = chunk.crc
     assert decode_master_frame(message.SerializeToString()) == chunk
 
 

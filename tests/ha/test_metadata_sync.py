@@ -1,30 +1,45 @@
-"""Tables travel whole, once for every version."""
+"""Tables travel in pieces, once for every version, and never hold up the log."""
 
+import pytest
+
+from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
-from ha.frames import Metadata, decode_master_frame
-from ha.metadata_sync import CONSUMER_OFFSETS, GROUPS, TOPICS, MetadataSource, tables_of
+from ha import table_pieces
+from ha.frames import decode_master_frame
+from ha.metadata_sync import (
+    CONSUMER_OFFSETS,
+    GROUPS,
+    TOPICS,
+    MetadataSource,
+    TableCursor,
+    tables_of,
+)
+from ha.table_pieces import PIECE_BYTES, Assembly, Piece
 
 
-def kinds(frames: list[bytes]) -> list[str]:
-    found = [decode_master_frame(frame) for frame in frames]
-    assert all(isinstance(each, Metadata) for each in found)
-    return [each.kind for each in found if isinstance(each, Metadata)]
+def pieces(cursor: TableCursor) -> list[Piece]:
+    found = []
+    while (frame := cursor.frame()) is not None:
+        piece = decode_master_frame(frame)
+        assert isinstance(piece, Piece)
+        found.append(piece)
+    return found
 
 
 def test_a_new_slave_gets_all_tables_and_then_what_changes() -> None:
     store = FakeStore(FakeDisk())
-    source = MetadataSource(tables_of(store))
+    source = MetadataSource(tables_of(store), FakeClock())
     assert source.refresh()
-    first: dict[str, int] = {}
-    assert kinds(source.unsent(first)) == [TOPICS, GROUPS, CONSUMER_OFFSETS]
-    assert source.unsent(first) == []
+    first = TableCursor(source)
+    assert [piece.kind for piece in pieces(first)] == [TOPICS, GROUPS, CONSUMER_OFFSETS]
+    assert first.frame() is None
     store.groups.change(b'{"g": 1}')
-    assert source.unsent(first) == []
+    assert first.frame() is None
     assert source.refresh()
-    (frame,) = source.unsent(first)
-    assert decode_master_frame(frame) == Metadata(GROUPS, b'{"g": 1}', 1)
+    assert pieces(first) == [Piece(GROUPS, 1, 0, True, b'{"g": 1}')]
     assert not source.refresh()
-    assert len(source.unsent({})) == 3
+    assert len(pieces(TableCursor(source))) == 3
+    assert source.versions() == {TOPICS: 0, GROUPS: 1, CONSUMER_OFFSETS: 0}
 
 
 def test_a_change_while_a_table_is_read_is_sent_again() -> None:
@@ -39,7 +54,61 @@ def test_a_change_while_a_table_is_read_is_sent_again() -> None:
             raise AssertionError
 
     table = Changing()
-    source = MetadataSource({"topics": table})
+    source = MetadataSource({"topics": table}, FakeClock())
     source.refresh()
     table.version = 1
     assert source.refresh()
+
+
+def test_a_table_that_is_under_way_is_sent_to_its_end() -> None:
+    store = FakeStore(FakeDisk())
+    source = MetadataSource({TOPICS: store.topics}, FakeClock())
+    store.topics.change(b"a" * (PIECE_BYTES + 1))
+    source.refresh()
+    cursor, assembly = TableCursor(source), Assembly()
+    first = decode_master_frame(cursor.frame() or b"")
+    store.topics.change(b"b")
+    source.refresh()
+    found = [assembly.take(piece) for piece in [first, *pieces(cursor)] if isinstance(piece, Piece)]
+    assert found == [None, b"a" * (PIECE_BYTES + 1), b"b"]
+
+
+def test_a_table_that_is_too_large_stays_here_and_the_others_go(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table_pieces, "MAX_TABLE_BYTES", 10)
+    store = FakeStore(FakeDisk())
+    store.topics.change(b"a" * 11)
+    source = MetadataSource(tables_of(store), FakeClock())
+    source.refresh()
+    source.refresh()
+    assert [piece.kind for piece in pieces(TableCursor(source))] == [GROUPS, CONSUMER_OFFSETS]
+    assert "11 bytes" in source.faults[TOPICS]
+    assert len(caplog.records) == 1
+    store.topics.change(b"{}")
+    source.refresh()
+    assert not source.faults
+
+
+def test_a_table_that_takes_long_is_encoded_rarely() -> None:
+    clock = FakeClock()
+
+    class Slow:
+        version = 0
+        encoded = 0
+
+        def to_json(self) -> bytes:
+            clock.advance(1.0)
+            self.encoded += 1
+            return b"{}"
+
+        def replace_from_json(self, data: bytes) -> None:
+            raise AssertionError
+
+    table = Slow()
+    source = MetadataSource({"offsets": table}, clock)
+    for _ in range(100):
+        source.refresh()
+        table.version += 1
+        clock.advance(0.3)
+    assert 2 <= table.encoded <= 4

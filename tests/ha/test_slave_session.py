@@ -37,6 +37,7 @@ from ha.slave_session import (
     Truncate,
 )
 from ha.state import Member
+from ha.table_pieces import Piece
 from tandemlog.format.epochs import EpochEntry
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
@@ -210,7 +211,7 @@ def test_a_slave_whose_disk_fails_stops_acknowledging_and_says_so() -> None:
     assert ack(session.failed("fdatasync: EIO", 0.1)) == Ack(3, "si", 500, 550, 0, "fdatasync: EIO")
     assert session.stored(550, 0, 0.2) == []
     assert session.receive(chunk(550, confirm=530), 0.2) == []
-    assert session.receive(Metadata("topics", b"{}", 1), 0.2) == []
+    assert session.receive(Piece("topics", 1, 0, True, b"{}"), 0.2) == []
     beat = ack(session.tick(0.5))
     assert (beat.durable, beat.state) == (500, "fdatasync: EIO")
 
@@ -241,6 +242,8 @@ def test_members_before_the_answer_are_a_sign_of_life() -> None:
 
 def test_tables_and_members_are_passed_on() -> None:
     session = following()
+    assert session.receive(Piece("topics", 1, 0, False, b"{"), 0.0) == []
     table = Metadata("topics", b"{}", 1)
-    assert session.receive(table, 0.0) == [ReplaceTable(table)]
+    assert session.receive(Piece("topics", 1, 1, True, b"}"), 0.0) == [ReplaceTable(table)]
+    assert ack(session.taken("topics", 1, 0.0)).tables == (("topics", 1),)
     assert session.receive(MemberList(()), 0.0) == [SeeMembers(())]

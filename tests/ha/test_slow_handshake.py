@@ -198,9 +198,9 @@ async def test_a_slave_that_stops_reads_its_log_no_further(
     read = gated(ha.slave_store, "log_crc")
     close = StoreThreads.close
 
-    def opens_then_closes(threads: StoreThreads) -> None:
+    async def opens_then_closes(threads: StoreThreads) -> None:
         read.open()
-        close(threads)
+        await close(threads)
 
     monkeypatch.setattr(StoreThreads, "close", opens_then_closes)
     await slave.follow(master)

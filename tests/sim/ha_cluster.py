@@ -84,8 +84,8 @@ class Cluster:
             cluster_id="sim",
             node_id=name,
             role=Role.MASTER if name == self.master_name else Role.SLAVE,
-            endpoint=name,
-            master_endpoint=self.master_name,
+            endpoint=f"{name}:1",
+            master_endpoint=f"{self.master_name}:1",
             replication=Replication.SYNC,
             min_in_sync=self.min_in_sync,
             chunk_bytes=100,
@@ -188,7 +188,7 @@ class Cluster:
             slave.retry_at = self.now + 0.2
             return
         config = self.config(node.name)
-        hello = Hello("sim", node.name, "", endpoint=node.name)
+        hello = Hello("sim", node.name, "", endpoint=f"{node.name}:1")
         hello, me = slave.stored.greeting(hello, distrust=slave.distrust)
         self.serial += 1
         stream = FakeStream(self.serial)

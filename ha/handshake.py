@@ -292,6 +292,7 @@ def _answer(
         max_offset=view.end_offset,
         min_offset=view.min_offset,
         proof_start=proof_start,
+        prologue=hello.needs_prologue and action is not HelloAction.RESYNC,
     )
 
 

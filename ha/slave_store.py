@@ -36,6 +36,7 @@ from .slave_session import (
     ReplaceTable,
     SetAside,
     StoreAction,
+    TakePrologue,
     Truncate,
 )
 from .state import HaState
@@ -121,6 +122,7 @@ class SlaveStore:
             accepted_epoch=self.state.accepted_epoch,
             master_id=followed.node_id if followed is not None else "",
             master_incarnation=followed.incarnation if followed is not None else "",
+            needs_prologue=self.store.needs_prologue,
         )
         return greeting, view
 
@@ -189,6 +191,8 @@ class SlaveStore:
             self._remember(replace(self.state, accepted_epoch=action.epoch, followed=action.master))
         elif isinstance(action, BeginAt):
             self._begin(action)
+        elif isinstance(action, TakePrologue):
+            self.store.take_prologue(action.data)
         elif isinstance(action, Truncate):
             logger.warning(
                 "truncating the log: %d -> %d", self.store.log.wrote.value, action.offset

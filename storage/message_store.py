@@ -59,6 +59,7 @@ from .pacing import ReputPacing
 from .persistence import Persistence
 from .positions import Position
 from .producer_table import ProducerTable
+from .prologue import needs_prologue, prologue, take_prologue
 from .put_path import AppendResult, PutPath
 from .queue_table import QueueTable
 from .reads import GetResult, StoreReader
@@ -512,6 +513,18 @@ class MessageStore:
                 raise StoreError(f"the log holds {log.min_offset}..{log.wrote.value}: reset it")
             log.reset(0, file_size=size)
             self.reset(0)
+
+    @property
+    def needs_prologue(self) -> bool:
+        """See prologue.py, as the next two."""
+        return needs_prologue(self._parts, foreign=self.recovery.foreign)
+
+    def prologue(self, offset: int) -> bytes:
+        return prologue(self._parts, offset)
+
+    def take_prologue(self, data: bytes) -> None:
+        with self._write_lock:
+            take_prologue(self._parts, data)
 
     def become_master(self, epoch: int) -> None:
         """Take puts from now on: a record that the last master has sent in part is cut, queue

@@ -133,13 +133,20 @@ class _Loader:
             found = self._adopted(dense, queue, known)
         except CorruptStoreError as fault:
             found = str(fault)
-        if not isinstance(found, str) and found < self._begins.get(dense, 0):
+        if not isinstance(found, str) and self._is_torn(dense, queue, found):
             found = f"its files end at {found}, it began at {self._begins[dense]}"
         if isinstance(found, str):
             self._damaged(dense, found, known)
             return
         self.findings.queues += 1
         self.findings.units += found - queue.first_unit
+
+    def _is_torn(self, dense: int, queue: ConsumeQueue, end: int) -> bool:
+        """Whether the pre-blank units before the queue's first record are not all there."""
+        if end >= self._begins.get(dense, 0):
+            return False
+        last = queue.read(end - 1, 1) if end > queue.first_unit else None
+        return last is None or int(last["size"][0]) == PRE_BLANK_SIZE
 
     def _adopted(self, dense: int, queue: ConsumeQueue, known: int) -> int | str:
         """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError where a

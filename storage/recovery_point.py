@@ -93,6 +93,9 @@ class RecoveryPointFile:
         self.path = path
         self._files = files
         self.note = ""
+        # of the record on disk; nothing of the log above it may be dropped: the queues on disk need
+        # not have it yet
+        self.dispatched = 0
 
     def load(self) -> RecoveryPoint | None:
         """None where there is none, or none that can be trusted: `note` then says why."""
@@ -100,10 +103,13 @@ class RecoveryPointFile:
         if data is None:
             return None
         try:
-            return decode(data)
+            record = decode(data)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             self.note = f"{self.path} is damaged and left out: {fault}"
             return None
+        self.dispatched = record.dispatched
+        return record
 
     def save(self, record: RecoveryPoint) -> None:
         write_small(self._files, self.path, record.encode())
+        self.dispatched = record.dispatched

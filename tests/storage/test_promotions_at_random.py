@@ -25,8 +25,6 @@ class Pair:
         self.master, self.slave = Bench(REPLICATED), Bench(REPLICATED, topics=())
         self.epoch, self.count = 1, 0
         self.named: dict[tuple[int, int], bytes] = {}
-        # log offset of every message that a damaged byte may have taken
-        self.spoilt: set[int] = set()
         self.master.store.become_master(1)
         self.follow()
 
@@ -122,6 +120,9 @@ class Pair:
         """A byte of the head of a message turns on one of the two, which then leads or goes on."""
         bench = self.random.choice([self.master, self.slave])
         store = bench.store
+        self.follow()
+        for each in (self.master, self.slave):
+            each.store.persist()
         units = [
             (queue_id, int(unit["physical_offset"]))
             for queue_id in range(QUEUES)
@@ -136,12 +137,11 @@ class Pair:
         assert file is not None
         field = self.random.choice([*range(8), *range(28, 36)])
         bench.files.content(file.path)[start - file.base + field] ^= 1 << self.random.randrange(8)
-        # its neighbour is whole: one byte of both at a time is what replication is for
         self.look(bench)
 
 
 @pytest.mark.parametrize("damage", [False, True])
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_number_names_one_message_for_ever(seed: int, damage: bool) -> None:
     pair = Pair(seed)
     random = pair.random
@@ -165,10 +165,11 @@ def test_a_number_names_one_message_for_ever(seed: int, damage: bool) -> None:
             pair.lead(pair.slave)
         elif step == "expire":
             pair.expire(random.choice([pair.master, pair.slave]))
-        elif step == "resync":
+        elif step == "resync" and not damage:
+            # a slave that takes damaged bytes from the only copy is another story
             pair.follow()
             pair.reset(0)
-        else:
+        elif step == "spoil":
             pair.spoil()
     pair.follow()
     pair.lead(pair.slave)

@@ -87,6 +87,7 @@ class Hello:
     accepted_epoch: int = 0
     master_id: str = ""
     master_incarnation: str = ""
+    needs_prologue: bool = False
     doubted_offset: int | None = None
     proven: int | None = None
     damaged_until: int = 0
@@ -128,6 +129,7 @@ class Answer:
     min_offset: int = 0
     proof_start: int = 0
     proof_crc: int = 0
+    prologue: bool = False
     known_nodes: tuple[str, ...] = ()
     damaged_until: int = 0
 
@@ -197,6 +199,7 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
     hello.accepted_epoch = frame.accepted_epoch
     hello.master_id = frame.master_id
     hello.master_incarnation = frame.master_incarnation
+    hello.needs_prologue = frame.needs_prologue
     hello.checksums.extend(
         replication_pb2.LogChecksum(start=each.start, end=each.end, crc=each.crc)
         for each in frame.checksums
@@ -245,6 +248,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
         accepted_epoch=hello.accepted_epoch,
         master_id=hello.master_id,
         master_incarnation=hello.master_incarnation,
+        needs_prologue=hello.needs_prologue,
         doubted_offset=hello.doubted_offset if hello.HasField("doubted_offset") else None,
     )
 
@@ -324,6 +328,7 @@ def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
     message.min_offset = frame.min_offset
     message.proof_start = frame.proof_start
     message.proof_crc = frame.proof_crc
+    message.prologue = frame.prologue
     message.known_nodes.extend(frame.known_nodes)
     message.damaged_until = frame.damaged_until
 
@@ -348,6 +353,7 @@ def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
         min_offset=message.min_offset,
         proof_start=message.proof_start,
         proof_crc=message.proof_crc,
+        prologue=message.prologue,
         known_nodes=tuple(message.known_nodes),
         damaged_until=message.damaged_until,
     )

@@ -361,6 +361,7 @@ def _answer(
         proof_start=proof_start,
         known_nodes=tuple(sorted(view.known_nodes)),
         damaged_until=hello.damaged_until,
+        prologue=hello.needs_prologue and action is not HelloAction.RESYNC,
     )
 
 

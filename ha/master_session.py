@@ -48,6 +48,13 @@ class SendAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class SendPrologue:
+    """Send what came before the log's begin at `offset` (prologue.py)."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class SendRefusal:
     """Send the refusal; the session is closed."""
 
@@ -87,7 +94,7 @@ class Close:
     reason: str
 
 
-MasterAction: TypeAlias = SendAnswer | SendRefusal | SendChunk | Close
+MasterAction: TypeAlias = SendAnswer | SendPrologue | SendRefusal | SendChunk | Close
 
 
 class MasterSession:
@@ -195,7 +202,8 @@ class MasterSession:
             return [SendAnswer(answer), Close(answer.reason)]
         self.state = SessionState.STREAMING
         self.sent = self.acked = answer.offset
-        return [SendAnswer(answer)]
+        prologue = [SendPrologue(answer.min_offset)] if answer.prologue else []
+        return [SendAnswer(answer), *prologue]
 
     def _follow_link(self, now: float) -> None:
         """Fit the next chunk to the link. Whoever pumps makes a chunk while the one before is under

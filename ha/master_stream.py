@@ -37,10 +37,12 @@ from .master_session import (
     MasterSession,
     SendAnswer,
     SendChunk,
+    SendPrologue,
     SendRefusal,
     SessionState,
 )
 from .metadata_sync import MetadataSource, TableCursor
+from .prologue import prologue_frames
 from .replication_service import Context
 from .store_port import StorePort
 
@@ -277,12 +279,30 @@ class MasterStream:
             await self._write(context, await self._read_chunk(action))
         elif isinstance(action, SendAnswer):
             await self._write(context, encode_master_frame(await self._proven(action.answer)))
+        elif isinstance(action, SendPrologue):
+            await self._send_prologue(action.offset, context)
         elif isinstance(action, SendRefusal):
             level = logging.ERROR if self.session.alarm else logging.WARNING
             logger.log(level, "refused slave %s: %s", self.name, action.refusal.reason)
             await self._write(context, encode_master_frame(action.refusal))
         elif isinstance(action, Close):
             self.session.close(action.reason)
+
+    async def _send_prologue(self, offset: int, context: Context) -> None:
+        """Of millions of queues it takes longer to put together than a slave waits for a sign."""
+        host = self._host
+        making = asyncio.ensure_future(host.long_read(partial(prologue_frames, host.store, offset)))
+        try:
+            while not making.done():
+                await asyncio.wait((making,), timeout=host.config.heartbeat_ms / 1000)
+                if self._over:
+                    raise HaError("the stream has ended, nobody waits for its prologue")
+                await self._show_life(context)
+        except BaseException:
+            making.cancel()
+            raise
+        for frame in making.result():
+            await self._write(context, frame)
 
     async def _read_chunk(self, action: SendChunk) -> bytes:
         """A slave that is far behind reads what only the disk has: not in the loop, where all the

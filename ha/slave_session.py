@@ -34,6 +34,8 @@ from .frames import (
 )
 from .handshake import SlaveView, check_answer
 from .state import MAX_KNOWN_NODES, Member
+from .prologue import KIND as PROLOGUE
+from .state import Member
 from .table_pieces import Assembly, Piece
 
 
@@ -103,6 +105,13 @@ class BeginAt:
 
 
 @dataclass(frozen=True, slots=True)
+class TakePrologue:
+    """What came before the log's begin, by the master (prologue.py)."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Truncate:
     """Cut the log and all that is derived from it to `offset`."""
 
@@ -169,6 +178,7 @@ StoreAction: TypeAlias = (
     | AcceptEpoch
     | KnowNodes
     | BeginAt
+    | TakePrologue
     | Truncate
     | AdoptEpochs
     | SetAside
@@ -200,6 +210,7 @@ class SlaveSession:
         self.tables: dict[str, int] = {}
         self._assembly = Assembly()
         self._known: frozenset[str] = frozenset()
+        self._prologue_due = False
         self._last_epoch = hello.epochs[-1] if hello.epochs else None
         self._config = config
 
@@ -295,7 +306,8 @@ class SlaveSession:
         if self.hello.checksums:
             actions.append(AdoptEpochs(answer.epochs, answer.offset))
         self._last_epoch = self._entry_below(answer)
-        return [*actions, Prepared()]
+        self._prologue_due = answer.prologue
+        return actions if answer.prologue else [*actions, Prepared()]
 
     def _entry_below(self, answer: Answer) -> EpochEntry | None:
         """The epoch of the last byte that stays."""
@@ -308,6 +320,8 @@ class SlaveSession:
             raise ProtocolError(
                 f"a chunk of epoch {chunk.master_epoch} on a stream of another epoch"
             )
+        if self._prologue_due:
+            raise ProtocolError("a chunk before what came before it: the prologue is missing")
         if chunk.offset != self.expected:
             raise ProtocolError(f"a chunk at {chunk.offset}, this log ends at {self.expected}")
         actions: list[SlaveAction] = []
@@ -354,6 +368,11 @@ class SlaveSession:
         table = self._assembly.take(piece)
         if table is None or self.fault:
             return []
+        if piece.kind == PROLOGUE:
+            if not self._prologue_due:
+                raise ProtocolError("a prologue that was not announced")
+            self._prologue_due = False
+            return [TakePrologue(table), Prepared()]
         return [ReplaceTable(Metadata(piece.kind, table, piece.version))]
 
     def _ack(self, now: float) -> Send:

@@ -41,6 +41,7 @@ from .slave_session import (
     SetAside,
     StoreAction,
     TakeDamage,
+    TakePrologue,
     Truncate,
 )
 from .state import HaState, InSyncRecord, remembered
@@ -133,6 +134,7 @@ class SlaveStore:
             master_id=followed.node_id if followed is not None else "",
             master_incarnation=followed.incarnation if followed is not None else "",
             doubted_offset=self._doubted if self._doubted == high else None,
+            needs_prologue=self.store.needs_prologue,
         )
         return greeting, view
 
@@ -218,6 +220,8 @@ class SlaveStore:
             self._remember(replace(self.state, record=self._knowing(action.nodes)))
         elif isinstance(action, BeginAt):
             self._begin(action)
+        elif isinstance(action, TakePrologue):
+            self.store.take_prologue(action.data)
         elif isinstance(action, Truncate):
             logger.warning(
                 "truncating the log: %d -> %d", self.store.log.wrote.value, action.offset

@@ -111,6 +111,20 @@ class StorePort(Protocol):
     @property
     def config(self) -> StoreConfig: ...
 
+    @property
+    def needs_prologue(self) -> bool:
+        """Whether it is not known here what came before the log's begin, or where that will be."""
+        ...
+
+    def prologue(self, offset: int) -> bytes:
+        """What came before `offset` and a log that begins there does not tell; for
+        `take_prologue` of another store."""
+        ...
+
+    def take_prologue(self, data: bytes) -> None:
+        """Durable on return. Raises FormatError for what is none."""
+        ...
+
     def append_raw(self, offset: int, data: Buffer) -> None:
         """Store the master's bytes; `offset` is the log's end, or any where the log is empty."""
         ...

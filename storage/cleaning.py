@@ -55,7 +55,14 @@ class Cleaner:
         now = parts.clock.now_ms()
         use = parts.files.disk_usage(parts.config.directory)
         oldest = self._oldest()
-        keep_from = min(parts.reputed.value, parts.confirmed.value, parts.log.flushed.value)
+        # not what is in the queues, but what they have durably: of an idle queue they will be all
+        # that tells its numbers
+        keep_from = min(
+            parts.reputed.value,
+            parts.confirmed.value,
+            parts.log.flushed.value,
+            parts.recovery_point.dispatched,
+        )
         decision = decide(
             oldest,
             parts.config.retention,

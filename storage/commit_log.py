@@ -96,6 +96,8 @@ class CommitLog:
         """What `check` holds a client's batch against."""
         self.starts = RecentStarts()
         """Where the records of the last appends begin; of raw bytes nobody has looked."""
+        self.ends_with_record = True
+        """False while the last bytes are another node's, which come in any pieces."""
         self._synced_since_open = False
         self._write_lock = threading.Lock()
 
@@ -218,6 +220,7 @@ class CommitLog:
                 )
             if size:
                 piece = np.frombuffer(data, np.uint8)
+                self.ends_with_record = False
                 self._store(plan_raw(offset, size), piece)
                 self._published(offset + size)
         return offset + size
@@ -372,6 +375,7 @@ class CommitLog:
                     )
                 ) from error
             self._stages.begin_at(offset)
+            self.ends_with_record = True
             self._stages.store_timestamp = self._stages.flushed_timestamp = 0
 
     def drop_before(self, offset: int) -> list[Path]:

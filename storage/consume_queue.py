@@ -97,7 +97,14 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, data: Buffer) -> None:
         """Write whole units from unit `queue_offset` on, which must be in the last file or follow
-        it. Raises OSError; writing the same again is right then."""
+        it; a queue without files begins there. Raises OSError; writing the same again is right
+        then."""
+        if self.first < 0:
+            try:
+                self.begin(queue_offset)
+            except OSError:
+                self.first = self.last = -1  # else the next call would leave a gap before its units
+                raise
         position = queue_offset * UNIT_SIZE
         rest = memoryview(data).cast("B")
         while rest:

@@ -21,13 +21,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.queue_unit import UNIT_SIZE
+from tandemlog.format.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .disk_refusal import refusal
 from .errors import CorruptStoreError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
+from .queue_floors import QueueFloors
 from .queue_runs import QueueRuns, regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
@@ -42,10 +43,12 @@ DAMAGED_END = -1
 @dataclass(frozen=True, slots=True)
 class QueueCheckpoint:
     """What is durable: every unit of the log below `log_offset`, where each queue then ends at
-    ends[topic][queue id]; DAMAGED_END for a queue that has to be made again."""
+    ends[topic][queue id]; DAMAGED_END for a queue that has to be made again, of which `least` has
+    the end that it will have at least."""
 
     log_offset: int
     ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class ConsumeQueueStore:
@@ -70,6 +73,7 @@ class ConsumeQueueStore:
         self.from_log_start = True
         # called when a reader has found a queue damaged
         self.on_damage: Callable[[], None] = lambda: None
+        self.floors = QueueFloors()
         self._table = table
         self._disk = FilePool(directory, files, open_files=open_files)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
@@ -94,6 +98,34 @@ class ConsumeQueueStore:
     def ends(self) -> NDArray[np.int64]:
         """i8[table.count]: the queue offset after the newest unit of every queue, a copy."""
         return self._units.ends[: self._table.count].copy()
+
+    def next_offsets(self) -> NDArray[np.int64]:
+        """i8[table.count]: the least that the next record of every queue gets, by what is
+        dispatched: its end, or where it is damaged the end that it will have at least."""
+        following = self.ends()
+        for dense in self._damaged:
+            following[dense] = max(int(following[dense]), self.floors.of(dense))
+        return following
+
+    def idle(self, log_offset: int) -> dict[int, int]:
+        """dense -> end of the queues of which no record lies at or after `log_offset`, nor will
+        one below their end; of a damaged queue the least end, since nobody can tell."""
+        with self._lock:
+            ends = self.next_offsets()
+            without = self._units.last_physical[: len(ends)] < log_offset
+            without[list(self._damaged)] = True
+            return {
+                dense: int(ends[dense]) for dense in np.flatnonzero(without & (ends > 0)).tolist()
+            }
+
+    def begin_empty(self, numbers: Mapping[int, int]) -> None:
+        """These queues stand at these numbers (dense -> queue offset), of which the log says
+        nothing any more. Those that have units, or are damaged, take it as a floor."""
+        with self._lock, Change(self._units):
+            self.floors.begins.update(numbers)
+            for dense, number in numbers.items():
+                if dense not in self._damaged and not int(self._units.ends[dense]):
+                    self._units.stand_at(dense, number)
 
     def newest_physical(self) -> int:
         """Log offset of the newest record that is in a queue which is not damaged; -1 where there
@@ -163,12 +195,23 @@ class ConsumeQueueStore:
             self.next_offset = max(self.next_offset, end_offset)
             return touched
 
-    def mark_damaged(self, dense: int, reason: str) -> None:
-        """Take no more units for this queue and answer no reads until it is rebuilt."""
+    def keep_number(self, dense: int, queue_offset: int) -> None:
+        """The record of that number is damaged: the next one of the queue gets another. Nothing
+        where it is not the next of its queue, whose number then tells itself, or is not right.
+        Raises as `put` does."""
+        with self._lock:
+            known = dense >= 0 and dense not in self._damaged
+            if known and int(self._units.ends[dense]) == queue_offset:
+                self._raise_to(dense, queue_offset + 1)
+
+    def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
+        """Take no more units for this queue and answer no reads until it is rebuilt; it will not
+        end below where it does now, nor below `end`."""
         with self._lock:
             if dense not in self._damaged:
                 logger.warning("consume queue %s is damaged: %s", self._name(dense), reason)
                 self._damaged = {**self._damaged, dense: reason}
+                self.floors.keep(dense, max(end, int(self._units.ends[dense])))
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """Drop all units of these queues; they stay unreadable until rebuild_end.
@@ -195,9 +238,13 @@ class ConsumeQueueStore:
             self._put(dense, queue_offsets, units, queues)
 
     def rebuild_end(self, queues: Iterable[int]) -> None:
-        """These queues are whole again."""
+        """These queues are whole again. One that had come further than the log can tell, since its
+        last records are damaged or expired, ends where it did. Raises as `put` does."""
         with self._lock:
             whole = set(queues)
+            for dense in whole:
+                self._raise_to(dense, self.floors.of(dense))
+            self.floors.whole(whole)
             self._damaged = {q: why for q, why in self._damaged.items() if q not in whole}
 
     # ---- durability
@@ -222,12 +269,18 @@ class ConsumeQueueStore:
                     raise refusal("the consume queues cannot be made durable", fault) from fault
                 if generation == self._units.generation:
                     break
+            least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
             ends[list(damaged)] = DAMAGED_END
-            durable: dict[str, dict[int, int]] = {}
-            for dense in np.flatnonzero(ends).tolist():
-                topic, queue_id = self._table.name(dense)
-                durable.setdefault(topic, {})[queue_id] = int(ends[dense])
-            return QueueCheckpoint(offset, durable)
+            held = {dense: int(ends[dense]) for dense in np.flatnonzero(ends).tolist()}
+            return QueueCheckpoint(offset, self.named(held), self.named(least))
+
+    def named(self, numbers: Mapping[int, int]) -> dict[str, dict[int, int]]:
+        """{topic: {queue id: number}} of dense -> number."""
+        found: dict[str, dict[int, int]] = {}
+        for dense, number in numbers.items():
+            topic, queue_id = self._table.name(dense)
+            found.setdefault(topic, {})[queue_id] = number
+        return found
 
     def close(self) -> None:
         """Close all files; what was not flushed is dispatched again at the next open."""
@@ -258,6 +311,8 @@ class ConsumeQueueStore:
                     self.mark_damaged(dense, f"it could not be cut: {fault}")
                     name = self._name(dense)
                     faults.append(StoreError(f"consume queue {name} could not be cut: {fault}"))
+            if log_offset < self.next_offset:
+                self.floors.cut()
             self.next_offset = min(self.next_offset, log_offset)
         if faults:
             raise faults[0]
@@ -301,7 +356,8 @@ class ConsumeQueueStore:
         gone = list(queues)
         with self._lock, Change(self._units):
             self._forget(gone)
-            self.rebuild_end(gone)
+            self.floors.forget(gone)
+            self._damaged = {q: why for q, why in self._damaged.items() if q not in set(gone)}
 
     def reset(self, log_offset: int) -> None:
         """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
@@ -310,6 +366,7 @@ class ConsumeQueueStore:
             self._units.queues.clear()
             self._minimum.clear()
             self._damaged = {}
+            self.floors.clear()
             self._forget(range(self._table.count))
             self.next_offset = self._log_minimum = log_offset
             self.from_log_start = True
@@ -373,8 +430,7 @@ class ConsumeQueueStore:
         if dense in self._damaged:
             return False
         units, first = self._units, int(offsets[0])
-        if int(units.ends[dense]) == 0 and first > 0 and self.from_log_start:
-            units.begin(dense, first)
+        self._give_way(dense, first)
         end = int(units.ends[dense])
         if not runs.straight[run] or first > end:
             self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
@@ -387,10 +443,40 @@ class ConsumeQueueStore:
             return False
         if not there:
             self.mark_damaged(dense, f"units from number {first} on are not those of the log")
+            self.floors.contradicted(dense, first)
             return False
         if known < count:
             units.extend(dense, cells[known:])
         return known < count
+
+    def _give_way(self, dense: int, first: int) -> None:
+        """The log has a record of number `first` for the queue, and is right: one that has no
+        units begins there, and pre-blank ones that keep numbers back make room."""
+        units = self._units
+        end = int(units.ends[dense])
+        if units.has_no_files(dense):
+            if first < end or (first > end and (self.from_log_start or end)):
+                self.floors.contradicted(dense, first)
+                with Change(units):
+                    units.begin(dense, first)
+        elif first < end and units.stands_for_nothing(dense, first):
+            self.floors.contradicted(dense, first)
+            with Change(units):
+                units.cut(dense, first)
+
+    def _raise_to(self, dense: int, end: int) -> None:
+        """Let the queue end at `end` at least, with nothing in what is added."""
+        units = self._units
+        if int(units.ends[dense]) >= end:
+            return
+        if units.has_no_files(dense):
+            with Change(units):
+                units.stand_at(dense, end)
+        else:
+            logger.warning(
+                "the log has no %d..%d of %s", int(units.ends[dense]), end - 1, self._name(dense)
+            )
+            units.fill(dense, end)
 
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
         """Append whatever numbers the log has: rare, so one unit after the other."""
@@ -412,8 +498,13 @@ class ConsumeQueueStore:
         return True
 
     def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
-        """Whether the queue holds these units already; those of deleted files count as held."""
+        """Whether the queue holds these units already; those of deleted files count as held where
+        they lie below the first that it has in the log."""
         skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+        if skip:
+            last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
+            if last >= self._units.first_physical(dense):
+                return False
         held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
         return held.tobytes() == cells[skip:].tobytes()
 

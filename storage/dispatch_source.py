@@ -41,12 +41,23 @@ class LogReader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LostRecord:
+    """A damaged record of which it is still known what number it had in which queue."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class DispatchBatch:
-    """The records of the log between `start` and `end`, which may be none."""
+    """The records of the log between `start` and `end`, which may be none; `lost` is a damaged one
+    there that was passed over."""
 
     start: int
     end: int
     columns: DispatchColumns
+    lost: LostRecord | None = None
 
 
 class DispatchSource:

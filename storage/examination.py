@@ -4,11 +4,20 @@
                                work is what was written in the last second before the stop
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
-A bad record below what was durable is damage, above it the end (log_scan.py). What counts as
-durable without a point of ours: after a clean stop everything that the queues point to (RocketMQ
-stops only when all is dispatched and flushed), after a crash what its checkpoint says: an offset
-(RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own recovery
-would begin. It would not even look at those, so nothing in them may end the log.
+A bad record below what was durable is damage, above it the end (log_scan.py). Damage at the very
+end is passed over like any other where it is known that a record ends at what was durable: after
+a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
+
+What was durable beyond the log's files is `lost`: a file is missing. A node that confirms for
+itself does not open then: it would give the queue offsets of acknowledged records a second time.
+A replica opens, and follows; it does not lead before it has those bytes again (session_file.py).
+A master with async flush that lost its unflushed tail with the power has lost nothing of that: of
+what is not fsynced nothing says that it was durable.
+
+What counts as durable without a point of ours: after a clean stop everything that the queues point
+to (RocketMQ stops only when all is dispatched and flushed), after a crash what its checkpoint says:
+an offset (RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own
+recovery would begin. It would not even look at those, so nothing in them may end the log.
 
 `recover --dry-run` shows this examination; recovery acts on it.
 """
@@ -19,10 +28,11 @@ import numpy as np
 
 from tandemlog.format.checkpoint import Checkpoint
 from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.file_names import queue_file_name
 from tandemlog.format.record import decode_record
 
 from .abort_file import AbortFile
-from .config import StoreConfig
+from .config import ConfirmSource, StoreConfig
 from .errors import StoreLayoutError
 from .files import FileSystem
 from .geometry import Geometry
@@ -61,12 +71,17 @@ class Examination:
     reason: str = ""
     damages: list[Damage] = field(default_factory=list)
     remains: Remains | None = None
+    lost: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
     def cuts_records(self) -> bool:
-        """Whether recovery will cut whole records behind a damaged one."""
-        return self.remains is not None and self.remains.has_records
+        """Whether recovery will cut whole records behind a damaged one, or one that was durable."""
+        if self.remains is None:
+            return False
+        return self.remains.has_records or any(
+            damage.end > self.log_end >= damage.start for damage in self.damages
+        )
 
 
 def examine(geometry: Geometry, files: FileSystem) -> Examination:
@@ -130,28 +145,61 @@ def _scan(
         start = max(min(point.dispatched, point.flushed), row.start)
         found.durable = point.flushed
         if start > row.end:
-            found.notes.append(
-                f"the log files end at {row.end}, but it was flushed up to {point.flushed}: "
-                "files are missing, and what was in them is lost"
-            )
             start = row.row[-1].base if row.row else 0
     durable = min(found.durable, row.end)
-    scanner = LogScanner(row, start, durable=durable, check_crc=crc).run()
+    whole = min(_whole_below(found, config), row.end)
+    scanner = LogScanner(row, start, durable=durable, whole=whole, check_crc=crc).run()
     base = start - start % row.file_size
     if scanner.damages and scanner.damages[0].start == start > base:
         # Perhaps no record begins there any more: another program has gone on with this log.
-        scanner = LogScanner(row, max(base, row.start), durable=durable, check_crc=crc).run()
+        start = max(base, row.start)
+        scanner = LogScanner(row, start, durable=durable, whole=whole, check_crc=crc).run()
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
     if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):
         found.log_end = scanner.last_record
         found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
+    _look_for_lost(found, row, config)
     # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
     # point say as well, and no message is stored earlier than this from now on.
     found.store_timestamp = max(
         scanner.last_store_timestamp,
         point.store_timestamp if point is not None else 0,
+    )
+
+
+def _whole_below(found: Examination, config: StoreConfig) -> int:
+    """A log offset, as high as is known, at which a record ends."""
+    point = found.point
+    if point is None:
+        return found.durable if found.clean else 0
+    if point.whole:
+        return point.flushed
+    return point.dispatched if point.dispatched <= point.flushed else 0
+
+
+def _look_for_lost(found: Examination, row: MappedFileQueue, config: StoreConfig) -> None:
+    """Whether files are gone that held what was durable. Raises StoreLayoutError on a node that
+    confirms for itself."""
+    point = found.point
+    if not row.row or found.durable <= row.end or (point is None and not found.clean):
+        return
+    path = row.directory / queue_file_name(row.end)
+    paths = StorePaths(config.directory)
+    reason = f"the log was durable up to {found.durable}, its files end at {row.end}"
+    if config.confirm is ConfirmSource.LOCAL:
+        known = paths.recovery_point if point is not None else paths.queues
+        raise StoreLayoutError(
+            f"{path} is missing or empty: {reason}. Bring that file back, or let this node begin "
+            "with an empty store as a slave of one that has the log; where nobody has it, remove "
+            f"{known} to go on without what was in it, whose queue offsets are given again"
+        )
+    found.lost = found.durable
+    found.damages = [*found.damages, Damage(row.end, found.durable, str(path), "it is missing")]
+    found.notes.append(
+        f"{path} is missing or empty: {reason}. This node does not lead before it has followed "
+        "one that has the rest, or the file is back"
     )
 
 

@@ -11,6 +11,7 @@ A crash between two steps repeats them: the flag goes down when the doubt is dur
 counted as held before it was fsynced counts on until recovery has fsynced it.
 """
 
+from .errors import StoreError
 from .examination import Examination
 from .files import FileSystem
 from .fsync_flag import FsyncFlag
@@ -49,6 +50,7 @@ class LastStop:
             clean=found.clean or foreign,
             cut=found.cuts_records,
             fsync_failed=self.fsync_failed,
+            lost=found.lost,
         )
 
     def begin(self, found: Examination) -> None:
@@ -68,6 +70,25 @@ class LastStop:
     def doubt(self) -> str:
         """Why bytes that counted as held may be missing; empty where none are."""
         return "" if self._session.value is None else self._session.value.doubt
+
+    def check_lost(self, end: int) -> None:
+        """Whether the log, which is durable up to `end`, has come to where it was before files of
+        it were lost. Raises StoreError where it has not."""
+        session = self._session.value
+        if session is None or not session.lost:
+            return
+        if session.lost > end:
+            raise StoreError(
+                f"the log was durable up to {session.lost} and ends at {end} since a file of it is "
+                "missing: this node cannot lead. Bring the file back, or let this node follow one "
+                f"that has the log; where nobody has it, remove {self._session.path} to go on "
+                "without what was in it, whose queue offsets are given again"
+            )
+        self._session.found_again()
+
+    def begin_anew(self) -> None:
+        """The log is another node's from now on, whole or cut to what that says."""
+        self._session.found_again()
 
     def settle(self) -> None:
         """The doubt has been acted on: forget it, durably."""

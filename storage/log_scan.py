@@ -9,6 +9,13 @@ damage and never the end. The scan then looks for the next record: a place where
 the record says that it lies exactly there, all its lengths add up and its CRC is right. Above
 `durable` the first bad record is the end, as a power cut leaves it: later blocks may have reached
 the disk before earlier ones.
+
+Where no record follows, `whole` decides: below it lie whole records alone, so what is bad there is
+damage up to it, and the log goes on behind it. Between it and `durable` the beginning of a record
+is the end (a replica gets the log in pieces), unless its bytes are a whole record but for its head.
+
+One judgement for everybody who asks where a log ends: recovery (examination.py), and a slave that
+becomes master (log_surgery.py).
 """
 
 from collections.abc import Iterator
@@ -30,7 +37,7 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.record import decode_record
+from tandemlog.format.record import Record, decode_record
 from tandemlog.format.walk import StopReason, WalkResult
 
 from .mapped_file import MappedFile
@@ -39,6 +46,7 @@ from .mapped_file_queue import MappedFileQueue
 RECORDS_A_STEP = 1 << 14
 SCAN_STEP = 8 << 20
 SEARCH_STEP = 1 << 20
+MAX_TAIL = 64 << 20
 _SIZE_AND_MAGIC = Struct(">iI")
 _I64 = Struct(">q")
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
@@ -75,16 +83,33 @@ class ScanPart:
 class LogScanner:
     """Iterate once. While and after it: `end`, `records`, `damages`, `reason`, `at_zeros`.
 
+    `whole` is a log offset at which a record ends; `keep_tail`: a record will begin where `durable`
+    is, whatever lies before it, unless that is the beginning of a record; `stop`: the log has come
+    to that offset, and what lies behind it was never written.
+
     `end` is the offset after the last record or BLANK file, `last_record` where the last record
     begins (-1 for none); `reason` says why it ends there and
-    `at_zeros` that nothing was ever written there, so the log simply ends.
+    `at_zeros` that nothing was ever written there, so the log simply ends; `blank_at` where the
+    last BLANK begins.
     """
 
     def __init__(
-        self, row: MappedFileQueue, start: int, *, durable: int = 0, check_crc: bool = True
+        self,
+        row: MappedFileQueue,
+        start: int,
+        *,
+        durable: int = 0,
+        whole: int = 0,
+        keep_tail: bool = False,
+        stop: int | None = None,
+        check_crc: bool = True,
     ) -> None:
         self._row = row
         self._durable = durable
+        self._whole = whole
+        self._keep_tail = keep_tail
+        self._stop = stop
+        self.blank_at = -1
         self._check_crc = check_crc
         self.start = start
         self.end = start
@@ -97,12 +122,15 @@ class LogScanner:
 
     def __iter__(self) -> Iterator[ScanPart]:
         while True:
+            if self._stop is not None and self.end >= self._stop:
+                self.reason, self.at_zeros = "the log ends", True
+                return
             file = self._row.find(self.end)
             if file is None:
                 self.reason, self.at_zeros = "the last file is full", True
                 return
             data = np.frombuffer(file.span(0, file.size), dtype=np.uint8)
-            part = self._step(file, data)
+            part, to_limit = self._step(file, data)
             if part.walk.count:
                 self.records += part.walk.count
                 self.last_store_timestamp = int(part.headers.store_timestamp[-1])
@@ -111,8 +139,9 @@ class LogScanner:
                 yield part
             stop = part.walk.stop
             if stop is StopReason.BLANK:
+                self.blank_at = self.end
                 self.end = file.end
-            elif not _at_step_end(part.walk, file.size) and not self._continue(
+            elif not _at_step_end(part.walk, to_limit) and not self._continue(
                 file, data, part.walk
             ):
                 return
@@ -123,10 +152,12 @@ class LogScanner:
             pass
         return self
 
-    def _step(self, file: MappedFile, data: NDArray[np.uint8]) -> ScanPart:
+    def _step(self, file: MappedFile, data: NDArray[np.uint8]) -> tuple[ScanPart, bool]:
+        """The next records, and whether they go to the end of what there is of the file."""
         position, step = self.end - file.base, SCAN_STEP
+        there = file.size if self._stop is None else min(file.size, self._stop - file.base)
         while True:
-            end = min(position + step, file.size)
+            end = min(position + step, there)
             file.bring_in(position, end - position)
             found, headers = walk_strict(
                 data,
@@ -139,8 +170,8 @@ class LogScanner:
                 check_topics=True,
                 holes_above=self._durable if self._check_crc else None,
             )
-            if found.count or found.stop is not StopReason.INCOMPLETE:
-                return ScanPart(data, file.base, found, headers)
+            if found.count or found.stop is not StopReason.INCOMPLETE or end == there:
+                return ScanPart(data, file.base, found, headers), end == there
             # a record larger than a step
             step = int.from_bytes(data[position : position + 4].tobytes())
 
@@ -153,34 +184,60 @@ class LogScanner:
             self.reason = "the log ends" if self.at_zeros else reason
             return False
         following = next_record(self._row, at, self._durable)
+        if following is None and at < self._whole:
+            following = self._whole
         if following is None:
             self.reason = reason
-            file.bring_in(at - file.base, FIXED_SIZE)
-            if not _ends_inside_record(data, at - file.base, at, self._durable):
+            position, left = at - file.base, self._durable - at
+            size = min(left, file.end - at, MAX_TAIL)
+            file.bring_in(position, size)
+            tail = bytes(data[position : position + size])
+            whole = left == size and whole_but_for_head(tail, at) is not None
+            if not whole and self._durable <= file.end and _begins_record(tail, left, at):
+                return False
+            if not self._keep_tail and not whole:
                 self.reason += f"; no record follows below {self._durable}, which was durable"
                 self.damages.append(Damage(at, self._durable, str(file.path), reason))
-            return False
+                return False
+            following = self._durable
         self.damages.append(Damage(at, following, str(file.path), reason))
         self.end = following
         return True
 
 
-def _at_step_end(found: WalkResult, file_size: int) -> bool:
+def _at_step_end(found: WalkResult, to_limit: bool) -> bool:
     """Whether the walk has only come to the end of its step."""
     if found.stop is StopReason.LIMIT:
         return True
-    return found.stop in (StopReason.END, StopReason.INCOMPLETE) and found.end < file_size
+    return found.stop in (StopReason.END, StopReason.INCOMPLETE) and not to_limit
 
 
-def _ends_inside_record(data: NDArray[np.uint8], position: int, offset: int, durable: int) -> bool:
-    """Whether what was durable ends in the middle of the record at `position` (log `offset`): on a
-    replica, which gets the log in pieces, that is no damage."""
-    head = bytes(data[position : position + FIXED_SIZE])
-    if durable - offset < FIXED_SIZE:
+def _begins_record(tail: bytes, left: int, offset: int) -> bool:
+    """Whether `tail`, of the `left` bytes that are durable from log `offset` on, is the beginning
+    of a record that goes on behind them: on a replica, which gets the log in pieces, that is no
+    damage."""
+    if left < FIXED_SIZE:
         return True
-    size, magic = _SIZE_AND_MAGIC.unpack_from(head)
-    (said,) = _I64.unpack_from(head, PHYSICAL_OFFSET_OFFSET)
-    return magic in (MAGIC_V1, MAGIC_V2) and said == offset and offset + size > durable
+    size, magic = _SIZE_AND_MAGIC.unpack_from(tail)
+    (said,) = _I64.unpack_from(tail, PHYSICAL_OFFSET_OFFSET)
+    return magic in (MAGIC_V1, MAGIC_V2) and said == offset and size > left
+
+
+def whole_but_for_head(data: bytes, offset: int) -> Record | None:
+    """The record that `data`, at log `offset`, is if its size, magic or physical offset alone are
+    damaged; None where more is."""
+    if len(data) < MIN_RECORD_SIZE:
+        return None
+    said = _I64.pack(offset)
+    for magic in _MAGICS:
+        mended = bytearray(data)
+        mended[: MAGIC_OFFSET + len(magic)] = len(data).to_bytes(4, "big") + magic
+        mended[PHYSICAL_OFFSET_OFFSET : PHYSICAL_OFFSET_OFFSET + len(said)] = said
+        try:
+            return decode_record(bytes(mended), physical_offset=offset)
+        except CorruptRecordError:
+            continue
+    return None
 
 
 def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:

@@ -12,8 +12,15 @@ from collections.abc import Callable
 
 from .commit_log import CommitLog, require_file_start
 from .disk_refusal import refusal, refusing
-from .errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
-from .log_tail import read_tail
+from .errors import (
+    CorruptStoreError,
+    DiskFullError,
+    FlushFailedError,
+    StoreError,
+    StoreReadOnlyError,
+)
+from .log_scan import LogScanner
+from .log_tail import begin_at_ends, read_tail
 from .persistence import Persistence, telling
 from .set_aside import SetAsideNote, move_aside
 from .store_parts import StoreParts
@@ -50,6 +57,7 @@ def _cut(parts: StoreParts, offset: int) -> None:
     """The log, and what is known of it in memory: all of it or nothing, whatever is saved then."""
     log = parts.log
     log.truncate(offset)
+    parts.source.cut(offset)
     try:
         parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
     except StoreReadOnlyError as fault:
@@ -60,7 +68,7 @@ def _cut(parts: StoreParts, offset: int) -> None:
                 "node, which ends that"
             )
         ) from fault
-    _take_queue_ends(parts)
+    begin_at_ends(parts)
     if parts.queues.next_offset >= offset:
         # else the queues do not know yet what the log still holds
 
@@ -134,7 +142,27 @@ def _forget_all(parts: StoreParts, offset: int) -> None:
     parts.queue_table.clear_offsets()
     parts.confirmed.retreat(offset)
     parts.reput.begin_at(offset)
-    parts.source.durable = 0
+    parts.source.cut(0)
+    parts.queue_begins.remove()
+
+
+def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
+    """The judgement of recovery on what is not dispatched yet, all of which is durable here."""
+    log, end = parts.log, parts.log.committed.value
+    start = max(min(parts.queues.next_offset, end), log.min_offset)
+    found = LogScanner(log.row, start, durable=end, keep_tail=True, stop=end).run()
+    position = found.end if found.end <= end else found.blank_at
+    for damage in found.damages:
+        logger.error("damaged bytes of the log are passed over: %s", damage)
+    parts.source.trust(position, found.damages)
+    parts.reput.try_again()
+    if position < end:
+        logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
+        cut_store(parts, persistence, position)
+    log.ends_with_record = True
+    if found.damages:
+        # or the next open would take it for the end: it is not below what was known to be durable
+        persistence.save()
 
 
 def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
@@ -146,8 +174,10 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     whose last records this log never got, and consumers would pass over those that come instead.
 
     A record of which only a part has come is cut: the old master's last chunk may have ended
-    inside it, so nobody can have been told that it is safe.
+    inside it, so nobody can have been told that it is safe. Damage is no end, as in recovery: the
+    log goes on behind it, at the same positions as on the other replicas.
     """
+    _settle_log_end(parts, persistence)
     try:
         parts.reput.run_to()
     except DiskFullError as fault:
@@ -155,9 +185,9 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     table, end = parts.queue_table, parts.log.committed.value
     position, time = read_tail(parts, end)
     if position < end:
-        logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
-        cut_store(parts, persistence, position)
-        return take_over_log_end(parts, persistence)  # which ends with a record now
+        raise CorruptStoreError(
+            str(parts.paths.commit_log), position, f"the log ends at {end}, no record begins here"
+        )
 
     def next_of(topic: str, queue_id: int) -> int:
         dense = table.get(topic, queue_id)
@@ -166,8 +196,3 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     _lower_offsets(parts, next_of)
     parts.consumer_offsets.save(parts.clock.now_ms())
     return time or parts.reput.store_timestamp
-
-
-def _take_queue_ends(parts: StoreParts) -> None:
-    ends = parts.queues.ends()
-    parts.queue_table.next_queue_offsets[: len(ends)] = ends

@@ -4,24 +4,29 @@ A damaged record stops dispatch: on a master nothing may be skipped in silence. 
 durable when the store was opened, or was dispatched before, the records behind the damage were
 acknowledged, and withholding all of them for the sake of one would lose more. There the damage is
 passed over, loudly: it is kept in `passed` and logged. The queue gets pre-blank units in place of
-its records.
+its records, as soon as a later record or what is left of the damaged one tells their numbers.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from tandemlog.format.file_names import names_a_folder, queue_file_name
 from tandemlog.format.queue_unit import DelayLevels
 
 from .commit_log import CommitLog
-from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
+from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
 from .errors import CorruptStoreError
-from .log_scan import Damage, next_record
+from .log_scan import MAX_TAIL, Damage, next_record, whole_but_for_head
 
 logger = logging.getLogger(__name__)
 
 
 class MendingSource(DispatchSource):
-    """See the module; damage at or above both `durable` and `dispatched` is not passed over."""
+    """See the module; damage at or above both `durable` and `dispatched` is not passed over.
+
+    `whole` is a log offset at which a record ends, as at what is dispatched: where no record
+    follows the damage, dispatch goes on there.
+    """
 
     log: CommitLog
 
@@ -41,7 +46,7 @@ class MendingSource(DispatchSource):
             index_tags=index_tags,
             starts=log.starts.between,
         )
-        self.durable = 0
+        self.durable = self.whole = 0
         self._dispatched = dispatched
         self.passed: dict[int, Damage] = {}
 
@@ -55,14 +60,22 @@ class MendingSource(DispatchSource):
         index_tags: bool | None = None,
     ) -> DispatchBatch:
         try:
-            return super().batch(start, limit, max_bytes, index=index, index_tags=index_tags)
+            batch = super().batch(start, limit, max_bytes, index=index, index_tags=index_tags)
         except CorruptStoreError as fault:
-            following = self._behind(start, fault)
+            following = self._behind(start, fault.file, fault.reason)
             if following is None:
                 raise
+        else:
+            if batch.end > start or start >= limit or not self._lies_about_size(start, limit):
+                return batch
+            reason = f"size: no record of that size lies at log offset {start}"
+            base = start - start % self.log.file_size
+            following = self._behind(start, f"commitlog/{queue_file_name(base)}", reason)
+            if following is None:
+                return batch
         following = min(following, limit)
         nothing = super().batch(following, following, index=False)
-        return DispatchBatch(start, following, nothing.columns)
+        return DispatchBatch(start, following, nothing.columns, self._lost(start, following))
 
     def pass_over(self, start: int, end: int) -> None:
         """The master whose log this one follows has no record in start .. end-1 either."""
@@ -70,18 +83,52 @@ class MendingSource(DispatchSource):
         logger.error("damaged bytes of the log are passed over: %s", damage)
         self.passed[start] = damage
         self.durable = max(self.durable, end)
+        self.whole = max(self.whole, end)
 
-    def _behind(self, start: int, fault: CorruptStoreError) -> int | None:
-        """Where the next record stands behind damage at `start`; None where none is to be had."""
-        durable = max(self.durable, self._dispatched())
-        if start >= durable:
+    def trust(self, end: int, damages: Iterable[Damage]) -> None:
+        """All of the log below `end`, where a record ends, is durable; this is damaged in it."""
+        self.durable = self.whole = end
+        self.passed |= {damage.start: damage for damage in damages if damage.end <= end}
+
+    def cut(self, end: int) -> None:
+        """The log was cut at `end`: what comes there was never looked at."""
+        self.durable = min(self.durable, end)
+        if end < self.whole:
+            self.whole = 0
+        self.passed = {at: damage for at, damage in self.passed.items() if damage.end <= end}
+
+    def _lost(self, start: int, end: int) -> LostRecord | None:
+        """What the bytes start..end still say, if they are one record and its head alone is bad."""
+        if end - start > MAX_TAIL or start // self.log.file_size != (end - 1) // self.log.file_size:
             return None
+        record = whole_but_for_head(bytes(self.log.view(start, end - start)), start)
+        if record is None or not names_a_folder(record.topic):
+            return None
+        return LostRecord(record.topic, record.queue_id, record.queue_offset)
+
+    def _lies_about_size(self, start: int, limit: int) -> bool:
+        """Whether the record at `start`, which ends beyond `limit`, ends beyond all others too."""
+        if start in self.passed:
+            return True
+        end = max(self.whole, self._dispatched())
+        if start >= end:
+            return False
+        return limit >= end or super().batch(start, end, index=False).end == start
+
+    def _behind(self, start: int, file: str, reason: str) -> int | None:
+        """Where the next record stands behind damage at `start`; None where none is to be had."""
         known = (each for each in self.passed.values() if each.start <= start < each.end)
         if (inside := next(known, None)) is not None:
             return inside.end
+        whole = max(self.whole, self._dispatched())
+        durable = max(self.durable, whole)
+        if start >= durable:
+            return None
         following = next_record(self.log.row, start, durable)
+        if following is None and start < whole:
+            following = whole
         if following is not None:
-            damage = Damage(start, following, fault.file, fault.reason)
+            damage = Damage(start, following, file, reason)
             logger.error("damaged bytes of the log are passed over: %s", damage)
             self.passed[start] = damage
         return following

@@ -52,12 +52,14 @@ from .geometry import Geometry
 from .index_service import IndexService
 from .last_stop import LastStop
 from .lock_file import LockFile
+from .log_scan import Damage
 from .log_surgery import cut_store, set_aside, take_over_log_end
 from .metadata import GroupTable, TopicConfig, TopicTable
 from .pacing import ReputPacing
 from .persistence import Persistence
 from .positions import Position
 from .producer_table import ProducerTable
+from .prologue import needs_prologue, prologue, take_prologue
 from .put_path import AppendResult, PutPath
 from .queue_table import QueueTable
 from .raw_intake import RawIntake, damage_end
@@ -278,6 +280,13 @@ class MessageStore:
     def trouble(self) -> StoreError | None:
         """Why dispatch waits, where it does, for as long as that lasts."""
         return self.reput.trouble
+
+    @property
+    def damages(self) -> list[Damage]:
+        """What of the log is damaged, as far as somebody has come upon it: at open, at a promotion
+        or while dispatching."""
+        self.recovery.add_damages(self._parts.source.passed.values())
+        return self.recovery.damages
 
     @property
     def doubt(self) -> str:
@@ -506,12 +515,14 @@ class MessageStore:
                     offset, self.confirmed.value,
                 )  # fmt: skip
             cut_store(self._parts, self._persistence, offset)
+            self._last_stop.begin_anew()
 
     def reset(self, offset: int) -> None:
         """Set the log and what came from it aside, into `resync-<ms>`; an empty log that starts at
         `offset` (the start of a file) takes its place."""
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
+            self._last_stop.begin_anew()
 
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave
@@ -527,15 +538,28 @@ class MessageStore:
             log.reset(0, file_size=size)
             self.reset(0)
 
+    @property
+    def needs_prologue(self) -> bool:
+        """See prologue.py, as the next two."""
+        return needs_prologue(self._parts, foreign=self.recovery.foreign)
+
+    def prologue(self, offset: int) -> bytes:
+        return prologue(self._parts, offset)
+
+    def take_prologue(self, data: bytes) -> None:
+        with self._write_lock:
+            take_prologue(self._parts, data)
+
     def become_master(self, epoch: int) -> None:
         """Take puts from now on: a record that the last master has sent in part is cut, queue
         offsets and producers are those of the log's end, and the epoch is durable.
 
-        Raises FormatError for an epoch that is not newer than all in the table.
+        Raises FormatError for an epoch that is not newer than all in the table, StoreError where
+        the log lacks what was durable in it.
         """
         with self._write_lock:
             # of all that came: a slave's last flush may end inside a record, where no scan begins
-            self._flush.flush()
+            self._last_stop.check_lost(self._flush.flush())
             self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
             self._pacing.begin_at(self.log.wrote.value)
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))

@@ -63,6 +63,7 @@ class Persistence:
             if isinstance(failure, FlushFailedError):
                 raise failure.with_traceback(None)
             # read before the flushes: what is flushed later is not what they speak of
+            whole = parts.log.ends_with_record and log_end is None
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
             if log_end is not None:
                 flushed = min(flushed, log_end)
@@ -73,7 +74,9 @@ class Persistence:
             queues = parts.queues.flush()
             index_time = self._save_index()
             self._save_producers()
-            point = self._save_point(queues, flushed, durable)
+            # before and after: the role may have changed in between
+            whole = whole and parts.log.ends_with_record
+            point = self._save_point(queues, flushed, durable, whole=whole)
             with refusing(f"{parts.checkpoint.path} cannot be written"):
                 parts.checkpoint.save(self._checkpoint(point, index_time, durable))
             parts.stats.checkpoints += 1
@@ -130,7 +133,9 @@ class Persistence:
                 write_small(self._parts.files, path, producers.snapshot())
             self._saved_producers = known
 
-    def _save_point(self, queues: QueueCheckpoint, flushed: int, durable: int) -> RecoveryPoint:
+    def _save_point(
+        self, queues: QueueCheckpoint, flushed: int, durable: int, *, whole: bool
+    ) -> RecoveryPoint:
         # dispatch goes up to the confirm offset: what it has come to was confirmed
         confirmed = max(durable, queues.log_offset)
         if self._confirmed_at_most is not None:
@@ -142,6 +147,8 @@ class Persistence:
             store_timestamp=self._durable_time,
             index_tags=self._index_tags(),
             queues=queues.ends,
+            least=queues.least,
+            whole=whole,
         )
         if point != self._saved_point:
             with refusing(f"{self._parts.recovery_point.path} cannot be written"):

@@ -13,7 +13,9 @@ File lengths say nothing, so the end of every queue is looked for. What is known
                                        file on as RocketMQ does; the rest is cut
 
 So the work is bounded by the number of queues, not by what they hold. A damaged queue is made
-again from the log (reput.py); so is one of which the checkpoint knows and the disk does not.
+again from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A
+queue that has had no record since this log begins has no files and stands at the number that is
+known for it (queue_begins.py).
 """
 
 from collections.abc import Iterable
@@ -29,6 +31,7 @@ from tandemlog.format.words import counted
 from .consume_queue import ConsumeQueue
 from .consume_queue_store import ConsumeQueueStore, QueueCheckpoint
 from .errors import CorruptStoreError, MissingFileError, StoreLayoutError
+from .queue_begins import Numbers
 from .queue_table import QueueTable
 
 SCANNED_FILES = 3
@@ -49,13 +52,15 @@ class QueueFindings:
 class LoadContext:
     """What is known of the store: the log holds log_start .. log_end; the caller dispatches again
     from `dispatched`, everything below is in the queues; `checkpoint` is None for a store that
-    we did not write; `clean` whether it was stopped cleanly."""
+    we did not write; `clean` whether it was stopped cleanly; `begins` the numbers that queues had
+    before the log begins (queue_begins.py)."""
 
     log_start: int
     log_end: int
     dispatched: int
     checkpoint: QueueCheckpoint | None
     clean: bool
+    begins: Numbers = field(default_factory=dict)
 
 
 def load_queues(
@@ -75,6 +80,7 @@ def load_queues(
     for topic, queue_id, _ in directories:
         loader.load(topic, queue_id)
     loader.report_missing()
+    loader.begin_empty()
     return loader.findings
 
 
@@ -91,6 +97,12 @@ class _Loader:
             for queue_id, end in ends.items()
             if end != 0
         }
+        self._begins = {
+            table.register(topic, queue_id): number
+            for topic, numbers in context.begins.items()
+            for queue_id, number in numbers.items()
+        }
+        store.floors.begins.update(self._begins)
 
     def load(self, topic: str, queue_id: int) -> None:
         known = self._expected.pop((topic, queue_id), 0)
@@ -103,11 +115,11 @@ class _Loader:
             # missing means just that.
             if self._context.checkpoint is None and not isinstance(fault, MissingFileError):
                 raise
-            self._damaged(dense, str(fault))
+            self._damaged(dense, str(fault), known)
             return
         if not there:
-            if known:
-                self._damaged(dense, "its files are missing")
+            if known and known != self._begins.get(dense):
+                self._damaged(dense, "its files are missing", known)
             return
         if self._context.checkpoint is not None and known == 0:
             # Made after the checkpoint: dispatch makes it again.
@@ -115,17 +127,26 @@ class _Loader:
             queue.destroy()
             return
         if queue.first > 0 and self._context.log_start == 0:
-            self._damaged(dense, f"its files before {queue.first} are missing")
+            self._damaged(dense, f"its files before {queue.first} are missing", known)
             return
         try:
             found = self._adopted(dense, queue, known)
         except CorruptStoreError as fault:
             found = str(fault)
+        if not isinstance(found, str) and self._is_torn(dense, queue, found):
+            found = f"its files end at {found}, it began at {self._begins[dense]}"
         if isinstance(found, str):
-            self._damaged(dense, found)
+            self._damaged(dense, found, known)
             return
         self.findings.queues += 1
         self.findings.units += found - queue.first_unit
+
+    def _is_torn(self, dense: int, queue: ConsumeQueue, end: int) -> bool:
+        """Whether the pre-blank units before the queue's first record are not all there."""
+        if end >= self._begins.get(dense, 0):
+            return False
+        last = queue.read(end - 1, 1) if end > queue.first_unit else None
+        return last is None or int(last["size"][0]) == PRE_BLANK_SIZE
 
     def _adopted(self, dense: int, queue: ConsumeQueue, known: int) -> int | str:
         """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError where a
@@ -145,8 +166,14 @@ class _Loader:
 
     def report_missing(self) -> None:
         """Queues that the checkpoint has and the disk has not."""
-        for topic, queue_id in self._expected:
-            self._damaged(self._table.register(topic, queue_id), "its directory is missing")
+        for (topic, queue_id), known in self._expected.items():
+            dense = self._table.register(topic, queue_id)
+            if known != self._begins.get(dense):
+                self._damaged(dense, "its directory is missing", known)
+
+    def begin_empty(self) -> None:
+        """Queues of which the log says nothing, and that have no units."""
+        self._store.begin_empty(self._begins)
 
     def _end(self, queue: ConsumeQueue, known: int) -> int | str:
         """Where the queue ends, or what is wrong with it."""
@@ -166,10 +193,15 @@ class _Loader:
             return known
         return _bisect(queue, queue.first_unit, known, context.log_end)
 
-    def _damaged(self, dense: int, reason: str) -> None:
+    def _damaged(self, dense: int, reason: str, known: int) -> None:
         topic, queue_id = self._table.name(dense)
         self.findings.damaged[f"{topic}/{queue_id}"] = reason
-        self._store.mark_damaged(dense, reason)
+        checkpoint = self._context.checkpoint
+        if checkpoint is None or checkpoint.log_offset > self._context.log_end:
+            known = 0  # of what it has counted some may be cut
+        elif known < 0:
+            known = checkpoint.least.get(topic, {}).get(queue_id, 0)
+        self._store.mark_damaged(dense, reason, known)
 
 
 def _points_below(units: NDArray[np.void], log_offset: int) -> bool:

@@ -69,6 +69,25 @@ class QueueUnits:
             queue = self.queues[dense] = ConsumeQueue(path, self._disk, self._file_size)
         return queue
 
+    def has_no_files(self, dense: int) -> bool:
+        """Whether the queue has no unit, on disk or in memory, whatever number it stands at."""
+        queue = self.queues.get(dense)
+        return (queue is None or queue.first < 0) and self.spilled[dense] == self.ends[dense]
+
+    def first_physical(self, dense: int) -> int:
+        """Log offset of the first record that the queue has a unit of; 0 where it has none."""
+        first = self.first_at_or_after(dense, 1)
+        unit = self.read(dense, first, 1)
+        return int(unit["physical_offset"][0]) if len(unit) else 0
+
+    def stands_for_nothing(self, dense: int, queue_offset: int) -> bool:
+        """Whether all units from there on are pre-blank."""
+        last = self.read(dense, int(self.ends[dense]) - 1, 1)
+        if not _pre_blank(last).all():
+            return False
+        units = self.read(dense, queue_offset, int(self.ends[dense]) - queue_offset)
+        return bool(_pre_blank(units).all())
+
     def first(self, dense: int) -> int:
         """The first unit that has a place, in a file or in memory."""
         queue = self.queues.get(dense)
@@ -174,6 +193,10 @@ class QueueUnits:
         self.last_physical[dense] = int(cells[-1:].view(UNIT_DTYPE)["physical_offset"][0])
         self.ends[dense] = end
 
+    def stand_at(self, dense: int, queue_offset: int) -> None:
+        """A queue without units gets `queue_offset` for its first record; inside a Change."""
+        self.spilled[dense] = self.ends[dense] = queue_offset
+
     def begin(self, dense: int, queue_offset: int) -> None:
         """Let an empty queue begin at `queue_offset`, with pre-blank units before it."""
         with self.file_lock:
@@ -214,6 +237,10 @@ class QueueUnits:
                 self.spilled[dense] = end
             self.ends[dense] = end
         newest = self.read(dense, end - 1, 1)
+        if _pre_blank(newest).any():
+            # they keep the numbers of damaged records: what lies before them counts
+            window = self.read(dense, max(end - _WINDOW, self.first(dense)), _WINDOW)
+            newest = window[~_pre_blank(window)][-1:]
         self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
 
     def forget(self, dense: int) -> None:
@@ -267,10 +294,13 @@ class Change:
 
 
 def _before(units: NDArray[np.void], log_offset: int) -> NDArray[np.bool_]:
-    physical = units["physical_offset"]
-    pre_blank = (physical == 0) & (units["size"] == PRE_BLANK_SIZE)
-    before: NDArray[np.bool_] = (physical < log_offset) | pre_blank
+    before: NDArray[np.bool_] = (units["physical_offset"] < log_offset) | _pre_blank(units)
     return before
+
+
+def _pre_blank(units: NDArray[np.void]) -> NDArray[np.bool_]:
+    blank: NDArray[np.bool_] = (units["physical_offset"] == 0) & (units["size"] == PRE_BLANK_SIZE)
+    return blank
 
 
 def _write_fault(queue: ConsumeQueue, queue_offset: int, fault: OSError) -> StoreError:

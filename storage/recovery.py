@@ -19,25 +19,24 @@ was being set aside has gone aside before, whole (set_aside.py).
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from tandemlog.format.errors import FormatError
 
 from .config import ConfirmSource
 from .consume_queue_store import QueueCheckpoint
+from .cut_copy import save_copy
 from .errors import DiskFullError
 from .examination import Examination
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .log_tail import read_tail
+from .queue_begins import Numbers
 from .queue_loading import LoadContext, load_queues
 from .recovery_report import RecoveryReport
 from .small_files import read_small
 from .store_parts import StoreParts
 
 logger = logging.getLogger(__name__)
-
-COPY_STEP = 1 << 20
 
 Progress = Callable[[int, int], None]
 
@@ -81,7 +80,7 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
         report.cut_bytes = found.remains.end - found.log_end
         report.cut_reason = found.reason
         if found.cuts_records:
-            report.cut_saved = str(_save_remains(parts, found.log_end, found.remains.end))
+            report.cut_saved = str(save_copy(parts, found.log_end, found.remains.end))
     point = found.point
     if point is not None and point.flushed > found.log_end and not found.damages:
         # the beginning of a record is cut, which a replica had flushed: after a crash behind the
@@ -89,6 +88,7 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
         parts.recovery_point.save(replace(point, flushed=found.log_end))
     parts.log.truncate(found.log_end)
     parts.log.store_timestamp = found.store_timestamp
+    parts.source.trust(found.log_end, found.damages)
     parts.source.durable = min(found.durable, found.log_end)
     # as after a cut: of a term that begins at the end there is no byte, and what comes there may
     # be of the one before
@@ -108,44 +108,39 @@ def _lower_checkpoint(parts: StoreParts) -> None:
     )
 
 
-def _save_remains(parts: StoreParts, start: int, end: int) -> Path:
-    """Keep what is about to be cut: whole records behind a bad one were perhaps acknowledged."""
-    path = parts.paths.own / f"cut-{start}-{parts.clock.now_ms()}"
-    handle = parts.files.open(path, create=True)
-    try:
-        position = start
-        while position < end:
-            piece = parts.log.row.view(position, min(COPY_STEP, end - position))
-            if not len(piece):
-                break
-            parts.files.pwrite(handle, piece, position - start)
-            position += len(piece)
-        parts.files.fdatasync(handle)
-    finally:
-        parts.files.close(handle)
-    parts.files.fsync_directory(path.parent)
-    return path
-
-
 def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
-    point = found.point
+    point, begins = found.point, _begins(parts, found, report)
     if point is None:
         # Dispatched again from the first record on: what is there is compared and passed over.
-        context = LoadContext(found.log_start, found.log_end, found.log_start, None, found.clean)
+        context = LoadContext(
+            found.log_start, found.log_end, found.log_start, None, found.clean, begins
+        )
     else:
         dispatched = max(min(point.dispatched, found.log_end), found.log_start)
         context = LoadContext(
             found.log_start,
             found.log_end,
             dispatched,
-            QueueCheckpoint(point.dispatched, point.queues),
+            QueueCheckpoint(point.dispatched, point.queues, point.least),
             found.clean,
+            begins,
         )
     findings = load_queues(
         parts.queues, parts.queue_table, parts.geometry.queue_directories(), context
     )
     report.queues_cut = findings.cut
     report.queues_rebuilt = dict(findings.damaged)
+
+
+def _begins(parts: StoreParts, found: Examination, report: RecoveryReport) -> Numbers:
+    """The numbers that queues had before the log begins. An empty log is asked for again: it may
+    begin elsewhere then."""
+    value = parts.queue_begins.load()
+    if parts.queue_begins.note:
+        report.notes.append(parts.queue_begins.note)
+    if value is None or value.log_offset > found.log_start:
+        return {}
+    return value.begins
 
 
 def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
@@ -220,26 +215,10 @@ def _dispatch(
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed
     report.queues = parts.queues.count
-    report.damages += [
-        damage for damage in parts.source.passed.values() if damage not in report.damages
-    ]
+    report.add_damages(parts.source.passed.values())
     if parts.index is not None and parts.index.stopped is not None:
         report.index.append(str(parts.index.stopped))
-    _set_next_offsets(parts, found, confirmed)
-
-
-def _set_next_offsets(parts: StoreParts, found: Examination, confirmed: int) -> None:
-    """What the next record of each queue gets. Not the number of a record that damage has taken,
-    even where it was the last of its queue: consumers may have seen it."""
     read_tail(parts, confirmed)
-    following = parts.queue_table.next_queue_offsets
-    point = found.point
-    if point is not None and point.dispatched <= found.log_end:
-        for topic, known in point.queues.items():
-            for queue_id, end in known.items():
-                dense = parts.queue_table.get(topic, queue_id)
-                if dense >= 0:
-                    following[dense] = max(following[dense], end)
 
 
 def _confirmed(parts: StoreParts, found: Examination) -> int:

@@ -1,7 +1,7 @@
 """How far everything derived from the log is durable: where the next recovery may start.
 
     tandemlog/recovery.json, checked JSON:
-    dispatched, flushed, confirmed, ..., queues {topic: {queue id: next}}
+    dispatched, flushed, confirmed, ..., queues and least {topic: {queue id: next}}
 
 RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
 it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
@@ -16,6 +16,8 @@ says, true at one moment:
     index_tags       whether the index has entries of tags; None where it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
                      queue that was damaged and not yet made again
+    least            the offset that it gets at least then
+    whole            whether a record ends at `flushed`: a replica may have flushed a part of one
 
 It is only a promise about what is already on disk: written last, replaced atomically, and lost or
 damaged it costs a longer recovery, and a replica what it knew to be confirmed beyond its queues.
@@ -42,6 +44,8 @@ class RecoveryPoint:
     store_timestamp: int = 0
     index_tags: bool | None = None
     queues: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    whole: bool = False
 
     def encode(self) -> bytes:
         document = {
@@ -52,6 +56,8 @@ class RecoveryPoint:
             "store_timestamp": self.store_timestamp,
             "index_tags": self.index_tags,
             "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
+            "least": {topic: dict(ends) for topic, ends in self.least.items()},
+            "whole": self.whole,
         }
         return encode_checked(document)
 
@@ -67,11 +73,17 @@ def decode(data: bytes) -> RecoveryPoint:
         confirmed=document["confirmed"],
         store_timestamp=document["store_timestamp"],
         index_tags=document["index_tags"],
-        queues={
-            topic: {int(queue_id): offset for queue_id, offset in queues.items()}
-            for topic, queues in document["queues"].items()
-        },
+        queues=_numbers(document["queues"]),
+        least=_numbers(document.get("least", {})),
+        whole=document.get("whole", False),
     )
+
+
+def _numbers(document: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {
+        topic: {int(queue_id): offset for queue_id, offset in queues.items()}
+        for topic, queues in document.items()
+    }
 
 
 class RecoveryPointFile:
@@ -81,6 +93,9 @@ class RecoveryPointFile:
         self.path = path
         self._files = files
         self.note = ""
+        # of the record on disk; nothing of the log above it may be dropped: the queues on disk need
+        # not have it yet
+        self.dispatched = 0
 
     def load(self) -> RecoveryPoint | None:
         """None where there is none, or none that can be trusted: `note` then says why."""
@@ -88,10 +103,13 @@ class RecoveryPointFile:
         if data is None:
             return None
         try:
-            return decode(data)
+            record = decode(data)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             self.note = f"{self.path} is damaged and left out: {fault}"
             return None
+        self.dispatched = record.dispatched
+        return record
 
     def save(self, record: RecoveryPoint) -> None:
         write_small(self._files, self.path, record.encode())
+        self.dispatched = record.dispatched

@@ -1,6 +1,6 @@
 """What opening a store found, cut and made again: for the log file, for people, for tests."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tandemlog.format.words import counted
@@ -51,6 +51,11 @@ class RecoveryReport:
     doubt: str = ""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    def add_damages(self, damages: Iterable[Damage]) -> None:
+        """Those that are not known yet."""
+        known = {damage.start for damage in self.damages}
+        self.damages += [damage for damage in damages if damage.start not in known]
 
     def lines(self) -> Iterator[str]:
         """One sentence a finding."""

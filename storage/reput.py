@@ -35,7 +35,7 @@ from .index_service import IndexService
 from .positions import Position
 from .producer_table import ProducerTable
 from .queue_table import QueueTable
-from .unit_queues import queues_of
+from .unit_queues import queue_of, queues_of
 
 logger = logging.getLogger(__name__)
 
@@ -138,6 +138,12 @@ class ReputService:
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
             self.reputed.retreat(min(self.reputed.value, log_offset))
+
+    def try_again(self) -> None:
+        """What has stopped dispatch in the log is passed over from now on."""
+        with self._lock:
+            if isinstance(self.failure, CorruptStoreError):
+                self._heal()
 
     def begin_at(self, log_offset: int) -> None:
         """A new log begins at `log_offset`; the dispatchers were reset to it."""
@@ -303,7 +309,11 @@ class ReputService:
         return max(batch.end - start, 1)
 
     def _put_queues(self, batch: DispatchBatch) -> NDArray[np.int64]:
-        found = unit_columns(batch.columns)
+        found, lost = unit_columns(batch.columns), batch.lost
+        if lost is not None:
+            self._to.queues.keep_number(
+                queue_of(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
+            )
         return self._to.queues.put(
             queues_of(self._to.table, found), found.queue_offset, found.units, batch.end
         )

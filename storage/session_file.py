@@ -8,12 +8,17 @@
     counts what is written     the machine ended too     what was not fsynced
     counts what is written     an fsync failed           what was not fsynced
     any                        damage cut whole records  those records
+    any                        a log file is missing     what was in it
 
 "Missing" is what was counted as held: acknowledged where a quorum was of this node. Only a master
 with async flush, in whose term others were promised something, counts what is merely written; a
 slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or by a tool,
 until a term begins that acts on it (ha/master_term.py), so it is written down before the open
-changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt).
+changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt, lost).
+
+`lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term that
+began without it would give the queue offsets of acknowledged records a second time, so none does
+before the log has come that far again, from another node.
 
 A file that is damaged leaves the doubt, one that is missing leaves it where the stop was not clean.
 """
@@ -40,20 +45,27 @@ class Session:
 
     `boot_id` names the machine's boot, empty where it is not known. `counts_unflushed`: bytes
     count as held before they are fsynced. `doubt` says why bytes that counted as held may be
-    missing; empty: none are.
+    missing; empty: none are. `lost`: the log offset up to which it was durable, 0 where it is.
     """
 
     boot_id: str
     counts_unflushed: bool = False
     doubt: str = ""
+    lost: int = 0
 
 
 def following(
-    last: Session | None, boot_id: str, *, clean: bool, cut: bool, fsync_failed: bool = False
+    last: Session | None,
+    boot_id: str,
+    *,
+    clean: bool,
+    cut: bool,
+    fsync_failed: bool = False,
+    lost: int = 0,
 ) -> Session:
     """The session after `last` (None: not known), which stopped `clean` or not, perhaps after an
-    fsync that failed; `cut`: whole records are about to be cut. What counted as held and is not
-    fsynced yet counts on, until recovery has made it durable."""
+    fsync that failed; `cut`: whole records are about to be cut; `lost`: see the module. What
+    counted as held and is not fsynced yet counts on, until recovery has made it durable."""
     counted = not clean and (last is None or last.counts_unflushed)
     doubt = "" if last is None else last.doubt
     if not doubt and cut:
@@ -62,7 +74,8 @@ def following(
         doubt = FSYNC
     elif not doubt and counted and (last is None or not boot_id or last.boot_id != boot_id):
         doubt = MACHINE
-    return Session(boot_id, counts_unflushed=counted, doubt=doubt)
+    lost = max(lost, 0 if last is None else last.lost)
+    return Session(boot_id, counts_unflushed=counted, doubt=doubt, lost=lost)
 
 
 class SessionFile:
@@ -100,6 +113,11 @@ class SessionFile:
         if self.value is not None:
             self.save(replace(self.value, doubt=""))
 
+    def found_again(self) -> None:
+        """Nothing of the log is lost any more."""
+        if self.value is not None and self.value.lost:
+            self.save(replace(self.value, lost=0))
+
 
 def _decode(data: bytes) -> Session:
     document = decode_checked(data)
@@ -107,4 +125,5 @@ def _decode(data: bytes) -> Session:
         boot_id=str(document["boot_id"]),
         counts_unflushed=bool(document["counts_unflushed"]),
         doubt=str(document["doubt"]),
+        lost=int(document.get("lost", 0)),
     )

@@ -5,7 +5,8 @@ its index, and an empty log begins.
                                     by the next open, before it looks at anything else
     2  recovery point, checkpoint   vouch for nothing any more
     3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
-       tandemlog/index.json, producers.json               removed: they speak of what has moved
+       tandemlog/index.json, producers.json,
+       queue-begins.json                                  removed: they speak of what has moved
     4  tandemlog/set-aside          removed
 
 So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
@@ -182,6 +183,7 @@ def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
     files.fsync_directory(paths.root)
     remove_small(files, paths.index_state)
     remove_small(files, paths.producers)
+    remove_small(files, paths.queue_begins)
 
 
 def _empty(directory: Path, files: FileSystem) -> None:

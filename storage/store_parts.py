@@ -22,6 +22,7 @@ from .mending_source import MendingSource
 from .metadata import GroupTable, TopicTable
 from .positions import Position
 from .producer_table import ProducerTable
+from .queue_begins import QueueBeginsFile
 from .queue_table import QueueTable
 from .reads import StoreReader
 from .recovery_point import RecoveryPointFile
@@ -56,6 +57,7 @@ class StoreParts:
     epochs: EpochFile
     checkpoint: StoreCheckpoint
     recovery_point: RecoveryPointFile
+    queue_begins: QueueBeginsFile
     stats: StoreStats
 
 
@@ -126,6 +128,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         epochs=epochs,
         checkpoint=checkpoint,
         recovery_point=RecoveryPointFile(paths.recovery_point, files),
+        queue_begins=QueueBeginsFile(paths.queue_begins, files),
         stats=stats,
     )
 

@@ -89,5 +89,9 @@ class StorePaths:
         return self.own / "set-aside"
 
     @property
+    def queue_begins(self) -> Path:
+        return self.own / "queue-begins.json"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

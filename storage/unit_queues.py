@@ -10,6 +10,14 @@ from .errors import CorruptStoreError
 from .queue_table import QueueTable
 
 
+def queue_of(table: QueueTable, topic: str, queue_id: int) -> int:
+    """The dense index of the queue, a new one where it has none; -1 for one that cannot be."""
+    try:
+        return table.register(topic, queue_id)
+    except ValueError:
+        return -1
+
+
 def queues_of(table: QueueTable, found: UnitColumns) -> NDArray[np.int64]:
     """i8[d]: the queue of each unit. Raises CorruptStoreError for a queue that cannot be."""
     dense = table.dense(found.topics, found.topic_index, found.queue_id)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
+from ha.errors import HaError, StateFileError
 from storage.errors import StoreError
 from tandemlog import errors as client_errors
 from tandemlog.format.errors import FormatError
@@ -36,6 +37,8 @@ _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (client_errors.InvalidMessageError, exit_codes.USAGE),
     (client_errors.TandemlogError, exit_codes.REFUSED),
     (StoreError, exit_codes.STORE),
+    (StateFileError, exit_codes.STORE),
+    (HaError, exit_codes.FAULT),
     (FormatError, exit_codes.STORE),
     (ConfigError, exit_codes.USAGE),
 )

@@ -22,6 +22,9 @@ from ..index_checking import has_tag_entries
 from ..index_service import IndexService
 from ..lock_file import LockFile
 from ..mapped_file_queue import MappedFileQueue
+from ..queue_begins import QueueBegins, QueueBeginsFile
+from ..queue_files import open_queue
+from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
 from ..store_paths import StorePaths
 from .cautions import set_aside_caution
@@ -78,6 +81,8 @@ def rebuild(
             )
         if index and config.index_enabled and config.index_tags:
             config = replace(config, index_tags=_indexes_tags(config, files, clock))
+        if queues:
+            _keep_numbers(geometry, files, paths)
         _set_aside(files, paths, aside, queues=queues, index=index)
     finally:
         lock.release()
@@ -93,6 +98,29 @@ def rebuild(
         index_files=len(made.index_files()),
         recovery=report,
     )
+
+
+def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> None:
+    """What the log does not tell of the queues that are about to go: the numbers of those whose
+    records have all expired. Of one that cannot be read the recovery point has it."""
+    row = MappedFileQueue(files, paths.commit_log, geometry.log_file_size, read_only=True)
+    log_start = row.start
+    row.close()
+    kept = QueueBeginsFile(paths.queue_begins, files)
+    point, held = RecoveryPointFile(paths.recovery_point, files).load(), kept.load()
+    begins = {topic: dict(queues) for topic, queues in held.begins.items()} if held else {}
+    known = point.queues if point is not None else {}
+    for topic, queue_id, directory in geometry.queue_directories():
+        try:
+            queue = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
+        except StoreError:
+            end = known.get(topic, {}).get(queue_id, 0)
+        else:
+            end = queue.end if queue is not None and queue.log_end <= log_start else 0
+        if end > 0:
+            begins.setdefault(topic, {})[queue_id] = end
+    if begins and log_start:
+        kept.save(QueueBegins(log_start, begins))
 
 
 class _LogFiles:

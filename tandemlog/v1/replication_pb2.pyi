@@ -141,6 +141,7 @@ class SlaveHello(_message.Message):
     ACCEPTED_EPOCH_FIELD_NUMBER: _builtins.int
     MASTER_ID_FIELD_NUMBER: _builtins.int
     MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
+    NEEDS_PROLOGUE_FIELD_NUMBER: _builtins.int
     DOUBTED_OFFSET_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     node_id: _builtins.str
@@ -159,6 +160,8 @@ class SlaveHello(_message.Message):
     """the master that it followed last,"""
     master_incarnation: _builtins.str
     """and the disk that this master had then"""
+    needs_prologue: _builtins.bool
+    """what came before the log of this cluster begins is not known here"""
     doubted_offset: _builtins.int
     """no record began there, in bytes whose CRC was right"""
     @_builtins.property
@@ -185,11 +188,12 @@ class SlaveHello(_message.Message):
         accepted_epoch: _builtins.int = ...,
         master_id: _builtins.str = ...,
         master_incarnation: _builtins.str = ...,
+        needs_prologue: _builtins.bool = ...,
         doubted_offset: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "doubted_offset", b"doubted_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "needs_prologue", b"needs_prologue", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__doubted_offset: _TypeAlias = _typing.Literal["doubted_offset"]  # noqa: Y015
     _WhichOneofArgType__doubted_offset: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset"]  # noqa: Y015
@@ -324,6 +328,7 @@ class HelloAnswer(_message.Message):
     PROOF_START_FIELD_NUMBER: _builtins.int
     PROOF_CRC_FIELD_NUMBER: _builtins.int
     MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
+    PROLOGUE_FIELD_NUMBER: _builtins.int
     KNOWN_NODES_FIELD_NUMBER: _builtins.int
     DAMAGED_UNTIL_FIELD_NUMBER: _builtins.int
     action: Global___HelloAction.ValueType
@@ -341,6 +346,8 @@ class HelloAnswer(_message.Message):
     proof_crc: _builtins.int
     """equal epoch tables of two different logs are found here"""
     master_incarnation: _builtins.str
+    prologue: _builtins.bool
+    """a table of the kind "prologue" comes before the first chunk"""
     damaged_until: _builtins.int
     """the master's own log has no record from the doubted offset to here"""
     @_builtins.property
@@ -366,12 +373,13 @@ class HelloAnswer(_message.Message):
         proof_start: _builtins.int = ...,
         proof_crc: _builtins.int = ...,
         master_incarnation: _builtins.str = ...,
+        prologue: _builtins.bool = ...,
         known_nodes: _abc.Iterable[_builtins.str] | None = ...,
         damaged_until: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "damaged_until", b"damaged_until", "epoch", b"epoch", "epochs", b"epochs", "known_nodes", b"known_nodes", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "damaged_until", b"damaged_until", "epoch", b"epoch", "epochs", b"epochs", "known_nodes", b"known_nodes", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "prologue", b"prologue", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -439,7 +447,7 @@ class MetadataUpdate(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     LAST_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
-    """topics, groups, consumer-offsets"""
+    """topics, groups, consumer-offsets; prologue: once, after the answer"""
     json: _builtins.bytes
     version: _builtins.int
     index: _builtins.int

@@ -42,6 +42,7 @@ class FakeDisk:
     fsync_fails: bool = False
     counts_unflushed: bool = False
     doubt: str = ""
+    prologue: bytes = b"{}"
 
     @property
     def end(self) -> int:
@@ -201,6 +202,17 @@ class FakeStore:
         start = self.disk.end
         self._write(data)
         return start, self.disk.end
+
+    @property
+    def needs_prologue(self) -> bool:
+        return not self.disk.data
+
+    def prologue(self, offset: int) -> bytes:
+        return self.disk.prologue
+
+    def take_prologue(self, data: bytes) -> None:
+        self.before("take_prologue")
+        self.disk.prologue = data
 
     def append_raw(self, offset: int, data: Buffer) -> None:
         self.before("append_raw")

@@ -9,13 +9,17 @@ from pathlib import Path
 import pytest
 import typer
 
-from node.cli import app, exit_codes, put
+from ha import errors as ha_errors
+from ha.config import HaConfig
+from ha.state_file import StateFile
+from node.cli import app, exit_codes, failures, put
 from node.cli.failures import CommandError, exit_code_of, one_line_errors
 from node.cli.options import connection_options
 from node.cli.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
 from node.cli.pull import EveryQueue
 from node.cli.times import parse_time_ms
 from storage.errors import StoreLockedError
+from storage.files import RealFileSystem
 from tandemlog import errors as client_errors
 
 
@@ -202,3 +206,22 @@ def test_expected_problems_are_one_line(
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError), one_line_errors():
         raise ZeroDivisionError
+
+
+def test_a_start_on_the_store_of_another_node_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = StateFile(tmp_path, RealFileSystem())
+    files.load(HaConfig("cluster", "a"))
+    with pytest.raises(typer.Exit) as ended, one_line_errors():
+        files.load(HaConfig("cluster", "b"))
+    assert ended.value.exit_code == exit_codes.STORE
+    assert "belongs to node 'a', the configuration says 'b'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in vars(ha_errors).values() if isinstance(each, type)]
+)
+def test_every_error_of_the_replication_has_an_exit_code(kind: type[Exception]) -> None:
+    if issubclass(kind, ha_errors.HaError):
+        assert failures._is_expected(kind.__new__(kind))

@@ -31,7 +31,16 @@ from ha.frames import (
 from ha.handshake import proven_prefix
 from ha.log_crc import log_crc
 from ha.master_group import MasterGroup
-from ha.master_session import Close, MasterAction, MasterSession, SendAnswer, SendChunk, SendRefusal
+from ha.master_session import (
+    Close,
+    MasterAction,
+    MasterSession,
+    SendAnswer,
+    SendChunk,
+    SendPrologue,
+    SendRefusal,
+)
+from ha.prologue import prologue_frames
 from ha.slave_session import Disconnect, Prepared, SeeMembers, Send, SlaveAction, SlaveSession
 from ha.slave_store import SlaveStore
 from ha.state import HaState, Member, decode_state, encode_state
@@ -283,6 +292,9 @@ class Cluster:
                 answer = action.answer
                 crc = self.proof_crc(store, answer.proof_start, answer.offset)
                 stream.send_to_slave(encode_master_frame(replace(answer, proof_crc=crc)))
+            elif isinstance(action, SendPrologue):
+                for frame in prologue_frames(store, action.offset):
+                    stream.send_to_slave(frame)
             elif isinstance(action, SendRefusal):
                 self.count("refused")
                 stream.send_to_slave(encode_master_frame(action.refusal))

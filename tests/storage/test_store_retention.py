@@ -31,6 +31,7 @@ def fill(bench: Bench) -> None:
     bench.files.now_ms = bench.clock.now_ms()
     bench.put(1)
     bench.settle()
+    bench.store.persist()
 
 
 def test_old_files_go_with_their_queues_and_index() -> None:
@@ -55,6 +56,22 @@ def test_old_files_go_with_their_queues_and_index() -> None:
     bench.reopen()
     first = bench.store.reader.ranges()[0]
     assert (first.min_offset, first.max_offset) == (only.min_offset, 301)
+
+
+def test_files_of_which_the_queues_are_not_durable_stay() -> None:
+    """After a crash nothing would tell the number of a queue whose records are gone."""
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    bench.put(queue_id=1)
+    for _ in range(30):
+        bench.put(10, size=50)
+        bench.settle()
+    bench.clock.advance(7200)
+    bench.files.now_ms = bench.clock.now_ms()
+    assert clean(bench) == 0
+    bench.store.persist()
+    assert clean(bench) > 0
+    bench.crash()
+    assert bench.put(queue_id=1).segments[0].queue_offsets.tolist() == [1]
 
 
 def test_files_that_are_not_dispatched_stay() -> None:
@@ -122,6 +139,7 @@ def test_the_log_begins_behind_files_that_somebody_has_deleted() -> None:
     for _ in range(30):
         bench.put(10, size=50)
     bench.settle()
+    bench.store.persist()
     bench.store._release_maps()
     first, second, third, *_ = bench.store.log.files
     for file in (first, second):

@@ -1,0 +1,58 @@
+"""Numbers of which the log does not tell any more, and which no queue gives a second time.
+
+    log       |begin ................................ end|
+    queue q    no record of it at all                       begins:  q stands at 10, all expired
+    queue r    [r0][r1][xx]  r2 is damaged                  known:   r stood at 3 before it had to
+                                                                     be made again
+
+Both are floors: however little the log says, the queue does not end below them. Where the log says
+more, or something else, the log is right.
+
+    begins   a queue's number at the begin of the log, from whoever had the log before that
+             (queue_begins.py); true for as long as the log begins there or later
+    known    the end of a queue while it is damaged; gone with a cut of what was dispatched, which
+             may have been of it
+"""
+
+from collections.abc import Iterable
+
+
+class QueueFloors:
+    """See the module. Queues are named by their dense index."""
+
+    def __init__(self) -> None:
+        self.begins: dict[int, int] = {}
+        self._known: dict[int, int] = {}
+
+    def of(self, dense: int) -> int:
+        """The least end of the queue; 0 where nothing is known."""
+        return max(self.begins.get(dense, 0), self._known.get(dense, 0))
+
+    def keep(self, dense: int, end: int) -> None:
+        """The queue has come to `end`, and its units are about to go."""
+        if end > self.of(dense):
+            self._known[dense] = end
+
+    def contradicted(self, dense: int, queue_offset: int) -> None:
+        """The log has a new record of that number for the queue."""
+        self._known.pop(dense, None)
+        if self.begins.get(dense, 0) > queue_offset:
+            del self.begins[dense]
+
+    def whole(self, queues: Iterable[int]) -> None:
+        """These queues have their ends again."""
+        for dense in queues:
+            self._known.pop(dense, None)
+
+    def cut(self) -> None:
+        """A part of what was dispatched is gone from the log."""
+        self._known.clear()
+
+    def forget(self, queues: Iterable[int]) -> None:
+        for dense in queues:
+            self.begins.pop(dense, None)
+            self._known.pop(dense, None)
+
+    def clear(self) -> None:
+        self.begins.clear()
+        self._known.clear()

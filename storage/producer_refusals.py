@@ -28,6 +28,15 @@ def conflict(mark: ProducerMark, stored: int, count: int) -> BatchRefusedError:
     )  # fmt: skip
 
 
+def other_request(mark: ProducerMark) -> BatchRefusedError:
+    return _refused(
+        "SEQUENCE_CONFLICT", mark,
+        f"sequence {mark.sequence} was sent before with other records (their checksum differs): "
+        "send the same request again, or take a new epoch",
+        0, 0,
+    )  # fmt: skip
+
+
 def bad_mark(mark: ProducerMark, count: int) -> BatchRefusedError:
     return _refused(
         "BAD_RECORD", mark,

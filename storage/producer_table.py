@@ -37,7 +37,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 
-from .producer_refusals import bad_mark, conflict, fenced, gap, unknown
+from .producer_refusals import bad_mark, conflict, fenced, gap, other_request, unknown
 
 VERSION = 1
 ANYWHERE = 1 << 63
@@ -96,10 +96,15 @@ class _Request:
     timestamp: int
     have: int = 0
     extents: list[Extent] = field(default_factory=list)
+    checksum: int | None = None
 
     @property
     def key(self) -> tuple[int, int]:
         return self.epoch, self.sequence
+
+    def is_other(self, checksum: int | None) -> bool:
+        """Whether a request under the same number cannot be this one."""
+        return checksum is not None and self.checksum is not None and checksum != self.checksum
 
     def add(self, extents: Sequence[Extent]) -> None:
         """Records that came after those it has."""
@@ -169,14 +174,16 @@ class ProducerTable:
         """What to do with a request of `count` records.
 
         Raises BatchRefusedError: SEQUENCE_GAP, PRODUCER_FENCED, UNKNOWN_PRODUCER,
-        SEQUENCE_CONFLICT (a repeated sequence with another count), BAD_RECORD (a mark that does
-        not fit the request).
+        SEQUENCE_CONFLICT (a repeated sequence with another count or checksum), BAD_RECORD (a mark
+        that does not fit the request).
         """
         with self._lock:
             producer = self._producers.get(mark.producer_id)
             request = producer.find((mark.epoch, mark.sequence)) if producer is not None else None
             if request is not None and request.count != count:
                 raise conflict(mark, request.count, count)
+            if request is not None and request.is_other(mark.checksum):
+                raise other_request(mark)
             if mark.index != 0 or mark.count != count:
                 raise bad_mark(mark, count)
             last = producer.last if producer is not None else None
@@ -341,7 +348,7 @@ class ProducerTable:
             if producer.last is not None and key <= producer.last:
                 return None
             # Where the log does not begin with it, what came before is gone and was stored.
-            request = _Request(*key, mark.count, timestamp, have=mark.index)
+            request = _Request(*key, mark.count, timestamp, have=mark.index, checksum=mark.checksum)
             producer.requests.append(request)
             self._forget_oldest(producer)
         elif mark.index < request.have:
@@ -423,10 +430,12 @@ def _cut(request: _Request, log_offset: int, count_records: CountRecords) -> boo
 def _as_row(request: _Request) -> list[object]:
     extents = [[each.physical_offset, each.count, each.end_offset] for each in request.extents]
     return [
-        request.epoch, request.sequence, request.count, request.timestamp, request.have, extents
+        request.epoch, request.sequence, request.count, request.timestamp, request.have, extents,
+        request.checksum,
     ]  # fmt: skip
 
 
 def _from_row(row: list[Any]) -> _Request:
-    epoch, sequence, count, timestamp, have, extents = row
-    return _Request(epoch, sequence, count, timestamp, have, [Extent(*each) for each in extents])
+    epoch, sequence, count, timestamp, have, extents, checksum = row
+    extents = [Extent(*each) for each in extents]
+    return _Request(epoch, sequence, count, timestamp, have, extents, checksum)

@@ -121,6 +121,7 @@ class Chain:
         self._request_id += 1
         batch.request_id = self._request_id
         if self.numbers.fixed:
+            batch.may_be_framed_anew()
             self._number(batch)
         self._batches.append(batch)
 

@@ -106,6 +106,31 @@ async def test_what_passes_is_retried_and_stored_once(fault: Fault | RefusedErro
         assert numbers(cluster) == list(range(20))
 
 
+async def test_the_same_epoch_and_other_messages_are_refused() -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        job = options(producer_id="job-17", epoch=4)
+        async with AsyncProducer(cluster.endpoints, job) as producer:
+            await send_all(producer, 1)
+        async with AsyncProducer(cluster.endpoints, job) as producer:
+            future = await producer.send(Message("orders", b"another"))
+            with pytest.raises(errors.SequenceConflictError):
+                await future
+        assert numbers(cluster) == [0]
+
+
+async def test_a_retry_is_the_same_byte_by_byte() -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        cluster.master.keep_requests = True
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            cluster.master.faults.extend([Fault.DROP_BEFORE, Fault.DROP_AFTER])
+            await (await producer.send(Message("orders", b"0", keys="k")))
+        requests = [request.SerializeToString() for request in cluster.master.requests]
+        assert len(requests) == 3
+        assert len(set(requests)) == 1
+
+
 async def test_a_silent_node_is_given_up_and_nothing_stored_twice() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)

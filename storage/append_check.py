@@ -28,7 +28,9 @@ from tandemlog.format.constants import (
     NAME_END,
 )
 from tandemlog.format.crc_columns import first_bad_crc
+from tandemlog.format.errors import FormatError
 from tandemlog.format.fault_columns import first_hole
+from tandemlog.format.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.ragged import all_true, compact, first_true, none_true, windows
 from tandemlog.format.sys_flag import (
     INNER_BATCH,
@@ -44,6 +46,7 @@ from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, che
 FEW_RECORDS: Final = 64
 MAX_TABLE: Final = 65_535
 
+_MARK_END: Final = np.uint16(int.from_bytes(MARK_NAME[-2:], sys.byteorder))
 _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))
 
 
@@ -151,11 +154,16 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
     )
     # From the first byte to the last, and so first of all: whoever then looks here and there finds
     # the bytes in the cache.
-    light_numbers = bytes(batch.records).find(LIGHT_NUMBERS)
+    records = bytes(batch.records)
+    data = np.frombuffer(records, np.uint8)
+    names = [
+        (LIGHT_NUMBERS, records.find(LIGHT_NUMBERS)),
+        # in the first record it may stand; that one is for the plain path to look at
+        (MARK_NAME, _find_mark(records, data, int(ends[0]))),
+    ]
     positions = ends - sizes
-    data = np.frombuffer(batch.records, np.uint8)
     headers = gather_headers(data, positions, sizes)
-    bad = _first_bad_record(batch, data, headers, limits, light_numbers)
+    bad = _first_bad_record(batch, data, headers, limits, names)
     if bad >= 0:
         entry = int(batch.queue_indexes[bad])
         topic = batch.topics[int(batch.queue_topics[entry])].encode(errors="replace")
@@ -176,10 +184,10 @@ def _first_bad_record(
     data: NDArray[np.uint8],
     headers: HeaderColumns,
     limits: RecordLimits,
-    light_numbers: int,
+    names: Sequence[tuple[bytes, int]],
 ) -> int:
-    """Index of the first record that is not what it must be, or -1; `light_numbers` is where
-    LIGHT_NUMBERS comes first among the records' bytes, -1 for nowhere."""
+    """Index of the first record that is not what it must be, or -1; `names` are properties that
+    no record may have, and where each comes first among the records' bytes, -1 for nowhere."""
     entries = batch.queue_indexes.astype(np.int64)
     good = headers.queue_id == batch.queue_ids.astype(np.int64)[entries]
     good &= headers.well_formed
@@ -191,6 +199,9 @@ def _first_bad_record(
     expected_host = STORE_HOST_IPV6 if limits.store_host_ipv6 else 0
     if expected_host or not none_true(headers.sys_flag):
         good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH)) == expected_host
+    last_bytes = data[headers.positions + headers.sizes - 1]
+    if not all_true(last_bytes):
+        good &= (last_bytes != 0) | (headers.properties_length == 0)
     property_crc = _have_property_crc(data, headers)
     if property_crc is not None:
         good &= ~property_crc
@@ -198,10 +209,8 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    light = -1
-    if light_numbers >= 0:
-        light = _first_light_numbers(bytes(batch.records), checked, light_numbers)
-    for found in (light, first_hole(data, checked)):
+    named = [_first_named(bytes(batch.records), checked, *each) for each in names]
+    for found in (_bad_mark(data, checked), *named, first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
     wrong_topic = _first_wrong_topic(batch, data, checked, entries[: checked.count])
@@ -224,16 +233,38 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
-def _first_light_numbers(records: bytes, headers: HeaderColumns, place: int) -> int:
-    """Index of the first record with numbers of light queues among its properties, or -1; `place`
-    is where they come first at all."""
-    while place >= 0:
+def _bad_mark(data: NDArray[np.uint8], headers: HeaderColumns) -> int:
+    """0 where the first record has a producer's mark that is none, else -1."""
+    if not headers.count:
+        return -1
+    start = int(headers.properties_start[0])
+    try:
+        mark_in(data[start : start + int(headers.properties_length[0])].tobytes())
+    except FormatError:
+        return 0
+    return -1
+
+
+def _find_mark(records: bytes, data: NDArray[np.uint8], start: int) -> int:
+    """records.find(MARK_NAME, start), which for a name as short as that takes three times as long
+    as a look at all pairs of bytes, whether the name's end is among them."""
+    for first in (start, start + 1):
+        pairs = (len(data) - first) // 2
+        if not none_true(data[first : first + 2 * pairs].view(np.uint16) == _MARK_END):
+            return records.find(MARK_NAME, start)
+    return -1
+
+
+def _first_named(records: bytes, headers: HeaderColumns, name: bytes, place: int) -> int:
+    """Index of the first record with `name` among its properties, or -1; `place` is where it comes
+    first at all."""
+    while place >= 0 and headers.count:
         row = int(np.searchsorted(headers.positions, place, side="right")) - 1
         if row >= headers.count or place >= headers.positions[row] + headers.sizes[row]:
             return -1  # behind the records that are looked at
         if place >= headers.properties_start[row]:
             return row
-        place = records.find(LIGHT_NUMBERS, int(headers.properties_start[row]))
+        place = records.find(name, int(headers.properties_start[row]))
     return -1
 
 

@@ -8,17 +8,23 @@ The request of this producer, epoch and sequence has `count` records, and this o
 The checksum (8 hex digits) tells a repetition from another request under the same number, whose
 records would be answered as stored and be nowhere. It is the producer's to choose what it covers:
 equal for two attempts at the same request, different for any other one. The node compares it with
-the stored one, and with nothing else. The client takes the CRC of all records as it has framed
-them, before the mark goes in, which its own attempts repeat byte by byte; who frames a request anew
-at each attempt takes the CRC of what it frames it from. A mark without one says nothing.
+the stored one, and with nothing else (request_checksum.py has what our client takes). A mark
+without one says nothing.
+
+A mark stands once, in a request's first record. In any other place dispatch would believe one that
+the put has not judged, so the name alone is refused there: a client that copies a record with its
+properties would otherwise speak for the producer of the first one.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
+from .constants import NAME_END, PRODUCER_MARK, PROPERTY_END
 from .errors import FormatError
 
+MARK_NAME: Final = PRODUCER_MARK.encode() + bytes((NAME_END,))
+"""How the property begins."""
 MAX_PRODUCER_ID: Final = 64
 _PRODUCER_ID: Final = re.compile(rf"[A-Za-z0-9._:-]{{1,{MAX_PRODUCER_ID}}}")
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
@@ -65,6 +71,23 @@ def producer_id_fault(producer_id: str) -> str | None:
     if _PRODUCER_ID.fullmatch(producer_id) is None:
         return f"it must be 1 to {MAX_PRODUCER_ID} of the characters A-Z a-z 0-9 . _ : -"
     return None
+
+
+def mark_in(properties: bytes) -> ProducerMark | None:
+    """The mark among the stored properties of a request's first record, None where there is none.
+
+    Raises FormatError for one that is none, and where it may be read in two ways: its name comes
+    twice, or inside of another property.
+    """
+    place = properties.find(MARK_NAME)
+    if place < 0:
+        return None
+    if place and properties[place - 1] != PROPERTY_END:
+        raise FormatError("producer mark: its name stands inside of another property")
+    if properties.find(MARK_NAME, place + 1) >= 0:
+        raise FormatError("producer mark: its name stands there twice")
+    end = properties.find(PROPERTY_END, place)
+    return parse_producer_mark(properties[place + len(MARK_NAME) : end if end >= 0 else None])
 
 
 def parse_producer_mark(value: str | bytes) -> ProducerMark:

@@ -89,6 +89,7 @@ class StoreConfig:
     confirm: ConfirmSource = ConfirmSource.LOCAL
     producer_retention_ms: int = 7 * 24 * 3_600_000
     producer_sequences_kept: int = 64
+    producers_kept: int = 20_000
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 
     def __post_init__(self) -> None:

@@ -27,7 +27,7 @@ from tandemlog.format.walk import walk
 
 from .commit_log import CommitLog
 from .errors import BatchRefusedError, OffsetOutOfRangeError
-from .producer_table import Extent
+from .producer_requests import Extent
 
 
 def mark_of(batch: RecordBatch) -> ProducerMark | None:

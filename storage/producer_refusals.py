@@ -3,7 +3,7 @@
 from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.format.producer_mark import ProducerMark
 
-from .errors import BatchRefusedError
+from .errors import BatchRefusedError, StoreBusyError
 
 
 def _refused(
@@ -52,6 +52,13 @@ def unknown(mark: ProducerMark) -> BatchRefusedError:
         "begin with sequence 0",
         0, mark.sequence,
     )  # fmt: skip
+
+
+def too_many(mark: ProducerMark, limit: int) -> StoreBusyError:
+    return StoreBusyError(
+        f"producer {mark.producer_id} is new, and {limit} producers (producers_kept) have put "
+        "within the last hour: try again later, let fewer processes put, or raise producers_kept"
+    )
 
 
 def fenced(mark: ProducerMark, epoch: int) -> BatchRefusedError:

@@ -14,10 +14,12 @@ from typing import Final
 
 from tandemlog.format.producer_mark import ProducerMark
 
-_HEAD: Final = Struct("<iqiiqqH")  # epoch, sequence, count, have, timestamp, checksum, extents
+_HEAD: Final = Struct("<HHiqiiqq")
+"""Bytes in all, extents, epoch, sequence, count, have, timestamp, checksum."""
 _EXTENT: Final = Struct("<qiq")
 _END: Final = Struct("<q")
 _KEY: Final = Struct("<iq")
+_KEY_AT: Final = 4
 _NO_CHECKSUM: Final = -1
 
 Key = tuple[int, int]
@@ -74,29 +76,28 @@ class Request:
                 self.extents.append(extent)
 
     def pack(self) -> bytes:
-        checksum = _NO_CHECKSUM if self.checksum is None else self.checksum
+        extents = self.extents
+        head = _HEAD.pack(
+            _HEAD.size + len(extents) * _EXTENT.size,
+            len(extents),
+            self.epoch,
+            self.sequence,
+            self.count,
+            self.have,
+            self.timestamp,
+            _NO_CHECKSUM if self.checksum is None else self.checksum,
+        )
         pieces = [
-            _HEAD.pack(
-                self.epoch,
-                self.sequence,
-                self.count,
-                self.have,
-                self.timestamp,
-                checksum,
-                len(self.extents),
-            )
+            _EXTENT.pack(each.physical_offset, each.count, each.end_offset) for each in extents
         ]
-        pieces += [
-            _EXTENT.pack(each.physical_offset, each.count, each.end_offset) for each in self.extents
-        ]
-        return b"".join(pieces)
+        return b"".join((head, *pieces))
 
 
 def unpack(data: bytes) -> Request:
     """Raises struct.error or ValueError for what `pack` has not written."""
-    epoch, sequence, count, have, timestamp, checksum, extents = _HEAD.unpack_from(data)
-    if len(data) != _HEAD.size + extents * _EXTENT.size:
-        raise ValueError(f"a request of {len(data)} bytes with {extents} extents")
+    size, extents, epoch, sequence, count, have, timestamp, checksum = _HEAD.unpack_from(data)
+    if not size == len(data) == _HEAD.size + extents * _EXTENT.size:
+        raise ValueError(f"a request of {len(data)} bytes, {size} said, with {extents} extents")
     return Request(
         epoch,
         sequence,
@@ -142,8 +143,9 @@ class Producer:
         if self.newest is not None and self.newest.key == key:
             return self.newest
         for request in reversed(self._older):
-            if _KEY.unpack_from(request) <= key:
-                return unpack(request) if _KEY.unpack_from(request) == key else None
+            known = _KEY.unpack_from(request, _KEY_AT)
+            if known <= key:
+                return unpack(request) if known == key else None
         return None
 
     def begin(self, request: Request) -> None:
@@ -168,7 +170,7 @@ class Producer:
         while self.count - gone > count and _END.unpack_from(older[gone], -8)[0] <= settled:
             gone += 1
         if gone:
-            epoch, sequence = _KEY.unpack_from(older[gone - 1])
+            epoch, sequence = _KEY.unpack_from(older[gone - 1], _KEY_AT)
             self.floor = epoch, sequence
             del older[:gone]
         return gone > 0

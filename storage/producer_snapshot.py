@@ -3,7 +3,7 @@
     {"version": 2, "log_offset": P, "open": producer or null, "producers": n}        one line
     n rows, those whose last request is the oldest first:
         u1 length, producer id | u1 whether there is a floor, i4 epoch, i8 sequence
-        | u2 number of requests, each with u2 length and the request (producer_requests.py)
+        | u2 number of requests | the requests, each begins with its length (producer_requests.py)
     crc32 of all that, 8 hexadecimal digits                                          one line
 
 True for the log below P. A table is made of rows that are kept until their producer changes, so
@@ -73,9 +73,7 @@ def encode_row(producer_id: str, producer: Producer) -> bytes:
         _FLOOR.pack(bool(producer.floor), *(producer.floor or (0, 0))),
     ]
     pieces.append(_SHORT.pack(len(requests)))
-    for request in requests:
-        pieces += (_SHORT.pack(len(request)), request)
-    return b"".join(pieces)
+    return b"".join([*pieces, *requests])
 
 
 def write_snapshot(files: FileSystem, path: Path, snapshot: TableSnapshot) -> None:
@@ -129,10 +127,9 @@ def _rows(data: bytes, count: int, seen: float) -> dict[str, Producer]:
         at += _SHORT.size
         requests = []
         for _ in range(number):
-            (size,) = _SHORT.unpack_from(data, at)
-            at += _SHORT.size
-            requests.append(data[at : at + size])
-            at += size
+            end = at + _SHORT.unpack_from(data, at)[0]
+            requests.append(data[at:end])
+            at = end
         producer = Producer(requests, (epoch, sequence) if has_floor else None, seen)
         producer.row = data[begin:at]
         producers[name] = producer

@@ -134,10 +134,13 @@ class PutBatch:
             self._checksum = request_checksum((self.first, self.rest))
         return self._checksum
 
-    def may_be_framed_anew(self) -> None:
-        """An attempt of another process at the same messages is this request too."""
+    def may_be_framed_anew(self, before: int = 0) -> int:
+        """An attempt of another process at the same messages is this request too. `before` is the
+        checksum of the request in front of it, for which this one vouches then; answers its own."""
         if self._checksum is None:
-            self._checksum = content_checksum(b"".join((self.first, self.rest)), self.sizes)
+            records = b"".join((self.first, self.rest))
+            self._checksum = content_checksum(records, self.sizes, before=before)
+        return self._checksum
 
     def request(self, producer_id: str | None, timeout_ms: int) -> broker_pb2.AppendRequest:
         """What goes over the wire, marked for `producer_id`; None: no mark."""

@@ -194,6 +194,9 @@ def test_the_same_messages_of_another_process_are_the_same_request_where_it_says
     for each in (one, two, other):
         each.may_be_framed_anew()
     assert one.checksum == two.checksum != other.checksum
+    behind, elsewhere = sealed(3), sealed(4)
+    assert behind.may_be_framed_anew(one.checksum) == behind.checksum
+    assert elsewhere.may_be_framed_anew(other.checksum) != behind.checksum
 
 
 def test_messages_are_taken_out_of_a_request() -> None:

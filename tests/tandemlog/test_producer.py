@@ -276,6 +276,22 @@ async def test_a_forgotten_producer_begins_a_new_epoch() -> None:
             assert cluster.log.producers[producer.producer_id].epoch == 1
 
 
+async def test_what_a_node_has_forgotten_is_unknown_if_an_answer_was_lost() -> None:
+    """Sent again as new it would be stored twice."""
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            await send_all(producer, 3)
+            cluster.master.faults.extend(
+                [Fault.DROP_AFTER, RefusedError(common_pb2.UNKNOWN_PRODUCER)]
+            )
+            future = await producer.send(Message("orders", b"3"))
+            with pytest.raises(errors.OutcomeUnknownError, match="may or may not be stored"):
+                await future
+            assert await send_all(producer, 2) == [4, 5]
+        assert cluster.log.bodies("orders", 0) == [b"0", b"1", b"2", b"3", b"0", b"1"]
+
+
 async def test_a_named_producer_takes_over_and_fences_the_old_one() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)
@@ -390,6 +406,7 @@ async def test_nobody_there_is_no_master() -> None:
         {"producer_id": "a b"},
         {"producer_id": "a", "idempotent": False},
         {"epoch": 1},
+        {"delivery_timeout_ms": 1_800_001},
     ],
 )
 def test_settings_that_cannot_be(changes: dict[str, object]) -> None:

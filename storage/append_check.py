@@ -152,18 +152,10 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
         said=int(ends[-1]),
         shortest=int(sizes.min()),
     )
-    # From the first byte to the last, and so first of all: whoever then looks here and there finds
-    # the bytes in the cache.
-    records = bytes(batch.records)
-    data = np.frombuffer(records, np.uint8)
-    names = [
-        (LIGHT_NUMBERS, records.find(LIGHT_NUMBERS)),
-        # in the first record it may stand; that one is for the plain path to look at
-        (MARK_NAME, _find_mark(records, data, int(ends[0]))),
-    ]
     positions = ends - sizes
+    data = np.frombuffer(batch.records, np.uint8)
     headers = gather_headers(data, positions, sizes)
-    bad = _first_bad_record(batch, data, headers, limits, names)
+    bad = _first_bad_record(batch, data, headers, limits)
     if bad >= 0:
         entry = int(batch.queue_indexes[bad])
         topic = batch.topics[int(batch.queue_topics[entry])].encode(errors="replace")
@@ -184,10 +176,8 @@ def _first_bad_record(
     data: NDArray[np.uint8],
     headers: HeaderColumns,
     limits: RecordLimits,
-    names: Sequence[tuple[bytes, int]],
 ) -> int:
-    """Index of the first record that is not what it must be, or -1; `names` are properties that
-    no record may have, and where each comes first among the records' bytes, -1 for nowhere."""
+    """Index of the first record that is not what it must be, or -1."""
     entries = batch.queue_indexes.astype(np.int64)
     good = headers.queue_id == batch.queue_ids.astype(np.int64)[entries]
     good &= headers.well_formed
@@ -209,8 +199,7 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    named = [_first_named(bytes(batch.records), checked, *each) for each in names]
-    for found in (_bad_mark(data, checked), *named, first_hole(data, checked)):
+    for found in (*_first_named(data, checked), first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
     wrong_topic = _first_wrong_topic(batch, data, checked, entries[: checked.count])
@@ -233,38 +222,34 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
-def _bad_mark(data: NDArray[np.uint8], headers: HeaderColumns) -> int:
-    """0 where the first record has a producer's mark that is none, else -1."""
+def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, int]:
+    """Indexes of the first record with numbers of light queues among its properties, and of the
+    first with a producer's mark that it may not have; -1 for none."""
     if not headers.count:
-        return -1
-    start = int(headers.properties_start[0])
+        return -1, -1
+    flat, offsets = compact(data, headers.properties_start, headers.properties_length)
+    text = flat.tobytes()
+    light = _row_of(text, offsets, LIGHT_NUMBERS, 0)
+    begin = int(offsets[1])
     try:
-        mark_in(data[start : start + int(headers.properties_length[0])].tobytes())
+        mark_in(text[:begin])
     except FormatError:
-        return 0
-    return -1
+        return light, 0
+    # For a name as short as that find takes three times as long as a look at all pairs of bytes.
+    for first in (begin, begin + 1):
+        pairs = max(len(flat) - first, 0) // 2
+        if not none_true(flat[first : first + 2 * pairs].view(np.uint16) == _MARK_END):
+            return light, _row_of(text, offsets, MARK_NAME, begin)
+    return light, -1
 
 
-def _find_mark(records: bytes, data: NDArray[np.uint8], start: int) -> int:
-    """records.find(MARK_NAME, start), which for a name as short as that takes three times as long
-    as a look at all pairs of bytes, whether the name's end is among them."""
-    for first in (start, start + 1):
-        pairs = (len(data) - first) // 2
-        if not none_true(data[first : first + 2 * pairs].view(np.uint16) == _MARK_END):
-            return records.find(MARK_NAME, start)
-    return -1
-
-
-def _first_named(records: bytes, headers: HeaderColumns, name: bytes, place: int) -> int:
-    """Index of the first record with `name` among its properties, or -1; `place` is where it comes
-    first at all."""
-    while place >= 0 and headers.count:
-        row = int(np.searchsorted(headers.positions, place, side="right")) - 1
-        if row >= headers.count or place >= headers.positions[row] + headers.sizes[row]:
-            return -1  # behind the records that are looked at
-        if place >= headers.properties_start[row]:
+def _row_of(text: bytes, offsets: NDArray[np.int64], name: bytes, start: int) -> int:
+    """The first row that has `name` in it, from place `start` on; -1 for none."""
+    while (place := text.find(name, start)) >= 0:
+        row = int(np.searchsorted(offsets, place, side="right")) - 1
+        start = int(offsets[row + 1])
+        if place + len(name) <= start:
             return row
-        place = records.find(name, int(headers.properties_start[row]))
     return -1
 
 

@@ -33,9 +33,8 @@ from .frames import (
     SlaveFrame,
 )
 from .handshake import SlaveView, check_answer
-from .state import MAX_KNOWN_NODES, Member
 from .prologue import KIND as PROLOGUE
-from .state import Member
+from .state import MAX_KNOWN_NODES, Member
 from .table_pieces import Assembly, Piece
 
 

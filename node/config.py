@@ -148,8 +148,9 @@ class StoreSection(Section):
     )
     producer_retention_ms: int = Field(
         default=7 * 24 * 3_600_000,
-        gt=0,
-        description="how long a silent producer's sequences are kept",
+        ge=3_600_000,
+        description="how long a silent producer's sequences are kept, by the log's store times: "
+        "twice as long at least as a client repeats a request",
     )
     producer_sequences_kept: int = Field(
         default=64, gt=0, description="last requests of a producer that can be answered again"
@@ -177,6 +178,12 @@ class StoreSection(Section):
     )
     set_aside_hours: float = Field(
         default=168, ge=0, description="hours after which it deletes those too, 0: never"
+    )
+    producers_kept: int = Field(
+        default=20_000,
+        gt=0,
+        description="producers that are known at a time; a new one takes the place of the one that "
+        "is silent for longest, and has to wait if that is less than an hour",
     )
     retention: RetentionSection = Field(
         default=RetentionSection(), description="see [store.retention]"

@@ -28,7 +28,9 @@ from tandemlog.format.constants import (
     NAME_END,
 )
 from tandemlog.format.crc_columns import first_bad_crc
+from tandemlog.format.errors import FormatError
 from tandemlog.format.fault_columns import first_hole
+from tandemlog.format.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.ragged import all_true, compact, first_true, none_true, windows
 from tandemlog.format.sys_flag import (
     INNER_BATCH,
@@ -44,6 +46,7 @@ from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, che
 FEW_RECORDS: Final = 64
 MAX_TABLE: Final = 65_535
 
+_MARK_END: Final = np.uint16(int.from_bytes(MARK_NAME[-2:], sys.byteorder))
 _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))
 
 
@@ -149,13 +152,10 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
         said=int(ends[-1]),
         shortest=int(sizes.min()),
     )
-    # From the first byte to the last, and so first of all: whoever then looks here and there finds
-    # the bytes in the cache.
-    light_numbers = bytes(batch.records).find(LIGHT_NUMBERS)
     positions = ends - sizes
     data = np.frombuffer(batch.records, np.uint8)
     headers = gather_headers(data, positions, sizes)
-    bad = _first_bad_record(batch, data, headers, limits, light_numbers)
+    bad = _first_bad_record(batch, data, headers, limits)
     if bad >= 0:
         entry = int(batch.queue_indexes[bad])
         topic = batch.topics[int(batch.queue_topics[entry])].encode(errors="replace")
@@ -176,10 +176,8 @@ def _first_bad_record(
     data: NDArray[np.uint8],
     headers: HeaderColumns,
     limits: RecordLimits,
-    light_numbers: int,
 ) -> int:
-    """Index of the first record that is not what it must be, or -1; `light_numbers` is where
-    LIGHT_NUMBERS comes first among the records' bytes, -1 for nowhere."""
+    """Index of the first record that is not what it must be, or -1."""
     entries = batch.queue_indexes.astype(np.int64)
     good = headers.queue_id == batch.queue_ids.astype(np.int64)[entries]
     good &= headers.well_formed
@@ -191,6 +189,9 @@ def _first_bad_record(
     expected_host = STORE_HOST_IPV6 if limits.store_host_ipv6 else 0
     if expected_host or not none_true(headers.sys_flag):
         good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH)) == expected_host
+    last_bytes = data[headers.positions + headers.sizes - 1]
+    if not all_true(last_bytes):
+        good &= (last_bytes != 0) | (headers.properties_length == 0)
     property_crc = _have_property_crc(data, headers)
     if property_crc is not None:
         good &= ~property_crc
@@ -198,10 +199,7 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    light = -1
-    if light_numbers >= 0:
-        light = _first_light_numbers(bytes(batch.records), checked, light_numbers)
-    for found in (light, first_hole(data, checked)):
+    for found in (*_first_named(data, checked), first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
     wrong_topic = _first_wrong_topic(batch, data, checked, entries[: checked.count])
@@ -224,16 +222,34 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
-def _first_light_numbers(records: bytes, headers: HeaderColumns, place: int) -> int:
-    """Index of the first record with numbers of light queues among its properties, or -1; `place`
-    is where they come first at all."""
-    while place >= 0:
-        row = int(np.searchsorted(headers.positions, place, side="right")) - 1
-        if row >= headers.count or place >= headers.positions[row] + headers.sizes[row]:
-            return -1  # behind the records that are looked at
-        if place >= headers.properties_start[row]:
+def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, int]:
+    """Indexes of the first record with numbers of light queues among its properties, and of the
+    first with a producer's mark that it may not have; -1 for none."""
+    if not headers.count:
+        return -1, -1
+    flat, offsets = compact(data, headers.properties_start, headers.properties_length)
+    text = flat.tobytes()
+    light = _row_of(text, offsets, LIGHT_NUMBERS, 0)
+    begin = int(offsets[1])
+    try:
+        mark_in(text[:begin])
+    except FormatError:
+        return light, 0
+    # For a name as short as that find takes three times as long as a look at all pairs of bytes.
+    for first in (begin, begin + 1):
+        pairs = max(len(flat) - first, 0) // 2
+        if not none_true(flat[first : first + 2 * pairs].view(np.uint16) == _MARK_END):
+            return light, _row_of(text, offsets, MARK_NAME, begin)
+    return light, -1
+
+
+def _row_of(text: bytes, offsets: NDArray[np.int64], name: bytes, start: int) -> int:
+    """The first row that has `name` in it, from place `start` on; -1 for none."""
+    while (place := text.find(name, start)) >= 0:
+        row = int(np.searchsorted(offsets, place, side="right")) - 1
+        start = int(offsets[row + 1])
+        if place + len(name) <= start:
             return row
-        place = records.find(LIGHT_NUMBERS, int(headers.properties_start[row]))
     return -1
 
 

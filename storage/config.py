@@ -95,6 +95,7 @@ class StoreConfig:
     max_offset_rows: int = 1_000_000
     set_aside_kept: int = 2
     set_aside_hours: float = 168
+    producers_kept: int = 20_000
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 
     def __post_init__(self) -> None:

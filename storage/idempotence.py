@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.format.columns import gather_headers
-from tandemlog.format.constants import NAME_END, PRODUCER_MARK
+from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.format.errors import CorruptRecordError, FormatError
-from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
+from tandemlog.format.producer_mark import MARK_NAME, ProducerMark, mark_in
 from tandemlog.format.properties import append_property
 from tandemlog.format.record import decode_record, encode_record
 from tandemlog.format.sys_flag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -27,27 +27,17 @@ from tandemlog.format.walk import walk
 
 from .commit_log import CommitLog
 from .errors import BatchRefusedError, OffsetOutOfRangeError
-from .producer_table import Extent
-
-_MARK_NAME = PRODUCER_MARK.encode() + bytes((NAME_END,))
+from .producer_requests import Extent
 
 
 def mark_of(batch: RecordBatch) -> ProducerMark | None:
-    """The mark in the batch's first record, None without one. The batch is checked already.
-
-    Raises BatchRefusedError (BAD_RECORD) for a mark that is none.
-    """
+    """The mark in the batch's first record, None without one. The batch is checked already, which
+    has refused what is none."""
     size = int(batch.sizes[0])
-    if _MARK_NAME not in bytes(batch.records[:size]):
+    if MARK_NAME not in bytes(batch.records[:size]):
         return None
     record = decode_record(batch.records, 0, check_crc=False, limit=size)
-    value = record.properties.get(PRODUCER_MARK)
-    if value is None:
-        return None
-    try:
-        return parse_producer_mark(value)
-    except FormatError as fault:
-        raise BatchRefusedError("BAD_RECORD", PRODUCER_MARK, str(fault), record_index=0) from fault
+    return mark_in(record.properties_raw)
 
 
 def rest_of(batch: RecordBatch, have: int, mark: ProducerMark) -> tuple[RecordBatch, ProducerMark]:

@@ -75,6 +75,7 @@ from .store_parts import StoreParts, close_parts, open_parts
 from .store_paths import StorePaths
 from .topic_changes import create_topic
 from .topic_recovery import restore_topics
+from .withdrawal import withdraw
 
 logger = logging.getLogger(__name__)
 
@@ -176,10 +177,13 @@ class MessageStore:
                     parts, report, lock, abort, last_stop, reserve, found.store_timestamp,
                     confirmed_at_most,
                 )  # fmt: skip
+                saved = True
                 try:
                     store.persist()
                 except DiskFullError as fault:
+                    saved = False
                     report.waits = report.waits or f"nothing new is durable yet: {fault.reason}"
+                withdraw(parts, report.log_end, report.queues_rebuilt, saved=saved)
                 last_stop.flushed()
             except BaseException as fault:
                 if isinstance(fault, FlushFailedError):
@@ -359,7 +363,7 @@ class MessageStore:
             if self.failure is None:
                 self.reput.run_to()
             self.consumer_offsets.save(self.clock.now_ms())
-            self._persistence.save()
+            self._persistence.save(closing=True)
         except (StoreError, OSError) as fault:
             logger.error("the store could not be closed cleanly: %s", fault)
             self._note_failure()
@@ -403,7 +407,7 @@ class MessageStore:
         self.consumer_offsets.save(self.clock.now_ms())
 
     def _forget_producers(self) -> None:
-        self.producers.forget(self.clock.now_ms() - self.config.producer_retention_ms)
+        self.producers.forget(self.config.producer_retention_ms)
 
     def _release_maps(self) -> None:
         """Pages that were read once would count as this process's memory for ever; the next read

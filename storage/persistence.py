@@ -9,21 +9,29 @@
 
 Each step speaks only of what the steps before have made durable, so a crash between any two leaves
 a store that claims too little and never too much.
+
+The producer table is true up to what is written, which is ahead of F. So what is taken of it now
+waits until the log is flushed up to there, and is written by a later round: no table on the disk
+speaks of bytes that a power cut may still take. It is written whole; where that takes long it is
+done less often, PRODUCERS_SHARE of the time at most, and an open dispatches more to it.
 """
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tandemlog.format.checkpoint import Checkpoint
 
 from .consume_queue_store import QueueCheckpoint
 from .disk_refusal import refusing
 from .errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
+from .producer_snapshot import TableSnapshot, write_snapshot
 from .recovery_point import RecoveryPoint
 from .set_aside import vouch_for_nothing
-from .small_files import write_small
 from .store_parts import StoreParts
+
+PRODUCERS_SHARE = 0.05
 
 
 class Persistence:
@@ -40,21 +48,25 @@ class Persistence:
         self._dispatched_time = 0
         self._lock = threading.RLock()
         self._saved_point: RecoveryPoint | None = None
-        self._saved_producers: int | None = None
+        # of the producer table: what waits for the flush, what is on the disk, when and how long
+        self._taken: TableSnapshot | None = None
+        self._saved_producers: TableSnapshot | None = None
+        self._next_producers = 0.0
         self._beginning_anew = False
 
-    def save(self, *, log_end: int | None = None) -> RecoveryPoint:
-        """Run all steps; nothing of the log at or after `log_end` is vouched for. Raises
+    def save(self, *, log_end: int | None = None, closing: bool = False) -> RecoveryPoint:
+        """Run all steps; nothing of the log at or after `log_end` is vouched for. `closing`: no
+        further round comes, and nothing is put any more. Raises
         StoreError that names the file, after which what was durable before stays so, and
         FlushFailedError, which is the end of writing: a second fsync proves nothing for queues
         and index either."""
         try:
-            return self._save(log_end)
+            return self._save(log_end, closing)
         except FlushFailedError as fault:
             self._parts.log.fail(fault)
             raise
 
-    def _save(self, log_end: int | None) -> RecoveryPoint:
+    def _save(self, log_end: int | None, closing: bool) -> RecoveryPoint:
         parts = self._parts
         with self._lock:
             if self._beginning_anew:
@@ -73,7 +85,7 @@ class Persistence:
             self._look_at_times(flushed)
             queues = parts.queues.flush()
             index_time = self._save_index()
-            self._save_producers()
+            self._save_producers(flushed, closing)
             # before and after: the role may have changed in between
             whole = whole and parts.log.ends_with_record
             point = self._save_point(queues, flushed, durable, whole=whole)
@@ -101,7 +113,7 @@ class Persistence:
         with self._lock:
             self._beginning_anew = True
             vouch_for_nothing(self._parts.recovery_point, self._parts.checkpoint)
-            self._saved_point = self._saved_producers = None
+            self._saved_point = self._saved_producers = self._taken = None
             self._durable_time = self._dispatched_time = 0
             yield
             self._beginning_anew = False
@@ -125,13 +137,26 @@ class Persistence:
         index.flush()
         return time
 
-    def _save_producers(self) -> None:
-        producers = self._parts.producers
-        if producers.next_offset != self._saved_producers:
-            known, path = producers.next_offset, self._parts.paths.producers
+    def _save_producers(self, flushed: int, closing: bool) -> None:
+        table, monotonic = self._parts.producers, self._parts.clock.monotonic
+        taken, saved = self._taken, self._saved_producers
+        if taken is not None and (closing or not table.holds(taken)):
+            taken = None
+        # what is on the disk speaks of a log that was cut, or is of another life
+        at_once = closing or saved is None or not table.holds(saved)
+        if taken is None and (at_once or monotonic() >= self._next_producers):
+            taken = table.snapshot()
+            if saved is not None and saved.changes == taken.changes:
+                taken = None
+        if taken is not None and taken.log_offset <= flushed:
+            began, path = monotonic(), self._parts.paths.producers
             with refusing(f"{path} cannot be written"):
-                write_small(self._parts.files, path, producers.snapshot())
-            self._saved_producers = known
+                write_snapshot(self._parts.files, path, taken)
+            ended = monotonic()
+            self._next_producers = ended + (ended - began) / PRODUCERS_SHARE
+            # its rows are the table's: who keeps it must not keep them too
+            self._saved_producers, taken = replace(taken, rows=()), None
+        self._taken = taken
 
     def _save_point(
         self, queues: QueueCheckpoint, flushed: int, durable: int, *, whole: bool

@@ -3,7 +3,7 @@
 from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.format.producer_mark import ProducerMark
 
-from .errors import BatchRefusedError
+from .errors import BatchRefusedError, StoreBusyError
 
 
 def _refused(
@@ -28,6 +28,15 @@ def conflict(mark: ProducerMark, stored: int, count: int) -> BatchRefusedError:
     )  # fmt: skip
 
 
+def other_request(mark: ProducerMark) -> BatchRefusedError:
+    return _refused(
+        "SEQUENCE_CONFLICT", mark,
+        f"sequence {mark.sequence} was sent before with other records (their checksum differs): "
+        "send the same request again, or take a new epoch",
+        0, 0,
+    )  # fmt: skip
+
+
 def bad_mark(mark: ProducerMark, count: int) -> BatchRefusedError:
     return _refused(
         "BAD_RECORD", mark,
@@ -43,6 +52,13 @@ def unknown(mark: ProducerMark) -> BatchRefusedError:
         "begin with sequence 0",
         0, mark.sequence,
     )  # fmt: skip
+
+
+def too_many(mark: ProducerMark, limit: int) -> StoreBusyError:
+    return StoreBusyError(
+        f"producer {mark.producer_id} is new, and {limit} producers (producers_kept) have put "
+        "within the last hour: try again later, let fewer processes put, or raise producers_kept"
+    )
 
 
 def fenced(mark: ProducerMark, epoch: int) -> BatchRefusedError:

@@ -18,38 +18,42 @@ it with the append, elsewhere `take` with the dispatch; both may come for the sa
 may be so quick that it comes between an append and its `record`, and then with the records of one
 file of two: what `record` says would be known in part and skipped whole. So the two are one step,
 `appending`, for everybody else.
+
+Producers come without end, as each process is a new one. A producer is forgotten when the log's
+own store time has gone on by the retention since its last request, or where there are more than
+`limit`: the one first that is silent for longest. Neither while this process has had a request of
+it within GRACE_S of its own time: a clock that jumps would make all of them unknown at once, in the
+middle of their retries. Who comes when nobody can be forgotten has to wait. After GRACE_S of
+silence only the last few requests are kept.
+
+Forgetting is each node's own. So in the log a producer may begin again with sequence 0, under a
+number that another node still knows: the master had forgotten it, and it begins anew everywhere.
 """
 
-import json
 import threading
+import time
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.fast_crc import crc32
 from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 
-from .producer_refusals import bad_mark, conflict, fenced, gap, unknown
+from .producer_refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
+from .producer_requests import Extent, Producer, Request
+from .producer_snapshot import TableSnapshot, decode, encode_row
 
-VERSION = 1
-ANYWHERE = 1 << 63
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """`count` records of a request that lie end to end in the log."""
-
-    physical_offset: int
-    count: int
-    end_offset: int
+ANYWHERE: Final = 1 << 63
+GRACE_S: Final = 3600.0
+IDLE_KEPT: Final = 4
+_STEP: Final = 128
+"""Rows of a snapshot that are encoded while others wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,63 +92,38 @@ class ProducerState:
     timestamp: int
 
 
-@dataclass(slots=True)
-class _Request:
-    epoch: int
-    sequence: int
-    count: int
-    timestamp: int
-    have: int = 0
-    extents: list[Extent] = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return self.epoch, self.sequence
-
-    def add(self, extents: Sequence[Extent]) -> None:
-        """Records that came after those it has."""
-        for extent in extents:
-            self.have += extent.count
-            last = self.extents[-1] if self.extents else None
-            if last is not None and last.end_offset == extent.physical_offset:
-                count = last.count + extent.count
-                self.extents[-1] = Extent(last.physical_offset, count, extent.end_offset)
-            else:
-                self.extents.append(extent)
-
-
-@dataclass(slots=True)
-class _Producer:
-    # by (epoch, sequence), ascending; `floor` is the last one that was forgotten
-    requests: deque[_Request] = field(default_factory=deque)
-    floor: tuple[int, int] | None = None
-
-    @property
-    def last(self) -> tuple[int, int] | None:
-        return self.requests[-1].key if self.requests else self.floor
-
-    def find(self, key: tuple[int, int]) -> _Request | None:
-        for request in reversed(self.requests):
-            if request.key <= key:
-                return request if request.key == key else None
-        return None
-
-
 class ProducerTable:
     """See the module; thread-safe.
 
     `kept` is how many requests of a producer are remembered, and more while the oldest of them
     does not lie below `settled()`: what is forgotten is answered as stored, so it must be where no
-    power cut and no truncation comes any more.
+    power cut and no truncation comes any more. `limit` is how many producers are kept, `monotonic`
+    this process's own time in seconds.
     """
 
-    def __init__(self, *, kept: int = 64, settled: Callable[[], int] = lambda: ANYWHERE) -> None:
+    def __init__(
+        self,
+        *,
+        kept: int = 64,
+        limit: int = 20_000,
+        settled: Callable[[], int] = lambda: ANYWHERE,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.next_offset = 0
+        # counts every change but forgetting
+        self.changes = 0
+        self._generation = 0
         self._kept = kept
+        self._limit = limit
         self._settled = settled
-        self._producers: dict[str, _Producer] = {}
+        self._monotonic = monotonic
+        # the one whose last request is the oldest first
+        self._producers: dict[str, Producer] = {}
+        self._newest_time = 0
         # the request whose records may go on at next_offset
-        self._open: tuple[str, _Request] | None = None
+        self._open: tuple[str, Request] | None = None
+        # those whose row of the snapshot has to be made again
+        self._stale: set[str] = set()
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -162,27 +141,30 @@ class ProducerTable:
             producer = self._producers.get(producer_id)
             if producer is None or producer.last is None:
                 return None
-            timestamp = producer.requests[-1].timestamp if producer.requests else 0
+            timestamp = producer.newest.timestamp if producer.newest is not None else 0
             return ProducerState(*producer.last, timestamp)
 
     def check(self, mark: ProducerMark, count: int) -> Outcome:
         """What to do with a request of `count` records.
 
         Raises BatchRefusedError: SEQUENCE_GAP, PRODUCER_FENCED, UNKNOWN_PRODUCER,
-        SEQUENCE_CONFLICT (a repeated sequence with another count), BAD_RECORD (a mark that does
-        not fit the request).
+        SEQUENCE_CONFLICT (a repeated sequence with another count or checksum), BAD_RECORD (a mark
+        that does not fit the request). StoreBusyError: a new producer, and no room for one.
         """
         with self._lock:
             producer = self._producers.get(mark.producer_id)
             request = producer.find((mark.epoch, mark.sequence)) if producer is not None else None
             if request is not None and request.count != count:
                 raise conflict(mark, request.count, count)
+            if request is not None and request.is_other(mark):
+                raise other_request(mark)
             if mark.index != 0 or mark.count != count:
                 raise bad_mark(mark, count)
             last = producer.last if producer is not None else None
             if producer is None or last is None:
                 if mark.sequence != 0:
                     raise unknown(mark)
+                self._find_room(mark)
                 return New()
             epoch, sequence = last
             if mark.epoch < epoch:
@@ -191,8 +173,8 @@ class ProducerTable:
                 if mark.sequence != 0:
                     raise gap(mark, 0, f"epoch {mark.epoch} is new")
                 return New()
-            newest = producer.requests[-1] if producer.requests else None
-            if newest is not None and newest.have < newest.count and mark.sequence > sequence:
+            newest = producer.newest
+            if newest is not None and not newest.complete and mark.sequence > sequence:
                 raise gap(mark, sequence, f"of which {newest.have} of {newest.count} are stored")
             if mark.sequence > sequence + 1:
                 raise gap(mark, sequence + 1, "in the order in which they were numbered")
@@ -200,20 +182,23 @@ class ProducerTable:
                 return New()
             if request is None:
                 return Duplicate()
-            if request.have < request.count:
+            if not request.complete:
+                if request is not newest:
+                    raise gap(mark, sequence + 1, "this one was left incomplete")
                 return Resume(request.have)
-            return Duplicate(
-                tuple(request.extents), request.extents[-1].end_offset, request.timestamp
-            )
+            return Duplicate(tuple(request.extents), request.end_offset, request.timestamp)
 
     def record(self, mark: ProducerMark, extents: Sequence[Extent], store_timestamp: int) -> None:
         """A master appended the records of a request from mark.index on, in log order."""
         with self._lock:
+            if extents[-1].end_offset <= self.next_offset:
+                return  # dispatch was here before
             self._open = None
-            request = self._request(mark, store_timestamp)
+            request = self._request(mark, store_timestamp, self._monotonic())
             if request is not None:
                 request.add(extents)
-            self.next_offset = max(self.next_offset, extents[-1].end_offset)
+            self.next_offset = extents[-1].end_offset
+            self.changes += 1
 
     def take(
         self,
@@ -227,20 +212,27 @@ class ProducerTable:
         value as stored). Those below next_offset are passed over. Answers what was wrong with
         marks that are none: their records count as unmarked."""
         with self._lock:
-            count = len(physical_offset)
+            if end_offset <= self.next_offset:
+                return []
+            now, count = self._monotonic(), len(physical_offset)
             first = int(np.searchsorted(physical_offset, self.next_offset))
             parsed, faults = _parsed([each for each in marks if each[0] >= first], physical_offset)
             columns = _Columns(physical_offset, size, store_timestamp)
+            if first < count:
+                self._newest_time = max(self._newest_time, int(store_timestamp[-1]))
             if self._open is not None and first < count:
                 stop = parsed[0][0] if parsed else count
                 self._extend(*self._open, columns, first, stop)
             for number, (row, mark) in enumerate(parsed):
                 stop = parsed[number + 1][0] if number + 1 < len(parsed) else count
-                request = self._request(mark, int(store_timestamp[row]))
+                request = self._request(mark, int(store_timestamp[row]), now)
                 self._open = None
                 if request is not None:
                     self._extend(mark.producer_id, request, columns, row, stop)
-            self.next_offset = max(self.next_offset, end_offset)
+            while len(self._producers) > self._limit:
+                self._forget(next(iter(self._producers)))
+            self.next_offset = end_offset
+            self.changes += 1
         return faults
 
     def truncate(self, log_offset: int, count_records: CountRecords) -> None:
@@ -252,113 +244,132 @@ class ProducerTable:
                 return
             self._open = None
             for producer_id, producer in list(self._producers.items()):
-                requests, cut = producer.requests, False
-                while requests and not cut and requests[-1].extents[-1].end_offset > log_offset:
-                    cut = _cut(requests[-1], log_offset, count_records)
-                    if not cut:
-                        requests.pop()
-                last = requests[-1] if requests else None
-                if last is not None and last.have < last.count:
-                    end = last.extents[-1].end_offset
+                cut = False
+                while (last := producer.newest) is not None and last.end_offset > log_offset:
+                    self._stale.add(producer_id)
+                    cut = _cut(last, log_offset, count_records)
+                    if cut:
+                        break
+                    producer.drop_newest()
+                if last is not None and not last.complete:
+                    end = last.end_offset
                     # it goes on at the log's end, perhaps behind a BLANK: others do not follow it
                     if end == log_offset or (cut and not count_records(end, log_offset)[0]):
                         self._open = (producer_id, last)
-                if not requests and producer.floor is None:
-                    del self._producers[producer_id]
-            self.next_offset = log_offset
+                if producer.last is None:
+                    self._forget(producer_id)
+            self._begin_generation(log_offset)
 
-    def forget(self, before_ms: int) -> int:
-        """Drop producers whose last request was stored before `before_ms`; answers how many."""
+    def forget(self, retention_ms: int) -> int:
+        """Drop producers whose last request was stored `retention_ms` before the newest record;
+        answers how many. Of those that are merely silent only the last requests stay."""
         with self._lock:
-            old = [
-                producer_id
-                for producer_id, producer in self._producers.items()
-                if not producer.requests or producer.requests[-1].timestamp < before_ms
-            ]
-            for producer_id in old:
-                del self._producers[producer_id]
-            return len(old)
+            before, idle = self._newest_time - retention_ms, self._monotonic() - GRACE_S
+            silent = [each for each, producer in self._producers.items() if producer.seen <= idle]
+            old = 0
+            for producer_id in silent:
+                producer = self._producers[producer_id]
+                if producer.newest is None or producer.newest.timestamp < before:
+                    self._forget(producer_id)
+                    old += 1
+                elif producer.count > IDLE_KEPT and producer.keep(IDLE_KEPT, self._settled()):
+                    self._stale.add(producer_id)
+            return old
 
     def reset(self, log_offset: int) -> None:
         """Know nobody; the log begins at `log_offset`."""
         with self._lock:
             self._producers.clear()
+            self._stale.clear()
             self._open = None
-            self.next_offset = log_offset
+            self._newest_time = 0
+            self._begin_generation(log_offset)
 
-    def snapshot(self) -> bytes:
-        """The whole table and the log offset that it is true for; see `restore`."""
-        with self._lock:
-            document = {
-                "version": VERSION,
-                "log_offset": self.next_offset,
-                "open": self._open[0] if self._open is not None else None,
-                "producers": {
-                    producer_id: {
-                        "floor": producer.floor,
-                        "requests": [_as_row(request) for request in producer.requests],
-                    }
-                    for producer_id, producer in self._producers.items()
-                },
-            }
-        text = json.dumps(document, separators=(",", ":")).encode()
-        return b"%s\n%08x\n" % (text, crc32(text))
+    def snapshot(self) -> TableSnapshot:
+        """The whole table and the log offset that it is true for; see `restore`. Nobody waits for
+        it for longer than a few rows take, and no longer than a list of them at the end."""
+        while True:
+            with self._lock:
+                for producer_id in list(islice(self._stale, _STEP)):
+                    self._stale.discard(producer_id)
+                    producer = self._producers[producer_id]
+                    producer.row = encode_row(producer_id, producer)
+                if not self._stale:
+                    goes_on = self._open[0] if self._open is not None else None
+                    rows = [each.row for each in self._producers.values() if each.row is not None]
+                    return TableSnapshot(
+                        self.next_offset, self._generation, self.changes, goes_on, rows
+                    )
+            time.sleep(0)  # a lock that is taken again at once is nobody else's
+
+    def holds(self, snapshot: TableSnapshot) -> bool:
+        """Whether the log below the snapshot's offset is still that of which it speaks."""
+        return snapshot.generation == self._generation
 
     def restore(self, data: bytes) -> None:
         """Become what `snapshot` wrote; raises FormatError for anything else and changes nothing
         then."""
-        text, _, checksum = data.partition(b"\n")
-        if checksum.strip() != b"%08x" % crc32(text):
-            raise FormatError("producer table: its checksum is wrong")
-        document = json.loads(text)
-        if document.get("version") != VERSION:
-            raise FormatError(f"producer table: its version is not {VERSION}")
-        try:
-            producers = {
-                producer_id: _Producer(
-                    deque(_from_row(row) for row in found["requests"]),
-                    tuple(found["floor"]) if found["floor"] is not None else None,
-                )
-                for producer_id, found in document["producers"].items()
-            }
-        except (KeyError, TypeError, ValueError) as fault:
-            raise FormatError(f"producer table: it has another form: {fault!r}") from fault
+        restored = decode(data, self._monotonic())
         with self._lock:
-            self._producers = producers
-            self.next_offset = document["log_offset"]
+            self._producers = restored.producers
+            self._stale.clear()
             self._open = None
-            if document["open"] is not None:
-                self._open = (document["open"], producers[document["open"]].requests[-1])
+            newest = [each.newest for each in self._producers.values() if each.newest is not None]
+            self._newest_time = max((each.timestamp for each in newest), default=0)
+            if restored.open is not None:
+                request = self._producers[restored.open].newest
+                assert request is not None  # decode has looked
+                self._open = (restored.open, request)
+            self._begin_generation(restored.log_offset)
 
     # ---- inner parts; the caller holds the lock
 
-    def _request(self, mark: ProducerMark, timestamp: int) -> _Request | None:
+    def _begin_generation(self, log_offset: int) -> None:
+        self.next_offset = log_offset
+        self._generation += 1
+        self.changes += 1
+
+    def _forget(self, producer_id: str) -> None:
+        del self._producers[producer_id]
+        self._stale.discard(producer_id)
+        if self._open is not None and self._open[0] == producer_id:
+            self._open = None
+
+    def _find_room(self, mark: ProducerMark) -> None:
+        if len(self._producers) < self._limit:
+            return
+        oldest = next(iter(self._producers))
+        if self._producers[oldest].seen > self._monotonic() - GRACE_S:
+            raise too_many(mark, self._limit)
+        self._forget(oldest)
+
+    def _request(self, mark: ProducerMark, timestamp: int, now: float) -> Request | None:
         """The request that records from mark.index on go to; None where they are known."""
-        producer = self._producers.setdefault(mark.producer_id, _Producer())
-        key = (mark.epoch, mark.sequence)
-        request = producer.find(key)
-        if request is None:
-            if producer.last is not None and key <= producer.last:
+        producer = self._producers.pop(mark.producer_id, None) or Producer()
+        self._producers[mark.producer_id] = producer  # the newest of all
+        self._stale.add(mark.producer_id)
+        self._newest_time = max(self._newest_time, timestamp)
+        producer.seen = now
+        key, last = (mark.epoch, mark.sequence), producer.last
+        newest = producer.newest
+        if mark.index and newest is not None and newest.key == key:
+            if mark.index < newest.have:
                 return None
-            # Where the log does not begin with it, what came before is gone and was stored.
-            request = _Request(*key, mark.count, timestamp, have=mark.index)
-            producer.requests.append(request)
-            self._forget_oldest(producer)
-        elif mark.index < request.have:
-            return None
-        request.timestamp = timestamp
+            newest.timestamp = timestamp
+            return newest
+        if last is not None and key <= last:
+            if mark.sequence or mark.index:
+                return None
+            producer.begin_anew()
+        # Where the log does not begin with it, what came before is gone and was stored.
+        request = Request(*key, mark.count, timestamp, have=mark.index, checksum=mark.checksum)
+        producer.begin(request)
+        if producer.count > self._kept:
+            producer.keep(self._kept, self._settled())
         return request
 
-    def _forget_oldest(self, producer: _Producer) -> None:
-        requests = producer.requests
-        if len(requests) <= self._kept:
-            return
-        settled = self._settled()
-        while len(requests) > self._kept and requests[0].extents[-1].end_offset <= settled:
-            producer.floor = requests.popleft().key
-
     def _extend(
-        self, producer_id: str, request: _Request, columns: "_Columns", first: int, stop: int
+        self, producer_id: str, request: Request, columns: "_Columns", first: int, stop: int
     ) -> None:
         """Add the records from row `first` on that belong to the request, before row `stop`."""
         stop = min(stop, first + request.count - request.have)
@@ -366,9 +377,9 @@ class ProducerTable:
         last = first + int(other[0]) if len(other) else stop
         if last > first:
             request.add(columns.extents(first, last))
-        complete = request.have >= request.count
+            self._stale.add(producer_id)
         at_end = last == len(columns.physical_offset)
-        self._open = (producer_id, request) if at_end and not complete else None
+        self._open = (producer_id, request) if at_end and not request.complete else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +412,7 @@ def _parsed(
     return parsed, faults
 
 
-def _cut(request: _Request, log_offset: int, count_records: CountRecords) -> bool:
+def _cut(request: Request, log_offset: int, count_records: CountRecords) -> bool:
     """Keep what lies below `log_offset`; False where that is nothing."""
     offsets = [extent.physical_offset for extent in request.extents]
     kept = request.extents[: bisect_left(offsets, log_offset)]
@@ -418,15 +429,3 @@ def _cut(request: _Request, log_offset: int, count_records: CountRecords) -> boo
     request.extents = kept
     request.have -= lost
     return bool(kept)
-
-
-def _as_row(request: _Request) -> list[object]:
-    extents = [[each.physical_offset, each.count, each.end_offset] for each in request.extents]
-    return [
-        request.epoch, request.sequence, request.count, request.timestamp, request.have, extents
-    ]  # fmt: skip
-
-
-def _from_row(row: list[Any]) -> _Request:
-    epoch, sequence, count, timestamp, have, extents = row
-    return _Request(epoch, sequence, count, timestamp, have, [Extent(*each) for each in extents])

@@ -21,8 +21,11 @@ from tandemlog.format.constants import (
     MULTI_QUEUE_OFFSET,
     NAME_END,
     PAGE,
+    PRODUCER_MARK,
 )
+from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
+from tandemlog.format.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.sys_flag import BORN_HOST_IPV6, INNER_BATCH, STORE_HOST_IPV6
 
 from .errors import BatchRefusedError
@@ -148,10 +151,31 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
         )
     if length >= PAGE and b"\0" in properties:
         raise bad_record("properties", "a zero byte in them is what a lost page looks like", index)
+    if properties.endswith(b"\0"):
+        raise bad_record(
+            "properties", "a zero byte at their end is what a torn write looks like", index
+        )
+    _check_mark(properties, index)
     if length >= CRC_PROPERTY_SIZE and properties[-CRC_PROPERTY_SIZE:].startswith(CRC_NAME):
         raise bad_record(
             "properties", f"{CRC32} is for the node to write: leave the property out", index
         )
+
+
+def _check_mark(properties: bytes, index: int) -> None:
+    if MARK_NAME not in properties:
+        return
+    if index:
+        raise bad_record(
+            "properties",
+            f"{PRODUCER_MARK} stands in a request's first record only: leave it out of what is "
+            "copied from another message",
+            index,
+        )
+    try:
+        mark_in(properties)
+    except FormatError as fault:
+        raise bad_record("properties", str(fault), index) from fault
 
 
 def bad_record(field: str, reason: str, index: int) -> BatchRefusedError:

@@ -63,8 +63,8 @@ def recover(
         if loaded.note:
             report.notes.append(loaded.note)
     _cut_log(parts, found, report)
-    if not found.clean:
-        _lower_checkpoint(parts)
+    if not found.clean or parts.checkpoint.value.confirm_phy_offset > found.log_end:
+        _lower_checkpoint(parts, found.log_end)
     _load_queues(parts, found, report)
     _load_index(parts, found, report)
     _load_producers(parts, report)
@@ -95,15 +95,17 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
     parts.epochs.truncate_suffix(max(found.log_end, found.log_start + 1))
 
 
-def _lower_checkpoint(parts: StoreParts) -> None:
+def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
     """Queues and index may be cut now and dispatched again: until that is durable, a RocketMQ
-    broker that takes the store over after another crash must begin at the first log file."""
+    broker that takes the store over after another crash must begin at the first log file. And
+    nobody may find confirmed what comes in place of a tail that is lost."""
     parts.checkpoint.save(
         replace(
             parts.checkpoint.value,
             logics_msg_timestamp=0,
             index_msg_timestamp=0,
             logics_physical_offset=0,
+            confirm_phy_offset=min(parts.checkpoint.value.confirm_phy_offset, log_end),
         )
     )
 
@@ -284,3 +286,7 @@ def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport
     if parts.confirmed.value < parts.log.wrote.value:
         return  # what is not confirmed yet may still come, and the offsets were of it
     report.offsets_clamped = len(parts.consumer_offsets.clamp(end_of))
+    if report.offsets_clamped:
+        # Before anything is put: else another open might find the offsets of before below the ends
+        # of queues that have grown again, and consumers would pass over what came instead.
+        parts.consumer_offsets.save(parts.clock.now_ms())

@@ -5,7 +5,7 @@ its index, and an empty log begins.
                                     by the next open, before it looks at anything else
     2  recovery point, checkpoint   vouch for nothing any more
     3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
-       tandemlog/index.json, producers.json,
+       tandemlog/index.json, producers,
        queue-begins.json                                  removed: they speak of what has moved
     4  tandemlog/set-aside          removed
 

@@ -82,7 +82,9 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     queues = ConsumeQueueStore(paths.queues, files, queue_table, file_size=config.queue_file_size)
     producers = ProducerTable(
         kept=config.producer_sequences_kept,
+        limit=config.producers_kept,
         settled=lambda: min(log.flushed.value, confirmed.value),
+        monotonic=clock.monotonic,
     )
     source = MendingSource(
         log,

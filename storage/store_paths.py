@@ -66,7 +66,7 @@ class StorePaths:
 
     @property
     def producers(self) -> Path:
-        return self.own / "producers.json"
+        return self.own / "producers"
 
     @property
     def recovery_point(self) -> Path:

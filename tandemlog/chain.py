@@ -16,7 +16,9 @@ What an answer does to the request it is for, always the first one written and n
     outcome unknown           kept: the same numbers ask again
     refused for good          fails; if a single message is to blame, only that one fails and the
                               rest stays under the same numbers
-    gap, unknown producer     surely not stored, nor anything behind it: new epoch, from 0
+    gap                       surely not stored, nor anything behind it: new epoch, from 0
+    unknown producer          the same, but for what may have been stored by an earlier attempt:
+                              the node may have forgotten us, so that fails as unknown
 
 Where the caller gave the epoch, a number says which message it is about: none is ever given twice,
 and what would need new ones (a gap, a refusal for good) ends the producer instead.
@@ -90,6 +92,9 @@ class Chain:
         self._doubts: list[bool] = []
         self._stop: TandemlogError | None = None
         self._renumber = False
+        self._forgotten = False
+        # of all that was given, where another process may give the same again
+        self._content = 0
         self._request_id = 0
 
     def __len__(self) -> int:
@@ -121,6 +126,7 @@ class Chain:
         self._request_id += 1
         batch.request_id = self._request_id
         if self.numbers.fixed:
+            self._content = batch.may_be_framed_anew(self._content)
             self._number(batch)
         self._batches.append(batch)
 
@@ -130,7 +136,9 @@ class Chain:
         self._doubts = []
         self._stop = None
         self._prune()
-        if self._renumber:
+        if self._forgotten:
+            self._fail_doubtful()
+        if self._renumber or self._forgotten:
             self._start_epoch()
 
     def to_write(self) -> PutBatch | None:
@@ -235,7 +243,11 @@ class Chain:
         if self.numbers.fixed and self._is_final(error):
             batch.in_doubt = doubt
             raise ProducerEndedError(error)
-        if isinstance(error, SequenceGapError | UnknownProducerError):
+        if isinstance(error, UnknownProducerError):
+            batch.in_doubt = doubt
+            self._forgotten = self._forgotten or self._stop is None
+            self._keep(error)
+        elif isinstance(error, SequenceGapError):
             batch.in_doubt = False
             self._renumber = self._renumber or self._stop is None
             self._keep(error)
@@ -315,6 +327,13 @@ class Chain:
             self._batches.remove(batch)
             self._release(batch.byte_size)
 
+    def _fail_doubtful(self) -> None:
+        """No node can tell any more what was stored of these; sent again they might come twice."""
+        reason = "the node does not know this producer any more"
+        for batch in [each for each in self._batches if each.in_doubt or each.unanswered]:
+            self._batches.remove(batch)
+            self._fail(batch, OutcomeUnknownError(f"it may or may not be stored: {reason}"))
+
     def _start_epoch(self) -> None:
         logger.info(
             "producer numbers start again: producer_id=%s epoch=%d reason=%s",
@@ -322,7 +341,7 @@ class Chain:
             self.numbers.epoch + 1,
             self.last_error,
         )
-        self._renumber = False
+        self._renumber = self._forgotten = False
         self.numbers.epoch += 1
         self.numbers.next_sequence = 0
         self.numbers.settled = False

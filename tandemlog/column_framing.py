@@ -118,8 +118,13 @@ class FramedColumns:
         return self.batch.count
 
     def put_batch(
-        self, durability: broker_pb2.Durability.ValueType, sink: Sink, deadline: float
+        self,
+        durability: broker_pb2.Durability.ValueType,
+        sink: Sink,
+        deadline: float,
+        checksum: int | None = None,
     ) -> PutBatch:
+        """`checksum` as in PutBatch."""
         batch = self.batch
         records = memoryview(batch.records)
         first = int(batch.sizes[0])
@@ -134,6 +139,7 @@ class FramedColumns:
             durability=durability,
             sink=sink,
             deadline=deadline,
+            checksum=checksum,
         )
 
 

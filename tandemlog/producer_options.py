@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from .connection import ConnectionOptions
 from .format.producer_mark import producer_id_fault
 
+MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
@@ -15,7 +17,8 @@ class ProducerOptions:
     an answer, send waits, `max_block_ms` at most.
 
     `delivery_timeout_ms` bounds all attempts for a message, `answer_timeout_ms` the silence of a
-    node before another one is looked for.
+    node before another one is looked for. It is half an hour at most: a node forgets nobody who
+    has put within the last hour, and of one whom it has forgotten nobody could tell what is stored.
 
     `idempotent`: a retry never stores a message twice; without it, what a broken connection left
     open is reported as unknown and not retried. `producer_id` names the producer across restarts:
@@ -52,6 +55,11 @@ class ProducerOptions:
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive: {getattr(self, name)}")
+        if self.delivery_timeout_ms > MAX_DELIVERY_TIMEOUT_MS:
+            raise ValueError(
+                f"delivery_timeout_ms must be {MAX_DELIVERY_TIMEOUT_MS} at most: "
+                f"{self.delivery_timeout_ms}"
+            )
         for name in ("linger_ms", "max_block_ms"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative: {getattr(self, name)}")

@@ -21,6 +21,7 @@ from .answer import PutAnswer
 from .errors import TandemlogError
 from .format.constants import PRODUCER_MARK
 from .format.producer_mark import ProducerMark
+from .format.request_checksum import content_checksum, request_checksum
 from .framing import with_property
 from .v1 import broker_pb2
 
@@ -63,9 +64,13 @@ class Nobody:
 class PutBatch:
     """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it under
     its number; `unanswered`: an attempt got no answer, so nobody can be told that it is not stored.
+
+    `checksum` tells it from any other request under its number (format.producer_mark); None: that
+    of its bytes.
     """
 
     __slots__ = (
+        "_checksum",
         "byte_size",
         "deadline",
         "durability",
@@ -98,7 +103,9 @@ class PutBatch:
         durability: broker_pb2.Durability.ValueType,
         sink: Sink,
         deadline: float,
+        checksum: int | None = None,
     ) -> None:
+        self._checksum = checksum
         self.first = first
         self.rest = rest
         self.sizes = sizes
@@ -120,6 +127,20 @@ class PutBatch:
     @property
     def count(self) -> int:
         return len(self.sizes)
+
+    @property
+    def checksum(self) -> int:
+        if self._checksum is None:
+            self._checksum = request_checksum((self.first, self.rest))
+        return self._checksum
+
+    def may_be_framed_anew(self, before: int = 0) -> int:
+        """An attempt of another process at the same messages is this request too. `before` is the
+        checksum of the request in front of it, for which this one vouches then; answers its own."""
+        if self._checksum is None:
+            records = b"".join((self.first, self.rest))
+            self._checksum = content_checksum(records, self.sizes, before=before)
+        return self._checksum
 
     def request(self, producer_id: str | None, timeout_ms: int) -> broker_pb2.AppendRequest:
         """What goes over the wire, marked for `producer_id`; None: no mark."""
@@ -150,7 +171,7 @@ class PutBatch:
     def _marked(self, producer_id: str | None) -> bytes:
         if producer_id is None or self.sequence is None:
             return self.first
-        mark = ProducerMark(producer_id, self.epoch, self.sequence, 0, self.count)
+        mark = ProducerMark(producer_id, self.epoch, self.sequence, 0, self.count, self.checksum)
         return with_property(self.first, PRODUCER_MARK, mark.encode())
 
     def _sizes(self, first: int) -> NDArray[np.uint32]:

@@ -27,7 +27,7 @@ from tandemlog.errors import TandemlogError
 from tandemlog.framing import join_keys
 from tandemlog.message import Message, SendResult
 from tandemlog.producer import AsyncProducer
-from tandemlog.producer_options import ProducerOptions
+from tandemlog.producer_options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 
 from . import exit_codes
 from .command import new_app
@@ -153,7 +153,7 @@ def put_command(
     )
     options = ProducerOptions(
         connection=connection_options(timeout or DEFAULT_TIMEOUT_S),
-        delivery_timeout_ms=(timeout or DELIVERY_TIMEOUT_S) * 1000,
+        delivery_timeout_ms=min((timeout or DELIVERY_TIMEOUT_S) * 1000, MAX_DELIVERY_TIMEOUT_MS),
     )
     producer = AsyncProducer(check_endpoints(endpoint), options)
     with one_line_errors():

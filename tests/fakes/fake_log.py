@@ -52,7 +52,9 @@ class RefusedError(Exception):
 @dataclass
 class Producer:
     epoch: int = 0
-    answers: dict[int, tuple[int, broker_pb2.AppendResponse]] = field(default_factory=dict)
+    answers: dict[int, tuple[int, int | None, broker_pb2.AppendResponse]] = field(
+        default_factory=dict
+    )
 
     @property
     def last_sequence(self) -> int:
@@ -105,7 +107,7 @@ class FakeLog:
         answer = self._store(request, records)
         if mark is not None and producer is not None:
             producer.epoch = mark.epoch
-            producer.answers[mark.sequence] = (len(records), answer)
+            producer.answers[mark.sequence] = (len(records), mark.checksum, answer)
             producer.answers.pop(mark.sequence - KEPT_SEQUENCES, None)
         return answer
 
@@ -181,9 +183,11 @@ class FakeLog:
                 raise RefusedError(common_pb2.SEQUENCE_GAP, limit=0, actual=mark.sequence)
             producer = self.producers[mark.producer_id] = Producer(epoch=mark.epoch)
         if mark.sequence in producer.answers:
-            stored, answer = producer.answers[mark.sequence]
+            stored, checksum, answer = producer.answers[mark.sequence]
             if stored != count:
                 raise RefusedError(common_pb2.SEQUENCE_CONFLICT, limit=stored, actual=count)
+            if None not in (checksum, mark.checksum) and checksum != mark.checksum:
+                raise RefusedError(common_pb2.SEQUENCE_CONFLICT, "sent before with other records")
             return producer, answer
         if mark.sequence > producer.last_sequence + 1:
             raise RefusedError(

@@ -145,7 +145,7 @@ def test_a_master_that_lost_requests_makes_the_task_run_again(running: ThreadedC
 
 def test_other_rows_the_second_time_are_an_error(running: ThreadedCluster) -> None:
     write(running, texts(8))
-    with pytest.raises(RepeatMismatchError, match="chunk 0 is stored with another first row"):
+    with pytest.raises(RepeatMismatchError, match="sent before with other records"):
         write(running, texts(8, 50))
     assert stored(running) == texts(8)
 

@@ -168,7 +168,7 @@ def test_numbers_of_light_queues_are_refused(count: int) -> None:
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_long_properties_with_a_zero_byte_are_refused(count: int) -> None:
     for size, taken in ((4000, True), (4200, False)):
-        batch = batch_of(puts(count, Put(properties={"document": "x" * size + "\0"})))
+        batch = batch_of(puts(count, Put(properties={"document": "x" * size + "\0", "a": "b"})))
         if taken:
             check_batch(batch, LIMITS)
         else:
@@ -176,8 +176,53 @@ def test_long_properties_with_a_zero_byte_are_refused(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize("properties", [b"\0", b"K\x01v\0", b"K\x01v\x02\0\0", b"\0" * 9])
+def test_properties_that_end_as_a_torn_write_does_are_refused(
+    properties: bytes, count: int
+) -> None:
+    """After a crash nobody could tell the one from the other, and the record would be cut."""
+    fault = refusal(batch_of(puts(count, Put(properties=properties))))
+    assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
+    assert "what a torn write looks like" in str(fault)
+
+
+MARK = b"__TL_SEQ\x01p,0,0,0,5\x02"
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize("properties", [MARK, b"A\x01b\x02" + MARK, b"A\x01b" + MARK])
+def test_a_mark_behind_the_first_record_is_refused(properties: bytes, count: int) -> None:
+    """Dispatch would believe it, and the put knows nothing of it."""
+    for body in (b"x", b"xx", MARK):  # at an even place, and at an odd one
+        fault = refusal(batch_of(puts(count, Put(body=body, properties=properties))))
+        assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
+        assert "__TL_SEQ stands in a request's first record only" in str(fault)
+
+
+@pytest.mark.parametrize("count", [1, FEW, MANY])
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        (MARK * 2, "twice"),
+        (b"A\x01b" + MARK, "inside of another property"),
+        (b"__TL_SEQ\x01\x02", "is not"),
+        (b"__TL_SEQ\x01p,0\x02", "is not"),
+        (b"__TL_SEQ\x01", "is not"),
+    ],
+)
+def test_a_mark_that_may_be_read_in_two_ways_is_refused(
+    properties: bytes, reason: str, count: int
+) -> None:
+    many = [Put(properties=properties), *puts(count)[1:]]
+    fault = refusal(batch_of(many))
+    assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", 0)
+    assert reason in str(fault)
+    check_batch(batch_of([Put(properties=MARK), *puts(count)[1:]]), LIMITS)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
 def test_bodies_may_say_anything(count: int) -> None:
-    said = Put(body=b"INNER_MULTI_QUEUE_OFFSET\x011\x02" * 3, properties={"a": "b"})
+    said = Put(body=(b"INNER_MULTI_QUEUE_OFFSET\x011\x02" + MARK) * 3, properties={"a": "b"})
     batch = batch_of(puts(count, said))
     assert check_batch(batch, LIMITS).sizes.tolist() == batch.sizes.tolist()
 

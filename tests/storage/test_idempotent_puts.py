@@ -96,6 +96,28 @@ def test_gaps_and_old_epochs_are_refused_with_both_numbers() -> None:
     assert conflict.value.code == "SEQUENCE_CONFLICT"
 
 
+@pytest.mark.parametrize("restart", [Bench.settle, Bench.reopen, Bench.kill])
+def test_other_records_under_a_stored_number_are_refused(
+    restart: Callable[[Bench], object],
+) -> None:
+    """They would be answered as stored and be nowhere."""
+    bench = Bench()
+    bench.put_marked(replace(MARK, checksum=7), 3)
+    restart(bench)
+    with pytest.raises(BatchRefusedError, match="checksum") as conflict:
+        bench.put_marked(replace(MARK, checksum=8), 3)
+    assert conflict.value.code == "SEQUENCE_CONFLICT"
+    assert bench.put_marked(replace(MARK, checksum=7), 3).duplicate
+
+
+@pytest.mark.parametrize(("stored", "sent"), [(None, 7), (7, None)])
+def test_a_mark_without_a_checksum_says_nothing(stored: int | None, sent: int | None) -> None:
+    """Logs of before have such marks, and whoever goes on with them may have newer ones."""
+    bench = Bench()
+    bench.put_marked(replace(MARK, checksum=stored), 3)
+    assert bench.put_marked(replace(MARK, checksum=sent), 3).duplicate
+
+
 def test_a_torn_request_is_completed_by_its_retry() -> None:
     bench = Bench()
     bench.put(1)
@@ -122,6 +144,8 @@ def test_producers_are_forgotten_after_their_time() -> None:
     bench = Bench()
     bench.put_marked(MARK, 3)
     bench.clock.advance(CONFIG.producer_retention_ms / 1000 + 1)
+    bench.put(1)  # the log goes on, and only its own time counts
+    bench.settle()
     bench.store._forget_producers()
     with pytest.raises(BatchRefusedError) as refused:
         bench.put_marked(replace(MARK, sequence=1), 3)

@@ -64,7 +64,7 @@ def test_what_is_dispatched_counts_as_confirmed_though_it_is_not_flushed() -> No
     assert found.flushed < found.confirmed == found.dispatched == first
 
 
-@pytest.mark.parametrize("name", ["consumequeue", "index/", "producers.json"])
+@pytest.mark.parametrize("name", ["consumequeue", "index/", "tandemlog/producers"])
 def test_a_step_that_fails_ends_the_row(name: str) -> None:
     bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
     bench.put(3)

@@ -7,16 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import BatchRefusedError
+from storage.errors import BatchRefusedError, StoreBusyError
+from storage.producer_requests import Extent
 from storage.producer_table import (
+    GRACE_S,
+    IDLE_KEPT,
     Duplicate,
-    Extent,
     New,
     ProducerState,
     ProducerTable,
     Resume,
 )
 from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
 from tandemlog.format.producer_mark import ProducerMark
 
 SIZE = 10
@@ -210,7 +213,7 @@ def test_an_append_is_recorded_once_whoever_comes_first() -> None:
     log.take(appended)
     log.take(dispatched)
     dispatched.record(first, [Extent(0, 2, 20)], 100)
-    assert appended.snapshot() == dispatched.snapshot()
+    assert appended.snapshot().rows == dispatched.snapshot().rows
     assert dispatched.next_offset == 30
 
 
@@ -292,11 +295,103 @@ def test_what_was_forgotten_stays_so_after_a_truncation() -> None:
     assert check(table, 2, 1) == New()
 
 
-def test_producers_are_forgotten_after_a_time() -> None:
-    table, _ = taken((mark(0, 1), 1, 100), (mark(0, 1, who="q"), 1, 200))
-    assert table.forget(150) == 1
-    assert table.describe("p") is None
-    assert table.describe("q") == ProducerState(0, 0, 200)
+class Bench:
+    """A table whose own time is ours."""
+
+    def __init__(self, kept: int = 64, limit: int = 3) -> None:
+        self.now = 1_000.0
+        self.log = Log()
+        self.table = ProducerTable(kept=kept, limit=limit, monotonic=lambda: self.now)
+
+    def put(self, who: str, sequence: int = 0, *, time: int = 100) -> None:
+        first = len(self.log.rows)
+        self.log.put(mark(sequence, 1, who=who), 1, time)
+        assert self.log.take(self.table, first) == []
+
+    def known(self) -> set[str]:
+        return {who for who in "pqrstu" if self.table.describe(who) is not None}
+
+
+def test_producers_are_forgotten_when_the_log_has_gone_on_by_the_retention() -> None:
+    bench = Bench()
+    bench.put("p", time=100)
+    bench.put("q", time=200)
+    bench.now += GRACE_S
+    assert bench.table.forget(101) == 0
+    assert bench.table.forget(50) == 1
+    assert bench.known() == {"q"}
+
+
+def test_a_clock_that_jumps_makes_nobody_unknown() -> None:
+    """All of them would be in the middle of their retries."""
+    bench = Bench()
+    bench.put("p", time=100)
+    bench.put("q", time=100 + 8 * 24 * 3_600_000)
+    bench.now += GRACE_S - 1
+    assert bench.table.forget(7 * 24 * 3_600_000) == 0
+    bench.now += 1
+    assert bench.table.forget(7 * 24 * 3_600_000) == 1
+    assert bench.known() == {"q"}
+
+
+def test_of_a_silent_producer_the_last_requests_stay() -> None:
+    bench = Bench()
+    for sequence in range(IDLE_KEPT + 5):
+        bench.put("p", sequence)
+    assert bench.table.forget(1_000) == 0
+    assert check(bench.table, 0, 1) != Duplicate()
+    bench.now += GRACE_S
+    assert bench.table.forget(1_000) == 0
+    assert check(bench.table, 4, 1) == Duplicate()
+    assert check(bench.table, 5, 1) == Duplicate((Extent(50, 1, 60),), 60, 100)
+    assert check(bench.table, IDLE_KEPT + 5, 1) == New()
+
+
+def test_there_is_room_for_a_new_producer_when_another_one_is_silent() -> None:
+    bench = Bench(limit=3)
+    for who in "pqr":
+        bench.put(who)
+        bench.now += 1
+    bench.put("p", 1)
+    with pytest.raises(StoreBusyError, match="producer s is new, and 3 producers"):
+        check(bench.table, 0, 1, who="s")
+    assert check(bench.table, 1, 1, who="r") == New()
+    bench.now += GRACE_S - 2
+    assert check(bench.table, 0, 1, who="s") == New()
+    bench.put("s")
+    assert bench.known() == {"p", "r", "s"}
+
+
+def test_dispatch_forgets_who_is_silent_for_longest() -> None:
+    """It cannot refuse what a master has stored."""
+    bench = Bench(limit=3)
+    for who in "pqprs":
+        bench.put(who, int(who == "p" and bench.table.describe("p") is not None))
+    assert bench.known() == {"p", "r", "s"}
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_whom_a_master_had_forgotten_begins_anew_everywhere(epoch: int) -> None:
+    """Else its next requests would be answered as stored by a node that still knows it."""
+    table, log = taken(*[(mark(n, 1, epoch=2), 1, 100 + n) for n in range(9)])
+    log.put(mark(0, 2, epoch=epoch), 2, 900)
+    log.take(table, 9)
+    assert table.describe("p") == ProducerState(epoch, 0, 900)
+    assert check(table, 1, 1, epoch=epoch) == New()
+    assert check(table, 0, 2, epoch=epoch) == Duplicate((Extent(90, 2, 110),), 110, 900)
+
+
+def test_a_snapshot_without_its_open_request_can_be_restored() -> None:
+    """The producer of the request that goes on may be forgotten."""
+    bench = Bench()
+    bench.log.put(mark(0, 3), 2, 100)
+    bench.log.take(bench.table)
+    bench.now += GRACE_S
+    bench.table._newest_time = 10_000
+    assert bench.table.forget(50) == 1
+    restored = ProducerTable()
+    restored.restore(bench.table.snapshot().encode())
+    assert len(restored) == 0
 
 
 def test_reset_knows_nobody() -> None:
@@ -311,25 +406,42 @@ def test_a_snapshot_goes_on_where_it_was_taken(rows: int) -> None:
     for sequence in range(3):
         log.put(mark(sequence, 3), 3, 100)
     log.take(table, 0, rows)
-    restored.restore(table.snapshot())
+    restored.restore(table.snapshot().encode())
     assert restored.next_offset == table.next_offset == 10 * rows
     log.take(table, rows)
     log.take(restored, rows)
-    assert restored.snapshot() == table.snapshot()
+    assert restored.snapshot().encode() == table.snapshot().encode()
     assert check(restored, 2, 3) == check(table, 2, 3)
 
 
 def damaged(data: bytes) -> Sequence[bytes]:
-    return (b"", data[:-2], data.replace(b'"p"', b'"r"'), b"{}\n00000000\n")
+    def summed(text: bytes) -> bytes:
+        return text + b"\n%08x\n" % crc32(text)
+
+    text = data[:-10]
+    line, rows = text.split(b"\n", 1)
+    return (
+        b"",
+        data[:-2],
+        data.replace(b"\x01p", b"\x01r"),
+        summed(b"{}\n"),
+        summed(b"[]\n"),
+        summed(text.replace(b'"version":2', b'"version":1')),
+        summed(text[:-1]),
+        summed(text + b"\0"),
+        summed(line.replace(b'"producers":1', b'"producers":2') + b"\n" + rows),
+        summed(line.replace(b'"open":null', b'"open":"nobody"') + b"\n" + rows),
+        summed(line.replace(b'"open":null', b'"open":"p"') + b"\n" + rows),
+    )
 
 
 def test_a_damaged_snapshot_is_refused() -> None:
     table, _ = taken((mark(0, 1), 1, 100))
-    before = table.snapshot()
+    before = table.snapshot().encode()
     for data in damaged(before):
         with pytest.raises(FormatError, match="producer table"):
             table.restore(data)
-    assert table.snapshot() == before
+    assert table.snapshot().encode() == before
 
 
 @settings(max_examples=60, deadline=None)

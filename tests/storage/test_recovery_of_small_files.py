@@ -71,9 +71,9 @@ def test_a_damaged_producer_table_is_made_again() -> None:
     bench.put_marked(mark, 2)
     bench.settle()
     bench.store.persist()
-    flip(bench, DIRECTORY / "tandemlog" / "producers.json", 25)
+    flip(bench, DIRECTORY / "tandemlog" / "producers", 25)
     bench.kill()
-    assert any("producers.json is damaged" in note for note in bench.store.recovery.notes)
+    assert any("producers is damaged" in note for note in bench.store.recovery.notes)
     assert bench.put_marked(mark, 2).duplicate
 
 

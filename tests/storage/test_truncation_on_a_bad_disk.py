@@ -105,7 +105,7 @@ def assert_cut_at(bench: Bench, cut: int) -> None:
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        ("atomic_replace", "producers.json"),
+        ("atomic_replace", "tandemlog/producers"),
         ("atomic_replace", "recovery.json"),
         ("pwrite", "store/checkpoint"),
         ("atomic_replace", "consumerOffset.json"),

@@ -4,11 +4,12 @@ import pytest
 
 from tandemlog.batching import Accumulator
 from tandemlog.errors import BufferFullError, ClientClosedError
+from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 from tandemlog.format.record import decode_record
 from tandemlog.framing import Framer
 from tandemlog.futures import SendFuture, SyncGroup
 from tandemlog.message import Message
-from tandemlog.put_batch import OpenBatch
+from tandemlog.put_batch import OpenBatch, PutBatch
 from tandemlog.v1 import broker_pb2
 
 RECORD = Framer(unique_ids=False).frame(Message("t", b"x" * 9), 0)
@@ -177,7 +178,25 @@ def test_a_sealed_batch_has_the_columns_of_its_records() -> None:
     assert bodies == [(topic, queue, b"%d" % n) for n, (topic, queue) in enumerate(places)]
     assert position == len(request.records)
     first = decode_record(request.records, 0)
-    assert first.properties["__TL_SEQ"] == "me,2,3,0,5"
+    mark = parse_producer_mark(first.properties["__TL_SEQ"])
+    assert mark == ProducerMark("me", 2, 3, 0, 5, sealed.checksum)
+    assert sealed.request("me", 0).SerializeToString() == request.SerializeToString()
+
+
+def test_the_same_messages_of_another_process_are_the_same_request_where_it_says_so() -> None:
+    def sealed(now: int, body: bytes = b"x") -> PutBatch:
+        batch = OpenBatch(broker_pb2.CLUSTER, SyncGroup(), 100.0)
+        batch.add(Framer(now_ms=lambda: now).frame(Message("t", body), 0), "t", 0)
+        return batch.seal(5.0)
+
+    assert sealed(1).checksum != sealed(2).checksum
+    one, two, other = sealed(1), sealed(2), sealed(2, b"y")
+    for each in (one, two, other):
+        each.may_be_framed_anew()
+    assert one.checksum == two.checksum != other.checksum
+    behind, elsewhere = sealed(3), sealed(4)
+    assert behind.may_be_framed_anew(one.checksum) == behind.checksum
+    assert elsewhere.may_be_framed_anew(other.checksum) != behind.checksum
 
 
 def test_messages_are_taken_out_of_a_request() -> None:

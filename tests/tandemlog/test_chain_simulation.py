@@ -169,13 +169,21 @@ class World:
             elif not isinstance(outcome, OutcomeUnknownError):
                 assert body not in stored, f"{outcome} but it is stored"
 
+    def forget(self) -> None:
+        """The node forgets its producers. Who begins is nobody that it could know: the first
+        request is new to it in any case, and no client waits for its answer as long as that."""
+        if all(batch.sequence is None or batch.sequence > 0 for batch in self.chain._batches):
+            self.log.producers.clear()
 
-def _run(seed: int, *, zombies: bool, expiry: bool) -> World:
+
+def _run(seed: int, *, zombies: bool, expiry: bool, forgetful: bool = False) -> World:
     world = World(random.Random(seed), zombies)
     for _ in range(400):
         if world.random.random() < 0.1:
             world.give()
         world.step(faults=True)
+        if forgetful and world.random.random() < 0.03:
+            world.forget()
         if expiry and world.random.random() < 0.05:
             world.chain.expire(world.now, 50.0)
     world.late.clear()
@@ -198,6 +206,11 @@ def test_every_message_once_and_in_order(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(25))
 def test_requests_of_a_broken_stream_may_come_late(seed: int) -> None:
     _run(seed, zombies=True, expiry=False)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_node_that_forgets_stores_nothing_twice(seed: int) -> None:
+    _run(seed, zombies=False, expiry=bool(seed % 2), forgetful=True)
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -106,6 +106,31 @@ async def test_what_passes_is_retried_and_stored_once(fault: Fault | RefusedErro
         assert numbers(cluster) == list(range(20))
 
 
+async def test_the_same_epoch_and_other_messages_are_refused() -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        job = options(producer_id="job-17", epoch=4)
+        async with AsyncProducer(cluster.endpoints, job) as producer:
+            await send_all(producer, 1)
+        async with AsyncProducer(cluster.endpoints, job) as producer:
+            future = await producer.send(Message("orders", b"another"))
+            with pytest.raises(errors.SequenceConflictError):
+                await future
+        assert numbers(cluster) == [0]
+
+
+async def test_a_retry_is_the_same_byte_by_byte() -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        cluster.master.keep_requests = True
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            cluster.master.faults.extend([Fault.DROP_BEFORE, Fault.DROP_AFTER])
+            await (await producer.send(Message("orders", b"0", keys="k")))
+        requests = [request.SerializeToString() for request in cluster.master.requests]
+        assert len(requests) == 3
+        assert len(set(requests)) == 1
+
+
 async def test_a_silent_node_is_given_up_and_nothing_stored_twice() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)
@@ -251,6 +276,22 @@ async def test_a_forgotten_producer_begins_a_new_epoch() -> None:
             assert cluster.log.producers[producer.producer_id].epoch == 1
 
 
+async def test_what_a_node_has_forgotten_is_unknown_if_an_answer_was_lost() -> None:
+    """Sent again as new it would be stored twice."""
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            await send_all(producer, 3)
+            cluster.master.faults.extend(
+                [Fault.DROP_AFTER, RefusedError(common_pb2.UNKNOWN_PRODUCER)]
+            )
+            future = await producer.send(Message("orders", b"3"))
+            with pytest.raises(errors.OutcomeUnknownError, match="may or may not be stored"):
+                await future
+            assert await send_all(producer, 2) == [4, 5]
+        assert cluster.log.bodies("orders", 0) == [b"0", b"1", b"2", b"3", b"0", b"1"]
+
+
 async def test_a_named_producer_takes_over_and_fences_the_old_one() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)
@@ -365,6 +406,7 @@ async def test_nobody_there_is_no_master() -> None:
         {"producer_id": "a b"},
         {"producer_id": "a", "idempotent": False},
         {"epoch": 1},
+        {"delivery_timeout_ms": 1_800_001},
     ],
 )
 def test_settings_that_cannot_be(changes: dict[str, object]) -> None:

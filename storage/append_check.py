@@ -53,12 +53,17 @@ class CheckedBatch:
 
     positions, sizes  i8[n]; `counted` bool[n]: which records get a queue offset (PREPARED and
     ROLLBACK do not), None where all do
+
+    `data` are the bytes to be stored where they are not the batch's: each record is `record_extra`
+    bytes longer then, and positions and sizes are those in `data` (append_room.py).
     """
 
     batch: RecordBatch
     positions: NDArray[np.int64]
     sizes: NDArray[np.int64]
     counted: NDArray[np.bool_] | None
+    data: NDArray[np.uint8] | None = None
+    record_extra: int = 0
 
 
 def check_batch(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
@@ -227,7 +232,7 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
 def _first_light_numbers(records: bytes, headers: HeaderColumns, place: int) -> int:
     """Index of the first record with numbers of light queues among its properties, or -1; `place`
     is where they come first at all."""
-    while place >= 0:
+    while place >= 0 and headers.count:
         row = int(np.searchsorted(headers.positions, place, side="right")) - 1
         if row >= headers.count or place >= headers.positions[row] + headers.sizes[row]:
             return -1  # behind the records that are looked at

@@ -60,7 +60,9 @@ class ConsumeQueueStore:
         file_size: int,
         open_files: int | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        workshop: Path | None = None,
     ) -> None:
+        """`workshop`: where files are made before they get their names."""
         self.directory = directory
         self.file_size = file_size
         # every unit of the log below this position is in the queues
@@ -71,7 +73,7 @@ class ConsumeQueueStore:
         # called when a reader has found a queue damaged
         self.on_damage: Callable[[], None] = lambda: None
         self._table = table
-        self._disk = FilePool(directory, files, open_files=open_files)
+        self._disk = FilePool(directory, files, open_files=open_files, workshop=workshop)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
         self._damaged: dict[int, str] = {}
         self._minimum: dict[int, tuple[int, int]] = {}
@@ -85,6 +87,11 @@ class ConsumeQueueStore:
     def count(self) -> int:
         """Queues that have units."""
         return int(np.count_nonzero(self._units.ends[: self._table.count]))
+
+    @property
+    def log_minimum(self) -> int:
+        """Where the log began when queue files were last dropped."""
+        return self._log_minimum
 
     @property
     def damaged(self) -> dict[int, str]:
@@ -126,6 +133,11 @@ class ConsumeQueueStore:
             return self._units.read(dense, queue_offset, count)
         except CorruptStoreError as fault:
             raise self._found_damaged(dense, fault) from fault
+
+    def file_of(self, dense: int, queue_offset: int) -> str:
+        """The file that holds a unit, or will."""
+        position = queue_offset * UNIT_SIZE
+        return self._units.queue(dense).file(position - position % self.file_size)
 
     def search(
         self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]

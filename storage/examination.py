@@ -136,11 +136,19 @@ def _scan(
             )
             start = row.row[-1].base if row.row else 0
     durable = min(found.durable, row.end)
-    scanner = LogScanner(row, start, durable=durable, check_crc=crc).run()
+    scanner = LogScanner(
+        row, start, durable=durable, check_crc=crc, check_property_crc=config.property_crc
+    ).run()
     base = start - start % row.file_size
     if scanner.damages and scanner.damages[0].start == start > base:
         # Perhaps no record begins there any more: another program has gone on with this log.
-        scanner = LogScanner(row, max(base, row.start), durable=durable, check_crc=crc).run()
+        scanner = LogScanner(
+            row,
+            max(base, row.start),
+            durable=durable,
+            check_crc=crc,
+            check_property_crc=config.property_crc,
+        ).run()
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
     if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):

@@ -81,9 +81,16 @@ class LogScanner:
     """
 
     def __init__(
-        self, row: MappedFileQueue, start: int, *, durable: int = 0, check_crc: bool = True
+        self,
+        row: MappedFileQueue,
+        start: int,
+        *,
+        durable: int = 0,
+        check_crc: bool = True,
+        check_property_crc: bool = False,
     ) -> None:
         self._row = row
+        self._check_property_crc = check_property_crc
         self._durable = durable
         self._check_crc = check_crc
         self.start = start
@@ -137,6 +144,7 @@ class LogScanner:
                 max_records=RECORDS_A_STEP,
                 check_crc=self._check_crc,
                 check_topics=True,
+                check_property_crc=self._check_property_crc,
                 holes_above=self._durable if self._check_crc else None,
             )
             if found.count or found.stop is not StopReason.INCOMPLETE:

@@ -151,7 +151,12 @@ class _Verification:
         if self._point is not None:
             durable = max(durable, self._point.flushed)
         report.log_start = self._log.start
-        scanner = LogScanner(self._log, self._log.start, durable=min(durable, self._log.end))
+        scanner = LogScanner(
+            self._log,
+            self._log.start,
+            durable=min(durable, self._log.end),
+            check_property_crc=True,
+        )
         for part in scanner:
             self._part(part)
             if progress is not None:

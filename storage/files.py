@@ -37,6 +37,7 @@ Part: TypeAlias = tuple[int, int]
 
 ZERO_CHUNK = 1 << 20
 TEMPORARY_SUFFIX = ".tmp"
+NO_FILE = "it is no regular file"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -132,7 +133,7 @@ class FileSystem(Protocol):
         ...
 
     def status(self, path: Path) -> FileStatus | None:
-        """None where there is nothing."""
+        """None where there is nothing. Raises OSError for what is neither file nor directory."""
         ...
 
     def listdir(self, path: Path) -> list[str]:
@@ -190,7 +191,7 @@ class RealFileSystem:
         if not stat.S_ISREG(kind):
             os.close(handle)
             number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
-            raise OSError(number, "it is no regular file", str(path))
+            raise OSError(number, NO_FILE, str(path))
         return handle
 
     def close(self, handle: int) -> None:
@@ -287,9 +288,10 @@ class RealFileSystem:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return FileStatus(
-            found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode)
-        )
+        directory = stat.S_ISDIR(found.st_mode)
+        if not directory and not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, NO_FILE, str(path))
+        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, directory)
 
     def listdir(self, path: Path) -> list[str]:
         try:

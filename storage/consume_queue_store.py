@@ -21,13 +21,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.queue_unit import UNIT_SIZE
+from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .disk_refusal import refusal
 from .errors import CorruptStoreError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
+from .queue_numbers import is_stray
 from .queue_runs import QueueRuns, regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
@@ -407,8 +408,18 @@ class ConsumeQueueStore:
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
         """Append whatever numbers the log has: rare, so one unit after the other."""
         units = self._units
+        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
         for index, offset in enumerate(offsets.tolist()):
             end = int(units.ends[dense])
+            empty = end == 0 and units.queue(dense).first < 0
+            before = -1 if empty else int(units.last_physical[dense])
+            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
+                logger.warning(
+                    "the record at offset %d of the log says that it is number %d of %s, where %d "
+                    "is next: it is left out",
+                    int(physical[index]), offset, self._name(dense), end,
+                )  # fmt: skip
+                continue
             if offset < end:
                 logger.warning("the log has number %d of %s twice", offset, self._name(dense))
                 continue
@@ -425,7 +436,13 @@ class ConsumeQueueStore:
 
     def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
         """Whether the queue holds these units already; those of deleted files count as held."""
-        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+        first = self._units.first(dense)
+        skip = min(max(first - queue_offset, 0), len(cells))
+        if skip:
+            oldest = self._units.read(dense, first, 1)
+            newest_gone = cells[skip - 1 : skip].view(UNIT_DTYPE)
+            if len(oldest) and not _stands_before(newest_gone, oldest):
+                return False
         held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
         return held.tobytes() == cells[skip:].tobytes()
 
@@ -459,3 +476,9 @@ class ConsumeQueueStore:
     def _name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)
         return f"{topic}/{queue_id}"
+
+
+def _stands_before(units: NDArray[np.void], others: NDArray[np.void]) -> bool:
+    """Whether the one unit's record is older than the other's; nobody knows of a pre-blank one."""
+    blank = int(others["size"][0]) == PRE_BLANK_SIZE
+    return blank or int(units["physical_offset"][0]) < int(others["physical_offset"][0])

@@ -54,7 +54,6 @@ from .room import preallocate_big
 
 CHUNK_ENTRIES = 1 << 16
 DRAFT_PREFIX = "index-"
-MERGED_PAGES = 16
 _QUERY_ENTRIES = 800
 _MOST_FOLLOWED = 1 << 21
 
@@ -263,8 +262,8 @@ class IndexFile:
             if self._head is None or not self._changed.any():
                 return
             pages = np.flatnonzero(self._changed)
-            # some pages that have not changed cost less than a call more
-            breaks = np.flatnonzero(np.diff(pages) > MERGED_PAGES) + 1
+            # no pages in between: their copy costs more than a call more
+            breaks = np.flatnonzero(np.diff(pages) != 1) + 1
             pieces = [
                 (
                     int(run[0]) * PAGE,

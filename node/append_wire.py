@@ -216,6 +216,7 @@ def answer_of(
                 count=segment.count,
                 physical_offset=segment.physical_offset,
                 queue_offsets=segment.queue_offsets.astype("<i8", copy=False).tobytes(),
+                record_extra=segment.record_extra,
             )
     return response
 

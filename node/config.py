@@ -138,6 +138,11 @@ class StoreSection(Section):
         description="bytes not yet in queues and index above which puts wait for dispatch",
     )
     verify_crc_on_recover: bool = Field(default=True, description="check body CRCs in recovery")
+    property_crc: bool = Field(
+        default=False,
+        description="give every record RocketMQ's CRC32 over all its bytes, 20 bytes more, and "
+        "check it wherever records are read (RocketMQ: enabledAppendPropCRC, 5.2 and later)",
+    )
 
     store_host: str = Field(
         default="", description="host:port written into records; empty: the advertised endpoint"

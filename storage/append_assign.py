@@ -56,7 +56,9 @@ def assign_offsets(
             store_host=store_host,
         )
         next_offsets += counts
-        segments.append(AppendSegment(piece.first, piece.count, piece.offset, firsts))
+        segments.append(
+            AppendSegment(piece.first, piece.count, piece.offset, firsts, checked.record_extra)
+        )
     return segments
 
 

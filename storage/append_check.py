@@ -56,12 +56,17 @@ class CheckedBatch:
 
     positions, sizes  i8[n]; `counted` bool[n]: which records get a queue offset (PREPARED and
     ROLLBACK do not), None where all do
+
+    `data` are the bytes to be stored where they are not the batch's: each record is `record_extra`
+    bytes longer then, and positions and sizes are those in `data` (append_room.py).
     """
 
     batch: RecordBatch
     positions: NDArray[np.int64]
     sizes: NDArray[np.int64]
     counted: NDArray[np.bool_] | None
+    data: NDArray[np.uint8] | None = None
+    record_extra: int = 0
 
 
 def check_batch(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:

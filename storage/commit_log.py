@@ -26,14 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.batch import AppendSegment, RecordBatch
-from tandemlog.format.constants import BLANK_SIZE
+from tandemlog.format.constants import BLANK_SIZE, CRC_PROPERTY_SIZE
 from tandemlog.format.host import IPV6_SIZE, host_bytes
+from tandemlog.format.property_crc import write_property_crcs
 from tandemlog.format.record import encode_blank
 
 from .allocator import FileAllocator
 from .append_assign import assign_offsets, check_queues
 from .append_check import CheckedBatch, check_batch
 from .append_plan import AppendPlan, plan_append, plan_raw
+from .append_room import with_room
 from .clock import Clock
 from .config import StoreConfig
 from .disk_refusal import refusal
@@ -144,7 +146,9 @@ class CommitLog:
         return RecordLimits(
             max_body=self._config.max_message_size,
             max_batch=self._config.max_batch_size,
-            max_record=self.file_size - BLANK_SIZE,
+            max_record=self.file_size
+            - BLANK_SIZE
+            - (CRC_PROPERTY_SIZE if self._config.property_crc else 0),
             store_host_ipv6=len(self._store_host) == IPV6_SIZE,
         )
 
@@ -157,7 +161,8 @@ class CommitLog:
 
     def check(self, batch: RecordBatch) -> CheckedBatch:
         """Raises BatchRefusedError where the batch is not what its columns say."""
-        return check_batch(batch, self.limits)
+        checked = check_batch(batch, self.limits)
+        return with_room(checked) if self._config.property_crc else checked
 
     def append(
         self,
@@ -176,7 +181,9 @@ class CommitLog:
         if checked is None:
             checked = self.check(batch)
         check_queues(batch, dense)
-        data = np.frombuffer(batch.records, np.uint8).copy()
+        data = checked.data
+        if data is None:
+            data = np.frombuffer(batch.records, np.uint8).copy()
         with self._write_lock:
             self._require_room(len(data))
             plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
@@ -193,6 +200,8 @@ class CommitLog:
                 store_timestamp=store_timestamp,
                 store_host=self._store_host,
             )
+            if self._config.property_crc:
+                write_property_crcs(data, checked.positions, checked.sizes)
             self._store(plan, data)
             for each in starts:
                 self.starts.add(each)

@@ -83,6 +83,7 @@ class StoreConfig:
     busy_timeout_ms: int = 1_000
     max_reput_lag_bytes: int = 32 << 20
     verify_crc_on_recover: bool = True
+    property_crc: bool = False
 
     store_host: str = "127.0.0.1:10911"
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"

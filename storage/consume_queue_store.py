@@ -29,6 +29,7 @@ from .errors import CorruptStoreError, StoreBusyError, StoreError
 from .file_pool import FilePool
 from .files import FileSystem
 from .queue_floors import QueueFloors
+from .queue_numbers import is_stray
 from .queue_runs import QueueRuns, regroup
 from .queue_search import Boundary, search_by_time
 from .queue_table import QueueTable
@@ -63,7 +64,9 @@ class ConsumeQueueStore:
         file_size: int,
         open_files: int | None = None,
         memory_bytes: int = MEMORY_BYTES,
+        workshop: Path | None = None,
     ) -> None:
+        """`workshop`: where files are made before they get their names."""
         self.directory = directory
         self.file_size = file_size
         # every unit of the log below this position is in the queues
@@ -75,7 +78,7 @@ class ConsumeQueueStore:
         self.on_damage: Callable[[], None] = lambda: None
         self.floors = QueueFloors()
         self._table = table
-        self._disk = FilePool(directory, files, open_files=open_files)
+        self._disk = FilePool(directory, files, open_files=open_files, workshop=workshop)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
         self._damaged: dict[int, str] = {}
         self._minimum: dict[int, tuple[int, int]] = {}
@@ -89,6 +92,11 @@ class ConsumeQueueStore:
     def count(self) -> int:
         """Queues that have units."""
         return int(np.count_nonzero(self._units.ends[: self._table.count]))
+
+    @property
+    def log_minimum(self) -> int:
+        """Where the log began when queue files were last dropped."""
+        return self._log_minimum
 
     @property
     def damaged(self) -> dict[int, str]:
@@ -158,6 +166,11 @@ class ConsumeQueueStore:
             return self._units.read(dense, queue_offset, count)
         except CorruptStoreError as fault:
             raise self._found_damaged(dense, fault) from fault
+
+    def file_of(self, dense: int, queue_offset: int) -> str:
+        """The file that holds a unit, or will."""
+        position = queue_offset * UNIT_SIZE
+        return self._units.queue(dense).file(position - position % self.file_size)
 
     def search(
         self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
@@ -481,8 +494,18 @@ class ConsumeQueueStore:
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
         """Append whatever numbers the log has: rare, so one unit after the other."""
         units = self._units
+        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
         for index, offset in enumerate(offsets.tolist()):
             end = int(units.ends[dense])
+            empty = end == 0 and units.queue(dense).first < 0
+            before = -1 if empty else int(units.last_physical[dense])
+            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
+                logger.warning(
+                    "the record at offset %d of the log says that it is number %d of %s, where %d "
+                    "is next: it is left out",
+                    int(physical[index]), offset, self._name(dense), end,
+                )  # fmt: skip
+                continue
             if offset < end:
                 logger.warning("the log has number %d of %s twice", offset, self._name(dense))
                 continue

@@ -64,7 +64,8 @@ class DispatchSource:
     """See the module. `index` and `index_tags` say which index entries are made.
 
     `starts(start, end)` answers where records begin in start .. end-1, i8[m] log offsets, as far
-    as somebody remembers (recent_starts.py).
+    as somebody remembers (recent_starts.py). With `property_crc` a record whose property CRC is
+    wrong is damage.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class DispatchSource:
         index: bool = True,
         index_tags: bool = True,
         starts: Callable[[int, int], NDArray[np.int64]] | None = None,
+        property_crc: bool = False,
     ) -> None:
         self.log = log
+        self._property_crc = property_crc
         self._starts = starts
         self.index = index
         self.index_tags = index_tags
@@ -106,6 +109,7 @@ class DispatchSource:
             base_offset=start,
             limit=base + self.log.file_size - start,
             check_crc=False,
+            check_property_crc=self._property_crc,
             guess=self._guess(start, len(window)),
         )
         if found.stop is StopReason.INCOMPLETE and not found.count and len(window) == max_bytes:

@@ -148,12 +148,23 @@ def _scan(
             start = row.row[-1].base if row.row else 0
     durable = min(found.durable, row.end)
     whole = min(_whole_below(found, config), row.end)
-    scanner = LogScanner(row, start, durable=durable, whole=whole, check_crc=crc).run()
+
+    def scan(start: int) -> LogScanner:
+        return LogScanner(
+            row,
+            start,
+            durable=durable,
+            whole=whole,
+            check_crc=crc,
+            check_property_crc=config.property_crc,
+        ).run()
+
+    scanner = scan(start)
     base = start - start % row.file_size
     if scanner.damages and scanner.damages[0].start == start > base:
         # Perhaps no record begins there any more: another program has gone on with this log.
         start = max(base, row.start)
-        scanner = LogScanner(row, start, durable=durable, whole=whole, check_crc=crc).run()
+        scanner = scan(start)
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
     if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):

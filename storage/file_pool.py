@@ -6,36 +6,55 @@ many. A descriptor is closed only when nobody is inside a call with it, because 
 be given to another file.
 
 A file that is to go and that somebody has deleted by hand is gone, which is what was wanted.
+A file is made in a workshop beside and moved to its place when it has its length.
 
-What was written is remembered until `sync`. A few files are synced one by one; many together by
-one call for the whole file system, which costs one commit of its journal in place of thousands.
+What was written is remembered until `sync`, and the descriptor that wrote it is kept until then:
+the kernel tells a failed write-back to who has the file open, and may forget it with the last one.
+A few files are synced one by one; many together by one call for the whole file system, which costs
+one commit of its journal in place of thousands.
 """
 
+import errno
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 from .errors import FlushFailedError, StoreError
-from .files import Buffer, FileSystem
+from .files import Buffer, FileSystem, make_sparse
 
 logger = logging.getLogger(__name__)
 
 Handle = TypeVar("Handle", int, Path)
 
+DRAFT_NAME = "queue.new"
 SYNC_TOGETHER = 64
 MOST_OPEN = 8192
+LOOKED_AT = 256
 
 
 class FilePool:
     """Access to files below `root` by path. Thread-safe."""
 
-    def __init__(self, root: Path, files: FileSystem, *, open_files: int | None = None) -> None:
-        """`open_files` None is half of what the process may have, at most MOST_OPEN."""
+    def __init__(
+        self,
+        root: Path,
+        files: FileSystem,
+        *,
+        open_files: int | None = None,
+        workshop: Path | None = None,
+    ) -> None:
+        """`open_files` None is half of what the process may have, at most MOST_OPEN. New files are
+        made in `workshop`, or in `root` where that is None or on another disk."""
         self.files = files
         self._root = root
+        self._draft = (workshop or root) / DRAFT_NAME
+        self._making = threading.Lock()
+        self._crowded = False
+        self._failure: FlushFailedError | None = None
         if open_files is None:
             open_files = min(files.open_limit() // 2, MOST_OPEN)
         self._open_files = open_files
@@ -62,7 +81,10 @@ class FilePool:
             self._release(path, entry)
 
     def write(self, path: str, position: int, data: Buffer) -> None:
-        """Write all of `data` into an existing file; durable after `sync`."""
+        """Write all of `data` into an existing file; durable after `sync`. Raises FlushFailedError
+        where so many files wait for an fsync that it had to come first, and failed."""
+        if self._crowded:
+            self.sync()
         entry = self._acquire(path)
         try:
             self.files.pwrite(entry[0], data, position)
@@ -73,14 +95,17 @@ class FilePool:
         """Make the file with its full length, sparse and zero; durable after `sync`. One that was
         left there is made empty: what it holds is of another life."""
         where = Path(path)
-        new = self._make_directory(where.parent)
-        handle = self.files.open(where, create=True)
-        try:
-            if self.files.size(handle):
-                self.files.truncate(handle, 0)
-            self.files.truncate(handle, size)
-        finally:
-            self.files.close(handle)
+        with self._making:
+            new = self._make_directory(where.parent)
+            try:
+                make_sparse(self.files, self._draft, where, size)
+            except OSError as fault:
+                if fault.errno != errno.EXDEV:
+                    raise
+                # the queues lie on a disk of their own; a broker passes over files that lie there
+                self._draft = self._root / DRAFT_NAME
+                make_sparse(self.files, self._draft, where, size)
+        self._forget(path)  # a descriptor of what was there before
         with self._lock:
             self._dirty.add(path)
             self._dirty_directories.update(new)
@@ -124,7 +149,10 @@ class FilePool:
         because a second one may answer that all is well although the kernel has dropped the
         pages. Raises OSError where a file cannot be opened, and knows what is left to sync.
         """
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
         with self._lock:
+            self._crowded = False
             dirty, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
         if len(dirty) + len(directories) > SYNC_TOGETHER:
@@ -181,7 +209,8 @@ class FilePool:
         try:
             call(what)
         except OSError as fault:
-            raise FlushFailedError(f"fsync below {self._root} failed: {fault}") from fault
+            self._failure = FlushFailedError(f"fsync below {self._root} failed: {fault}")
+            raise self._failure from fault
 
     def _acquire(self, path: str) -> list[int]:
         with self._lock:
@@ -206,15 +235,27 @@ class FilePool:
                 self.files.close(entry[0])
 
     def _close_unused(self, keep: str) -> None:
-        """Caller holds the lock."""
-        for path, entry in self._open.items():
-            if entry[1] == 0 and path != keep:
-                del self._open[path]
-                self.files.close(entry[0])
+        """Caller holds the lock. Where the longest unused all wait for an fsync, more stay open
+        than there should, and the next write begins with one."""
+        while len(self._open) > self._open_files and not self._crowded:
+            for path, entry in islice(self._open.items(), LOOKED_AT):
+                if entry[1] == 0 and path != keep and path not in self._dirty:
+                    break
+            else:
+                self._crowded = True
                 return
+            del self._open[path]
+            self.files.close(entry[0])
 
     def _forget(self, path: str) -> None:
         with self._lock:
             entry = self._open.pop(path, None)
             if entry is not None and entry[1] == 0:
                 self.files.close(entry[0])
+
+
+def remove_drafts(files: FileSystem, *directories: Path) -> None:
+    """Remove what a process that was killed has left half made."""
+    for directory in directories:
+        if files.status(directory / DRAFT_NAME) is not None:
+            files.unlink(directory / DRAFT_NAME)

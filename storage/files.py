@@ -37,6 +37,7 @@ Part: TypeAlias = tuple[int, int]
 
 ZERO_CHUNK = 1 << 20
 TEMPORARY_SUFFIX = ".tmp"
+NO_FILE = "it is no regular file"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -68,7 +69,8 @@ class FileSystem(Protocol):
     """What the store needs of a disk; see the module's rules. Handles are plain ints."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
-        """Open for reading, and writing unless told not to; `create` makes it where missing."""
+        """Open for reading, and writing unless told not to; `create` makes it where missing. Only
+        a regular file is opened, nothing that would wait (a FIFO) or has no bytes of its own."""
         ...
 
     def close(self, handle: int) -> None: ...
@@ -131,7 +133,7 @@ class FileSystem(Protocol):
         ...
 
     def status(self, path: Path) -> FileStatus | None:
-        """None where there is nothing."""
+        """None where there is nothing. Raises OSError for what is neither file nor directory."""
         ...
 
     def listdir(self, path: Path) -> list[str]:
@@ -182,8 +184,15 @@ class RealFileSystem:
     """Linux."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
-        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
-        return os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
+        # not blocking: the open of a FIFO would wait for somebody at its other end
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
+        handle = os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
+        kind = os.fstat(handle).st_mode
+        if not stat.S_ISREG(kind):
+            os.close(handle)
+            number = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
+            raise OSError(number, NO_FILE, str(path))
+        return handle
 
     def close(self, handle: int) -> None:
         os.close(handle)
@@ -279,9 +288,10 @@ class RealFileSystem:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return FileStatus(
-            found.st_size, found.st_mtime_ns // 1_000_000, stat.S_ISDIR(found.st_mode)
-        )
+        directory = stat.S_ISDIR(found.st_mode)
+        if not directory and not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, NO_FILE, str(path))
+        return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000, directory)
 
     def listdir(self, path: Path) -> list[str]:
         try:
@@ -303,7 +313,11 @@ class RealFileSystem:
         os.rmdir(path)
 
     def read_file(self, path: Path) -> bytes:
-        return path.read_bytes()
+        handle = self.open(path, write=False)
+        try:
+            return self.pread(handle, self.size(handle), 0)
+        finally:
+            self.close(handle)
 
     def atomic_replace(self, path: Path, data: Buffer) -> None:
         replace_durably(self, path, data)
@@ -368,6 +382,24 @@ def zero_by_writing(files: FileSystem, handle: int, offset: int, size: int) -> N
         if files.pread(handle, chunk, offset) != expected:
             files.pwrite(handle, expected, offset)
         offset += chunk
+
+
+def make_sparse(files: FileSystem, draft: Path, target: Path, size: int) -> None:
+    """A file of `size` zero bytes that take no disk space, at `target`: it gets its name when it
+    has its length, so nobody ever finds one of length 0, with which a broker does not start. What
+    was there is replaced. `draft` is on the same disk, in a folder that is there; durable after an
+    fsync of the file and of the target's folder."""
+    handle = files.open(draft, create=True)
+    try:
+        if files.size(handle):
+            files.truncate(handle, 0)
+        files.truncate(handle, size)
+        files.rename(draft, target)
+    except OSError:
+        files.unlink(draft)
+        raise
+    finally:
+        files.close(handle)
 
 
 def replace_durably(files: FileSystem, path: Path, data: Buffer) -> None:

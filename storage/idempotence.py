@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.format.columns import gather_headers
-from tandemlog.format.constants import PRODUCER_MARK
+from tandemlog.format.constants import CRC_PROPERTY_SIZE, PRODUCER_MARK
 from tandemlog.format.errors import CorruptRecordError, FormatError
 from tandemlog.format.producer_mark import MARK_NAME, ProducerMark, mark_in
 from tandemlog.format.properties import append_property
+from tandemlog.format.property_crc import verify_property_crc
 from tandemlog.format.record import decode_record, encode_record
 from tandemlog.format.sys_flag import TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tandemlog.format.walk import walk
@@ -101,9 +102,16 @@ def stored_segments(
             return []
         indexes = batch.queue_indexes[first : first + extent.count]
         offsets = _queue_offsets(data, indexes, len(batch.queue_ids))
-        segments.append(AppendSegment(first, extent.count, extent.physical_offset, offsets))
+        extra = CRC_PROPERTY_SIZE if _has_property_crc(data) else 0
+        segments.append(AppendSegment(first, extent.count, extent.physical_offset, offsets, extra))
         first += extent.count
     return segments
+
+
+def _has_property_crc(data: memoryview) -> bool:
+    """Whether the first record, and so all of the same append, was given one."""
+    size = int.from_bytes(data[:4])
+    return verify_property_crc(data, 0, size) is not None
 
 
 def _queue_offsets(data: memoryview, indexes: NDArray[np.uint16], queues: int) -> NDArray[np.int64]:
@@ -126,5 +134,6 @@ def extents_of(segments: Sequence[AppendSegment], sizes: NDArray[np.integer]) ->
     for each in segments:
         stop = each.first_index + each.count
         length = int(sizes[each.first_index : stop].sum(dtype=np.int64))
+        length += each.count * each.record_extra
         found.append(Extent(each.physical_offset, each.count, each.physical_offset + length))
     return found

@@ -2,17 +2,23 @@
 
     header | slots: newest entry of each chain | entries 1 .. N-1, in the order of the log
 
-A batch of entries is written in this order, so that whatever a crash leaves can be repaired:
+Entries go to the file at once, one pwrite for a batch. Header and slots are worked on in a copy in
+memory, and `write_back`, with which a flush begins, writes the pages of it that have changed:
 
-    entries   one pwrite; nothing points to them yet
-    slots     through a writable map of header and slots, whose disk space was reserved before
-              (a hole in a mapped file would kill the process where the disk is full)
+    entries   at insert; nothing on the disk points to them yet
+    slots     page by page, by pwrite
     header    last: it says how many entries there are
+
+So whatever a crash leaves can be repaired, and a disk that is full, which with copy on write it can
+be for a page that has its space, is an error of a write. (Through a shared map it would be a signal
+that ends the process.) A batch touches nearly every page of a large table, and a second of batches
+no more than that.
 
 Slots and `previous` say nothing that the entries' hashes and order do not say too: both are made
 again from them where they cannot be trusted.
 
-One thread inserts and cuts; queries run beside it and see a batch as a whole or not at all.
+One thread inserts and cuts, one at a time writes back; queries run beside them and see a batch as a
+whole or not at all.
 """
 
 import errno
@@ -24,6 +30,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.constants import PAGE
 from tandemlog.format.index_chains import link, time_diffs
 from tandemlog.format.index_layout import (
     ENTRY,
@@ -61,8 +68,10 @@ class IndexFile:
         self.header = IndexHeader()
         self._file = str(path)
         self._pool = pool
-        self._map: memoryview | None = None
+        self._head: bytearray | None = None
         self._table: NDArray[np.int32] | None = None
+        # which pages of header and slots the file does not have yet
+        self._changed = np.zeros(-(-slot_position(slots) // PAGE), dtype=np.bool_)
         self._publishing = threading.Lock()
 
     @property
@@ -91,7 +100,7 @@ class IndexFile:
 
     def begin(self, before: IndexHeader) -> None:
         """The header of a new file after one that ends as `before` does: RocketMQ carries the end
-        over, and the first entry's time is measured from there."""
+        over, and the first entry's time is measured from there. Raises OSError."""
         with self._publishing:
             self._publish(
                 IndexHeader(
@@ -101,6 +110,7 @@ class IndexFile:
                     end_physical_offset=max(before.end_physical_offset, 0),
                 )
             )
+        self.write_back()
 
     def insert(
         self,
@@ -126,7 +136,7 @@ class IndexFile:
         position = entry_position(self.slots, header.next_entry)
         self._pool.write(self._file, position, entries.view(np.uint8).data)
         with self._publishing:
-            table[links.slots] = links.newest
+            self._set(table, links.slots, links.newest)
             self._publish(
                 IndexHeader(
                     begin_timestamp=begin_timestamp,
@@ -141,9 +151,13 @@ class IndexFile:
     def query(self, key_hash: int, begin_timestamp: int, end_timestamp: int) -> Iterator[int]:
         """Commit-log offsets of entries with this hash, newest first; times in ms, with the
         index's resolution of a second (section 3.4 of the format text)."""
-        slot = slot_position(key_hash % self.slots)
+        slot = key_hash % self.slots
         with self._publishing:
-            number = int.from_bytes(self._pool.read(self._file, slot, SLOT_SIZE), signed=True)
+            if self._table is not None:
+                number = int(self._table[slot])
+            else:
+                held = self._pool.read(self._file, slot_position(slot), SLOT_SIZE)
+                number = int.from_bytes(held, signed=True)
             header = self.header
         chunk, chunk_first = b"", 0
         while 0 < number < header.next_entry:
@@ -198,7 +212,7 @@ class IndexFile:
         newest = self._held_before(table, stale, next_entry)
         end = max(self.header.next_entry, int(table[stale].max(initial=0)) + 1)
         with self._publishing:
-            table[stale] = newest
+            self._set(table, stale, newest)
             self._publish(
                 replace(
                     self.header,
@@ -210,6 +224,7 @@ class IndexFile:
                     next_entry=next_entry,
                 )
             )
+        self.write_back()
         # Entries of another time must not be taken for those that will stand here.
         for first in range(next_entry, min(end, self.entries), CHUNK_ENTRIES):
             last = min(first + CHUNK_ENTRIES, end, self.entries)
@@ -235,36 +250,73 @@ class IndexFile:
                 self._pool.write(self._file, position, entries.view(np.uint8).data)
         wrong += int(np.count_nonzero(table != fresh))
         with self._publishing:
-            table[:] = fresh
+            self._set(table, np.flatnonzero(table != fresh), fresh[table != fresh])
             self._publish(replace(self.header, used_slots=int(np.count_nonzero(fresh))))
+        self.write_back()
         return wrong
 
+    def write_back(self) -> None:
+        """Write what has changed of header and slots to the file; durable after a sync of the
+        pool. Raises OSError, and knows what is left to write."""
+        with self._publishing:
+            if self._head is None or not self._changed.any():
+                return
+            pages = np.flatnonzero(self._changed)
+            # no pages in between: their copy costs more than a call more
+            breaks = np.flatnonzero(np.diff(pages) != 1) + 1
+            pieces = [
+                (
+                    int(run[0]) * PAGE,
+                    bytes(self._head[int(run[0]) * PAGE : (int(run[-1]) + 1) * PAGE]),
+                )
+                for run in np.split(pages, breaks)
+            ]
+            header = bytes(self._head[:HEADER_SIZE])
+            self._changed[:] = False
+        try:
+            for position, piece in pieces:
+                skipped = max(HEADER_SIZE - position, 0)
+                self._pool.write(self._file, position + skipped, piece[skipped:])
+            self._pool.write(self._file, 0, header)
+        except BaseException:
+            with self._publishing:
+                self._changed[pages] = True
+            raise
+
     def release(self) -> None:
-        """Give the map back; the next insert opens it again."""
+        """Give the memory back; the next insert reads the table again. What was not written back
+        is as if it had never been."""
         self._table = None
-        self._map = None
+        self._head = None
+        self._changed[:] = False
 
     def open_table(self) -> NDArray[np.int32]:
-        """i4[S], big-endian: the slots, in a map that is the file. Reserves the disk space of the
-        whole file, which another program may have left sparse. Raises OSError (ENOSPC, EIO)."""
+        """i4[S], big-endian: the slots, in memory. Reserves the disk space of the whole file, which
+        another program may have left sparse. Raises OSError (ENOSPC, EIO)."""
         if self._table is None:
             files = self._pool.files
             handle = files.open(self.path)
             try:
                 files.preallocate(handle, index_file_size(self.slots, self.entries))
-                found = files.map(handle, slot_position(self.slots), writable=True)
-                files.bring_in(found)
-                self._map = found
+                self._head = bytearray(files.pread(handle, slot_position(self.slots), 0))
             finally:
                 files.close(handle)
-            self._table = np.frombuffer(self._map, dtype=SLOT_DTYPE, offset=HEADER_SIZE)
+            self._table = np.frombuffer(self._head, dtype=SLOT_DTYPE, offset=HEADER_SIZE)
         return self._table
+
+    def _set(
+        self, table: NDArray[np.int32], slots: NDArray[np.int64], newest: NDArray[np.int32]
+    ) -> None:
+        """Caller holds the lock, or is alone."""
+        table[slots] = newest
+        # no slot lies on two pages
+        self._changed[(HEADER_SIZE + SLOT_SIZE * slots.astype(np.int64)) // PAGE] = True
 
     def _publish(self, header: IndexHeader) -> None:
         self.open_table()
-        assert self._map is not None
-        self._map[:HEADER_SIZE] = header.encode()
-        self._pool.touch(self._file)
+        assert self._head is not None
+        self._head[:HEADER_SIZE] = header.encode()
+        self._changed[0] = True
         self.header = header
 
     def _held_before(

@@ -15,6 +15,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -193,6 +194,8 @@ class IndexService:
                 with self._lock:
                     generation, state = self._generation, self._state()
                 try:
+                    for file in self._list:
+                        file.write_back()
                     self._pool.sync()
                     if state != self._saved and generation == self._generation:
                         save_index_state(self._files, self.state_path, state)
@@ -208,6 +211,8 @@ class IndexService:
     def close(self) -> None:
         """Close all files; what was not flushed is dispatched again at the next open."""
         for file in self._list:
+            with suppress(OSError, StoreError):
+                file.write_back()
             file.release()
         self._pool.close()
 
@@ -262,6 +267,8 @@ class IndexService:
         if self._saved is not None and self._saved.log_offset <= left.log_offset:
             return
         try:
+            for file in self._list:
+                file.write_back()
             self._pool.sync()
             save_index_state(self._files, self.state_path, left)
         except OSError as fault:
@@ -319,12 +326,12 @@ class IndexService:
         is in the list again: left out, it would come back in the middle of it at the next open."""
         before = self._list
         self._list = [file for file in before if file is not before[at]]
-        before[at].release()
         try:
             self._pool.delete(str(before[at].path))
         except OSError:
             self._list = before
             raise
+        before[at].release()
 
     def reset(self, log_offset: int) -> None:
         """Forget all files, which are no longer there; the log begins at `log_offset`."""

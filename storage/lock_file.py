@@ -35,7 +35,7 @@ class LockFile:
         self._abort = abort
         self._files = files
         self._world: FileSystem = _DISK if isinstance(files, RealFileSystem) else files
-        self._store = path.resolve()
+        self._store = Path(os.path.realpath(path))  # of a loop too
         self._handle: int | None = None
 
     def acquire(self) -> None:

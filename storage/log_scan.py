@@ -103,8 +103,10 @@ class LogScanner:
         keep_tail: bool = False,
         stop: int | None = None,
         check_crc: bool = True,
+        check_property_crc: bool = False,
     ) -> None:
         self._row = row
+        self._check_property_crc = check_property_crc
         self._durable = durable
         self._whole = whole
         self._keep_tail = keep_tail
@@ -168,6 +170,7 @@ class LogScanner:
                 max_records=RECORDS_A_STEP,
                 check_crc=self._check_crc,
                 check_topics=True,
+                check_property_crc=self._check_property_crc,
                 holes_above=self._durable if self._check_crc else None,
             )
             if found.count or found.stop is not StopReason.INCOMPLETE or end == there:

@@ -8,7 +8,9 @@ and map are opened when first needed and can be released at any time: views that
 hold keep the map, and the disk space of a deleted file, until the last of them is gone.
 
 One thread writes, one flushes, any number read. A descriptor is closed only when nobody is inside
-a call with it.
+a call with it, and one that something was written through only after an fdatasync of it: the kernel
+tells a failed write-back to who has the file open, and may forget it with the last descriptor. What
+is only read needs none once it is mapped.
 
 A page of a map that the disk cannot give would end the process when it is touched. So what is to
 be looked at is brought into memory first, and an unreadable page is an error like any other:
@@ -34,8 +36,8 @@ class MappedFile:
     """Bytes base .. base+size of a log or queue; positions are relative to `base`."""
 
     __slots__ = (
-        "_files", "_gone", "_handle", "_lock", "_map", "_there", "_users", "_writable",
-        "base", "path", "size",
+        "_files", "_gone", "_handle", "_lock", "_map", "_there", "_unsynced", "_users",
+        "_writable", "base", "path", "size",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +50,7 @@ class MappedFile:
         self._writable = writable
         self._handle = -1
         self._users = 0
+        self._unsynced = False
         self._gone = False
         self._map: memoryview | None = None
         self._there = Residency(size)
@@ -61,7 +64,7 @@ class MappedFile:
         """Write all of `data` or raise OSError; it must fit the file."""
         if position < 0 or position + len(data) > self.size:
             raise ValueError(f"{self.path.name}: {len(data)} bytes at {position} do not fit")
-        handle = self._acquire()
+        handle = self._acquire(writes=True)
         try:
             self._files.pwrite(handle, data, position)
         finally:
@@ -69,7 +72,7 @@ class MappedFile:
 
     def zero(self, position: int, size: int) -> None:
         """Make `size` bytes from `position` zero."""
-        handle = self._acquire()
+        handle = self._acquire(writes=True)
         try:
             self._files.zero_range(handle, position, size)
         finally:
@@ -149,16 +152,23 @@ class MappedFile:
     def sync(self) -> None:
         """fdatasync."""
         handle = self._acquire()
+        with self._lock:
+            self._unsynced = False  # before the call: a write may come meanwhile
         try:
             self._files.fdatasync(handle)
+        except OSError:
+            self._unsynced = True
+            raise
         finally:
             self._release()
 
     def release(self) -> None:
-        """Give descriptor and map back; the next use opens them again."""
+        """Give the map back, and the descriptor unless what was written through it waits for its
+        fdatasync; the next use opens them again."""
         with self._lock:
             self._map = None
-            self._close_unused()
+            if not self._unsynced:
+                self._close_unused()
 
     def close(self) -> None:
         """Release for good: a later use raises StoreClosedError."""
@@ -194,19 +204,20 @@ class MappedFile:
         finally:
             self._release()
 
-    def _acquire(self) -> int:
+    def _acquire(self, *, writes: bool = False) -> int:
         with self._lock:
             if self._handle < 0:
                 if self._gone:
                     raise StoreClosedError(f"{self.path} is closed")
                 self._handle = self._files.open(self.path, write=self._writable)
             self._users += 1
+            self._unsynced |= writes
             return self._handle
 
     def _release(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._gone:
+            if self._gone or not self._writable:
                 self._close_unused()
 
     def _close_unused(self) -> None:

@@ -27,7 +27,7 @@ from tandemlog.format.file_names import parse_queue_file_name, queue_file_name
 from .allocator import FileAllocator
 from .disk_refusal import refusal
 from .errors import MissingFileError, StoreLayoutError
-from .files import Buffer, FileSystem
+from .files import Buffer, FileSystem, make_sparse
 from .mapped_file import MappedFile
 
 logger = logging.getLogger(__name__)
@@ -196,12 +196,9 @@ class MappedFileQueue:
             self.row = (*self.row, MappedFile(self._files, path, base, self.file_size))
 
     def _create_sparse(self, path: Path) -> None:
+        draft = self.directory.with_name(f"{self.directory.name}.new")
         try:
-            handle = self._files.open(path, create=True)
-            try:
-                self._files.truncate(handle, self.file_size)
-            finally:
-                self._files.close(handle)
+            make_sparse(self._files, draft, path, self.file_size)
         except OSError as error:
             raise refusal(f"cannot create {path}", error) from error
 

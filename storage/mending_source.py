@@ -38,6 +38,7 @@ class MendingSource(DispatchSource):
         delay_levels: DelayLevels,
         index: bool,
         index_tags: bool,
+        property_crc: bool = False,
     ) -> None:
         super().__init__(
             log,
@@ -45,6 +46,7 @@ class MendingSource(DispatchSource):
             index=index,
             index_tags=index_tags,
             starts=log.starts.between,
+            property_crc=property_crc,
         )
         self.durable = self.whole = 0
         self._dispatched = dispatched

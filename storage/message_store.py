@@ -46,6 +46,7 @@ from .errors import (
     StoreReadOnlyError,
 )
 from .examination import examine
+from .file_pool import remove_drafts
 from .files import Buffer, FileSystem, RealFileSystem
 from .flush import FlushService
 from .geometry import Geometry
@@ -151,6 +152,7 @@ class MessageStore:
         lock.acquire()
         try:
             remove_spares(files, paths.own, paths.commit_log)
+            remove_drafts(files, paths.own, paths.queues)
             reserve.give_up()
             last_stop.distrust()
             aside = end_broken_off(paths, files)

@@ -3,10 +3,14 @@
     store times   10 20 20 20 30        for 20: LOWER is the first 20, UPPER the last 20
     queue offset   0  1  2  3  4        for 25: LOWER is 4 (first newer), UPPER 3 (last older)
 
+    store times   10  ?  ?  ? 30        ?: a hole, its record is damaged or was never there; it is
+    queue offset   0  1  2  3  4        passed over: for 20 LOWER is 4, UPPER 0
+
 Store times never fall along a log that one master after the other wrote with clocks in order;
 where a clock ran back, the answer is one of the neighbours of a step back.
 The outcome at the ends is RocketMQ's (section 2.8 of the format text): after the last unit for
-LOWER and the last unit for UPPER where all are older, the first unit where all are newer.
+LOWER and the last unit for UPPER where all are older, the first unit where all are newer. A queue
+of holes alone has no times, and answers its beginning.
 """
 
 from collections.abc import Callable
@@ -30,19 +34,32 @@ def search_by_time(
     """The queue offset in minimum..maximum for a store time in ms.
 
     `time_of(queue_offset)` is the store time of a unit in minimum .. maximum-1, negative where
-    its record cannot be read: the answer is then `minimum`, as RocketMQ's is.
+    its record cannot be read. What is answered is a unit that can be read, but for LOWER where all
+    are older: then it is `maximum`. A hole costs one look at each of its units, at most once.
     """
     low, high = minimum, maximum
+    older = newer = -1  # the last unit known to come before the boundary, the first one behind it
     while low < high:
         middle = (low + high) // 2
-        time = time_of(middle)
+        place, time = _first_with_time(middle, high, time_of)
         if time < 0:
-            return minimum
-        before = time < timestamp if boundary is Boundary.LOWER else time <= timestamp
-        if before:
-            low = middle + 1
+            high = middle  # nothing to be seen from there on
+        elif time < timestamp or (boundary is Boundary.UPPER and time == timestamp):
+            low, older = place + 1, place
         else:
-            high = middle
+            high, newer = middle, place
     if boundary is Boundary.UPPER:
-        return max(low - 1, minimum)
-    return low
+        return max(older, minimum)
+    if newer >= 0:
+        return newer
+    return maximum if older >= 0 else minimum
+
+
+def _first_with_time(start: int, stop: int, time_of: Callable[[int], int]) -> tuple[int, int]:
+    """The first unit in start .. stop-1 whose record can be read, and its time; negative for
+    none."""
+    for queue_offset in range(start, stop):
+        time = time_of(queue_offset)
+        if time >= 0:
+            return queue_offset, time
+    return stop, -1

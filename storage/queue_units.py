@@ -20,7 +20,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DTYPE
+from tandemlog.format.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .errors import CorruptStoreError, DiskFullError, StoreError
@@ -33,6 +33,7 @@ from .room import RoomForUnits
 
 NO_UNITS = np.zeros(0, dtype=UNIT_DTYPE)
 _WINDOW = 256
+_NEIGHBOURS = 3
 
 
 class QueueUnits:
@@ -132,13 +133,15 @@ class QueueUnits:
 
     def first_at_or_after(self, dense: int, log_offset: int, low: int = 0) -> int:
         """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank
-        ones left out; the end of the queue where there is none."""
+        ones left out; the end of the queue where there is none. Raises CorruptStoreError where the
+        units around it do not point upwards: then one of them has led the search astray."""
         high = int(self.ends[dense])
         low = max(low, self.first(dense))
         if not _before(self.read(dense, low, 1), log_offset).any():
             return low
         window = self.read(dense, max(low, high - _WINDOW), _WINDOW)
         if _before(window[:1], log_offset).any():
+            self._check_upwards(dense, high - len(window), window)
             return high - len(window) + int(np.count_nonzero(_before(window, log_offset)))
         while low < high:
             middle = (low + high) // 2
@@ -146,7 +149,22 @@ class QueueUnits:
                 low = middle + 1
             else:
                 high = middle
+        begin = max(low - _NEIGHBOURS, self.first(dense))
+        self._check_upwards(dense, begin, self.read(dense, begin, low + _NEIGHBOURS - begin))
         return low
+
+    def _check_upwards(self, dense: int, queue_offset: int, units: NDArray[np.void]) -> None:
+        physical = units["physical_offset"].astype(np.int64)
+        physical = physical[units["size"] != PRE_BLANK_SIZE]
+        if len(physical) and (int(physical.min()) < 0 or bool((np.diff(physical) <= 0).any())):
+            queue = self.queue(dense)
+            base = queue_offset * UNIT_SIZE // self._file_size * self._file_size
+            raise CorruptStoreError(
+                queue.file(base),
+                queue_offset * UNIT_SIZE - base,
+                f"units {queue_offset}..{queue_offset + len(units) - 1} do not point upwards in "
+                "the log",
+            )
 
     # ---- growing; all raise DiskFullError or StoreError where a file could not be written
 

@@ -34,8 +34,10 @@ from tandemlog.format.constants import (
     SYS_FLAG_OFFSET,
 )
 from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.file_names import queue_file_name
 from tandemlog.format.index_layout import tag_key
 from tandemlog.format.properties import split_keys
+from tandemlog.format.property_crc import wrong_property_crc
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
 from tandemlog.format.record import Record, decode_record
 from tandemlog.format.sys_flag import BORN_HOST_IPV6
@@ -47,8 +49,8 @@ from .index_service import IndexService
 from .positions import Position
 from .queue_search import Boundary
 from .queue_table import QueueTable
-from .record_copy import copy_records, first_wrong
-from .selection import MIN_EXAMINED, Selection, select, units_to_read
+from .record_copy import Expected, copy_records, first_missing, first_wrong
+from .selection import MIN_EXAMINED, Selection, first_impossible, select, units_to_read
 from .stats import StoreStats
 
 MAX_QUERY = 64
@@ -132,8 +134,11 @@ class StoreReader:
         confirmed: Position,
         stats: StoreStats,
         index: IndexService | None = None,
+        *,
+        property_crc: bool = False,
     ) -> None:
         self.index = index
+        self._property_crc = property_crc
         self.on_damage: Callable[[], None] = lambda: None
         self._log = log
         self._queues = queues
@@ -163,6 +168,7 @@ class StoreReader:
         maximum = self._queues.max_offset(dense)
         if maximum == 0:
             return self._missed(GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0))
+        floor = self._queues.log_minimum  # before `minimum`: no unit from there on points below it
         minimum = self._queues.min_offset(dense)
         if queue_offset < minimum:
             status, following = GetStatus.OFFSET_TOO_SMALL, minimum
@@ -172,7 +178,7 @@ class StoreReader:
             status, following = GetStatus.OFFSET_OVERFLOW_BADLY, maximum
         else:
             return self._take(
-                dense, queue_offset, minimum, maximum, max_messages, max_bytes, tag_hashes
+                dense, queue_offset, minimum, maximum, max_messages, max_bytes, tag_hashes, floor
             )
         return self._missed(GetResult(status, following, minimum, maximum))
 
@@ -185,10 +191,13 @@ class StoreReader:
         max_messages: int,
         max_bytes: int,
         tag_hashes: Collection[int],
+        floor: int,
     ) -> GetResult:
         units_a_file = self._queues.file_size // UNIT_SIZE
         file_end = queue_offset - queue_offset % units_a_file + units_a_file
         count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
+        topic, queue_id = self._table.name(dense)
+        wrong = 0
         for _ in range(ATTEMPTS):
             log_start = self._log.min_offset
             units = self._units(dense, queue_offset, count, 0 if tag_hashes else max_bytes)
@@ -196,6 +205,9 @@ class StoreReader:
                 return self._missed(
                     GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
                 )
+            wrong = first_impossible(units, floor)
+            if wrong >= 0:
+                continue
             chosen = select(
                 units,
                 max_messages=max_messages,
@@ -211,14 +223,22 @@ class StoreReader:
                 # what lies before the bytes that the disk does not give can be had
                 fewer = len(chosen.sizes) // 2
                 return self._take(
-                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes
+                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor
                 )
-            if records is not None and (
-                first_wrong(records, chosen.physical_offsets, chosen.sizes) < 0
-            ):
+            wanted = Expected(
+                topic, queue_id, chosen.rows + queue_offset, chosen.physical_offsets, chosen.sizes,
+                self._property_crc,
+            )  # fmt: skip
+            row = (
+                first_missing(self._log, wanted)
+                if records is None
+                else (first_wrong(records, wanted))
+            )
+            if records is not None and row < 0:
                 return self._taken(chosen, records, queue_offset, minimum, maximum)
+            wrong = int(chosen.rows[max(row, 0)])
             # Files may have been dropped, or the log cut, while we looked: then look again.
-        raise self._damaged(dense, queue_offset)
+        raise self._damaged(dense, queue_offset + wrong)
 
     def _units(self, dense: int, queue_offset: int, count: int, max_bytes: int) -> NDArray[np.void]:
         """At most `count` units from there on; with `max_bytes`, where all of them are taken, not
@@ -263,7 +283,13 @@ class StoreReader:
     def _damaged(self, dense: int, queue_offset: int) -> StoreError:
         """Queue and log do not fit together: the queue is made again from the log."""
         topic, queue_id = self._table.name(dense)
-        reason = f"units from number {queue_offset} on do not point to records of the log"
+        unit = self._queues.read(dense, queue_offset, 1)
+        physical = int(unit["physical_offset"][0]) if len(unit) else -1
+        base = max(physical - physical % self._log.file_size, 0)
+        reason = (
+            f"{self._queues.file_of(dense, queue_offset)}: unit {queue_offset} points to offset "
+            f"{physical} of the log (commitlog/{queue_file_name(base)}), where its record is not"
+        )
         self._queues.mark_damaged(dense, reason)
         self.on_damage()
         return StoreBusyError(
@@ -289,9 +315,12 @@ class StoreReader:
             raise NoRecordError(f"no record starts at offset {physical_offset}")
         data = bytes(self._log.view(physical_offset, size))
         try:
-            return decode_record(data, physical_offset=physical_offset), data
+            record = decode_record(data, physical_offset=physical_offset, limit=size)
         except CorruptRecordError as fault:
             raise NoRecordError(f"no record at offset {physical_offset}: {fault}") from fault
+        if self._property_crc and wrong_property_crc(data):
+            raise NoRecordError(f"no record at offset {physical_offset}: its CRC32 is wrong")
+        return record, data
 
     def _size_at(self, physical_offset: int) -> int:
         """What the bytes there say of a record's size; -1 where they are none."""
@@ -354,7 +383,13 @@ class StoreReader:
         return self._queues.search(dense, timestamp, boundary, self._time_of)
 
     def _time_of(self, physical_offset: int, size: int) -> int:
-        return -1 if size == PRE_BLANK_SIZE else self.store_timestamp(physical_offset)
+        """-1 where the unit is pre-blank, or its record damaged or gone."""
+        if size == PRE_BLANK_SIZE:
+            return -1
+        try:
+            return self.store_timestamp(physical_offset)
+        except (OffsetOutOfRangeError, UnreadableError):
+            return -1
 
     def store_timestamp(self, physical_offset: int) -> int:
         """The store time of the record that starts there, in ms; -1 where there is none."""

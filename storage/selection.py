@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE
+from tandemlog.format.ragged import counting, first_true
 
 MIN_EXAMINED = 800
 MAX_EXAMINED = 1 << 16
@@ -27,10 +28,12 @@ _SMALLEST_RECORD = 128
 class Selection:
     """`examined` units were looked at; the taken ones' positions and sizes in the log.
 
-    `removed` says that something matched and is no longer in the log.
+    `rows` i8[n] are the taken units' places among those examined; `removed` says that something
+    matched and is no longer in the log.
     """
 
     examined: int
+    rows: NDArray[np.int64]
     physical_offsets: NDArray[np.int64]
     sizes: NDArray[np.int64]
     removed: bool
@@ -72,10 +75,21 @@ def select(
             full |= np.cumsum(taken) - taken >= max_messages
     examined = int(full.argmax()) if full.any() else len(units)
     if everything:
-        return Selection(examined, offsets[:examined], sizes[:examined], False)
+        return Selection(examined, counting(examined), offsets[:examined], sizes[:examined], False)
     chosen = np.flatnonzero(taken[:examined])
     wanted = ~there[:examined] if matched is None else matched[:examined] & ~there[:examined]
-    return Selection(examined, offsets[chosen], sizes[chosen], bool(wanted.any()))
+    return Selection(examined, chosen, offsets[chosen], sizes[chosen], bool(wanted.any()))
+
+
+def first_impossible(units: NDArray[np.void], log_start: int) -> int:
+    """Index of the first of UNIT_DTYPE[n] that no dispatch writes where no record is gone, or -1:
+    one that points below `log_start`, has no size, or is pre-blank and points somewhere."""
+    offsets, sizes = units["physical_offset"], units["size"]
+    blank = sizes == PRE_BLANK_SIZE
+    wrong = (offsets < log_start) | (sizes <= 0)
+    if blank.any():
+        wrong = np.where(blank, offsets != 0, wrong)
+    return first_true(wrong)
 
 
 def _matching(units: NDArray[np.void], tag_hashes: Collection[int]) -> NDArray[np.bool_] | None:

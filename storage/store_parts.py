@@ -79,7 +79,9 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     log = CommitLog(config, files, clock)
     confirmed, reputed = Position("confirmed"), Position("reputed")
     queue_table = QueueTable()
-    queues = ConsumeQueueStore(paths.queues, files, queue_table, file_size=config.queue_file_size)
+    queues = ConsumeQueueStore(
+        paths.queues, files, queue_table, file_size=config.queue_file_size, workshop=paths.own
+    )
     producers = ProducerTable(
         kept=config.producer_sequences_kept,
         limit=config.producers_kept,
@@ -92,10 +94,13 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         delay_levels=DelayLevels(config.delay_levels),
         index=config.index_enabled,
         index_tags=config.index_tags,
+        property_crc=config.property_crc,
     )
     stats = StoreStats(clock.monotonic())
     index: IndexService | None = None
-    reader = StoreReader(log, queues, queue_table, confirmed, stats)
+    reader = StoreReader(
+        log, queues, queue_table, confirmed, stats, property_crc=config.property_crc
+    )
     if config.index_enabled:
         index = IndexService(
             paths.index, paths.own, files, clock,

@@ -66,7 +66,7 @@ class PutAnswer:
         offsets = np.full(self.count, -1, np.int64)
         for segment in self._segments:
             part = slice(segment.first_index, segment.first_index + segment.count)
-            sizes = self._sizes[part].astype(np.int64)
+            sizes = self._sizes[part].astype(np.int64) + segment.record_extra
             offsets[part] = segment.physical_offset + np.cumsum(sizes) - sizes
         return offsets
 

@@ -27,7 +27,8 @@ from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..store_paths import StorePaths
 from .cautions import cautions
-from .verify import MAX_FAULTS, Fault, Progress, fault_of, unreadable_fault
+from .verify import Fault, Progress, fault_of, unreadable_fault
+from .verify_report import MAX_FAULTS
 
 STEP = 1 << 20
 

@@ -5,13 +5,14 @@
     index    every entry points to a record that has such a key, and tells its store time; every
              key of every record is there; every chain is as the hashes say
 
+    small    checksums, and what can be (verify_small.py)
+
 The log is walked once, by columns, and the queues and the index are held against each stretch of
 it. A store that stopped before everything was dispatched says how far it came (its recovery
 point): beyond that nothing need be in the queues yet. Nothing is written, and no page dropped.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,6 @@ from tandemlog.format.dispatch import (
     group_by_queue,
     unit_columns,
 )
-from tandemlog.format.index_chains import time_diffs
-from tandemlog.format.index_layout import IndexHeader
 from tandemlog.format.light_queues import LIGHT_PREFIX
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
 from tandemlog.format.words import counted
@@ -34,58 +33,22 @@ from ..config import StoreConfig
 from ..errors import UnreadableError
 from ..files import FileSystem, RealFileSystem
 from ..geometry import ROCKSDB_MARK, Geometry
-from ..index_entries import IndexEntries, read_index_file
 from ..log_scan import LogScanner, ScanPart
 from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
 from ..recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import Caution, page_cache_caution, set_aside_caution
+from .verify_index import IndexCheck
+from .verify_report import Fault as Fault
+from .verify_report import VerifyReport as VerifyReport
+from .verify_small import small_faults
 
 if TYPE_CHECKING:
     from ..errors import MissingFileError
 
-MAX_FAULTS = 100
+EXTENDED_QUEUES = "consumequeue_ext"
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is not as it must be: in `file`, about the log offset or the queue offset
-    or the entry number `position`."""
-
-    file: str
-    position: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.reason}"
-
-
-@dataclass(slots=True)
-class VerifyReport:
-    """What was looked at and what was found; `faults` are the first ones, the log's before those
-    of what is derived from it. `light_queues` are those that the log names in a store that has
-    none: its broker did not keep them."""
-
-    log_start: int = 0
-    log_end: int = 0
-    records: int = 0
-    units: int = 0
-    index_entries: int = 0
-    index_files: int = 0
-    indexes_tags: bool = True
-    light_queues: set[str] = field(default_factory=set)
-    notes: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
-
-    @property
-    def holds(self) -> bool:
-        return not self.faults
-
-    def add(self, fault: Fault) -> None:
-        if len(self.faults) < MAX_FAULTS:
-            self.faults.append(fault)
 
 
 def verify(
@@ -100,14 +63,22 @@ def verify(
     StoreLayoutError where files do not fit together at all, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()
+    try:
+        return _verify(config, files, progress)
+    except UnreadableError as fault:
+        return VerifyReport(faults=[unreadable_fault(fault)])
+    except OSError as fault:
+        # a FIFO in place of a file, links that lead in a circle
+        name = str(fault.filename or config.directory)
+        return VerifyReport(faults=[Fault(name, 0, f"it cannot be read: {fault.strerror}")])
+
+
+def _verify(config: StoreConfig, files: FileSystem, progress: Progress | None) -> VerifyReport:
     paths = StorePaths(config.directory)
     broken_off = set_aside_caution(paths, files)
     if broken_off is not None:
         return VerifyReport(faults=[fault_of(broken_off)])
-    try:
-        report = _Verification(config, files).run(progress)
-    except UnreadableError as fault:
-        return VerifyReport(faults=[unreadable_fault(fault)])
+    report = _Verification(config, files).run(progress)
     unknown = page_cache_caution(paths, files)
     if unknown is not None:
         report.faults.insert(0, fault_of(unknown))
@@ -126,7 +97,8 @@ class _Verification:
     def __init__(self, config: StoreConfig, files: FileSystem) -> None:
         self._geometry = Geometry.of(config, files)
         self._config = self._geometry.adopted()
-        paths = StorePaths(config.directory)
+        self._files = files
+        self._paths = paths = StorePaths(config.directory)
         self._log = MappedFileQueue(
             files, paths.commit_log, self._config.commit_log_file_size, read_only=True
         )
@@ -136,6 +108,7 @@ class _Verification:
             for queue in open_queues(self._geometry, files, self._gaps)
         }
         self._extended = 0
+        self._has_extended = files.status(config.directory / EXTENDED_QUEUES) is not None
         status = files.status(paths.queues / ROCKSDB_MARK)
         self._in_rocksdb = status is not None and not self._queues
         self._keeps_light = any(topic.startswith(LIGHT_PREFIX) for topic, _ in self._queues)
@@ -143,7 +116,7 @@ class _Verification:
         self._delay_levels = DelayLevels(self._config.delay_levels)
         self._next: dict[tuple[str, int], int] = {}
         self._report = VerifyReport(notes=list(self._geometry.notes))
-        self._index = _IndexCheck(self._geometry, files, self._report)
+        self._index = IndexCheck(self._geometry, files, self._report)
 
     def run(self, progress: Progress | None) -> VerifyReport:
         report = self._report
@@ -151,7 +124,12 @@ class _Verification:
         if self._point is not None:
             durable = max(durable, self._point.flushed)
         report.log_start = self._log.start
-        scanner = LogScanner(self._log, self._log.start, durable=min(durable, self._log.end))
+        scanner = LogScanner(
+            self._log,
+            self._log.start,
+            durable=min(durable, self._log.end),
+            check_property_crc=True,
+        )
         for part in scanner:
             self._part(part)
             if progress is not None:
@@ -166,6 +144,13 @@ class _Verification:
             report.notes.append(f"the log ends at {scanner.end}: {scanner.reason}")
         self._check_ends()
         self._index.finish(scanner.end)
+        for fault in small_faults(
+            self._paths,
+            self._files,
+            newest_time=scanner.last_store_timestamp,
+            log_end=scanner.end,
+        ):
+            report.add(fault)
         if self._extended:
             report.notes.append(
                 f"{counted(self._extended, 'queue unit')} with the tags code in consumequeue_ext, "
@@ -196,19 +181,11 @@ class _Verification:
             part.walk.sizes,
             part.base,
             delay_levels=self._delay_levels,
-            index_tags=self._index.tags,
             headers=part.headers,
         )
         if not self._in_rocksdb:
             self._check_units(found)
-        if self._index.undecided:
-            self._index.decide(found, part, self._delay_levels)
-            if not self._index.tags:
-                found = dispatch_columns(
-                    part.data, part.walk.positions, part.walk.sizes, part.base,
-                    delay_levels=self._delay_levels, index_tags=False, headers=part.headers,
-                )  # fmt: skip
-        self._index.check(found, part, self._dispatched())
+        self._index.check(found, part, self._dispatched(), self._delay_levels)
 
     # ---- queues
 
@@ -264,7 +241,7 @@ class _Verification:
         """The units, those whose tags codes stand in `consumequeue_ext` with the right ones: what
         is in there is not looked at."""
         rows = np.flatnonzero(is_extended_address(units["tags_code"][: len(wanted)]))
-        if len(rows):
+        if len(rows) and self._has_extended:
             self._extended += len(rows)
             units = units.copy()
             units["tags_code"][rows] = wanted["tags_code"][rows]
@@ -332,194 +309,3 @@ class _Verification:
 def _unit_text(unit: bytes, dtype: np.dtype[np.void]) -> str:
     physical, size, code = np.frombuffer(unit, dtype=dtype)[0].item()
     return f"offset {physical}, size {size}, tags code {code}"
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexFile:
-    """One index file's n entries by the log offset they point to: `physical` i8[n] ascending,
-    `hashes` i8[n], `seconds` i4[n] after the begin in `header`, `numbers` i8[n] of the entries."""
-
-    path: str
-    header: IndexHeader
-    physical: NDArray[np.int64]
-    hashes: NDArray[np.int64]
-    seconds: NDArray[np.int32]
-    numbers: NDArray[np.int64]
-
-
-class _IndexCheck:
-    """The index files against the log, stretch by stretch."""
-
-    def __init__(self, geometry: Geometry, files: FileSystem, report: VerifyReport) -> None:
-        self._report = report
-        self._files = files
-        self._config = geometry.config
-        self.tags = True
-        paths = geometry.index_files() if geometry.config.index_enabled else []
-        if paths:
-            geometry.check_index()
-        self._sorted: list[_IndexFile] = []
-        for path in paths:
-            status = files.status(path)
-            if status is not None and status.size:
-                self._load(
-                    read_index_file(
-                        files, path, self._config.index_slots, self._config.index_entries
-                    )
-                )
-        report.index_files = len(self._sorted)
-        self.undecided = bool(self._sorted)
-        if not self._sorted:
-            report.notes.append("the store has no index")
-
-    def _load(self, entries: IndexEntries) -> None:
-        for fault in (entries.header_fault(), entries.chain_fault()):
-            if fault is not None:
-                self._report.add(Fault(str(entries.path), 0, fault))
-        self._report.index_entries += entries.count
-        physical = entries.entries["physical_offset"].astype(np.int64)
-        order = np.argsort(physical, kind="stable")
-        self._sorted.append(
-            _IndexFile(
-                str(entries.path),
-                entries.header,
-                physical[order],
-                entries.entries["key_hash"].astype(np.int64)[order],
-                entries.entries["time_diff"].astype(np.int32)[order],
-                order + 1,
-            )
-        )
-
-    def decide(self, found: DispatchColumns, part: ScanPart, delay_levels: DelayLevels) -> None:
-        """Does this store index tags? Stores of RocketMQ before 5.4 do not."""
-        plain = dispatch_columns(
-            part.data, part.walk.positions, part.walk.sizes, part.base,
-            delay_levels=delay_levels, index_tags=False, headers=part.headers,
-        )  # fmt: skip
-        if len(plain.key_hash) == len(found.key_hash):
-            return  # no tags here: the next stretch may have some
-        self.undecided = False
-        wanted = set(zip(found.entry_record.tolist(), found.key_hash.tolist(), strict=True))
-        wanted -= set(zip(plain.entry_record.tolist(), plain.key_hash.tolist(), strict=True))
-        held = set(self._pairs(found, part)[0].tolist())
-        self.tags = any(record << 31 | key_hash in held for record, key_hash in wanted)
-        self._report.indexes_tags = self.tags
-
-    def check(self, found: DispatchColumns, part: ScanPart, dispatched: int) -> None:
-        if not self._sorted:
-            return
-        held, where = self._pairs(found, part)
-        wanted = found.entry_record.astype(np.int64) << 31 | found.key_hash
-        for pair in np.setdiff1d(held, wanted)[:1].tolist():
-            file, number = where[int(np.flatnonzero(held == pair)[0])]
-            physical = int(found.physical_offset[pair >> 31])
-            self._report.add(
-                Fault(
-                    file,
-                    number,
-                    f"entry {number} has hash {pair & 0x7FFFFFFF} for offset {physical}, "
-                    "whose record has no such key",
-                )
-            )
-        missing = np.setdiff1d(wanted, held)
-        missing = missing[found.physical_offset[missing >> 31] < dispatched]
-        for pair in missing[:1].tolist():
-            physical = int(found.physical_offset[pair >> 31])
-            self._report.add(
-                Fault(
-                    self._sorted[-1].path,
-                    -1,
-                    f"there is no entry with hash {pair & 0x7FFFFFFF} for the record at offset "
-                    f"{physical}",
-                )
-            )
-        self._check_times(found, part)
-
-    def _check_times(self, found: DispatchColumns, part: ScanPart) -> None:
-        """Entries of this stretch against their records' store times. A file's first entry is not
-        looked at: its time counts from the end of the file before, which may have expired."""
-        starts = found.physical_offset.astype(np.int64)
-        for file in self._sorted:
-            begin, end = np.searchsorted(file.physical, (starts[0], part.end_offset))
-            records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
-            times = found.store_timestamp[records]
-            exact = starts[records] == file.physical[begin:end]
-            self._check_header_times(file, file.numbers[begin:end][exact], times[exact])
-            wanted = time_diffs(file.header.begin_timestamp, times)
-            wrong = (file.seconds[begin:end] != wanted) & (file.numbers[begin:end] > 1) & exact
-            for row in np.flatnonzero(wrong)[:1].tolist():
-                number = int(file.numbers[begin + row])
-                self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} says {int(file.seconds[begin + row])} s after the file's "
-                        f"begin; the record at offset {int(starts[records[row]])} was stored "
-                        f"{int(wanted[row])} s after it",
-                    )
-                )
-
-    def _check_header_times(
-        self, file: _IndexFile, numbers: NDArray[np.int64], times: NDArray[np.int64]
-    ) -> None:
-        """A query by time passes over a file by what its header says of the first and the last
-        entry: `times` (ms) are those of the records of the entries `numbers`."""
-        for name, number, said in (
-            ("begin", 1, file.header.begin_timestamp),
-            ("end", len(file.numbers), file.header.end_timestamp),
-        ):
-            for time in times[(numbers == number) & (times != said)].tolist():
-                self._report.add(
-                    Fault(
-                        file.path,
-                        0,
-                        f"its header says that its entries {name} at {said}; the record of entry "
-                        f"{number} was stored at {time}",
-                    )
-                )
-
-    def _pairs(
-        self, found: DispatchColumns, part: ScanPart
-    ) -> tuple[NDArray[np.int64], list[tuple[str, int]]]:
-        """record << 31 | hash of every entry that points into this stretch, and where it is.
-
-        Entries that point between records are reported here.
-        """
-        starts = found.physical_offset.astype(np.int64)
-        low, high = int(starts[0]), part.end_offset
-        pairs: list[NDArray[np.int64]] = []
-        where: list[tuple[str, int]] = []
-        for file in self._sorted:
-            begin, end = np.searchsorted(file.physical, (low, high))
-            if begin == end:
-                continue
-            records = np.searchsorted(starts, file.physical[begin:end], side="right") - 1
-            exact = starts[records] == file.physical[begin:end]
-            for stray in np.flatnonzero(~exact)[:1].tolist():
-                number = int(file.numbers[begin + stray])
-                offset = int(file.physical[begin + stray])
-                self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} points to offset {offset}, where no record starts",
-                    )
-                )
-            pairs.append(records[exact] << 31 | file.hashes[begin:end][exact])
-            where += [(file.path, each) for each in file.numbers[begin:end][exact].tolist()]
-        return np.concatenate(pairs) if pairs else np.zeros(0, np.int64), where
-
-    def finish(self, log_end: int) -> None:
-        """Entries that point beyond the log."""
-        for file in self._sorted:
-            beyond = int(np.searchsorted(file.physical, log_end))
-            if beyond < len(file.physical):
-                number = int(file.numbers[beyond])
-                self._report.add(
-                    Fault(
-                        file.path,
-                        number,
-                        f"entry {number} points to offset {int(file.physical[beyond])}, "
-                        f"the log ends at {log_end}",
-                    )
-                )

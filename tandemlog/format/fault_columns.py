@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .columns import HeaderColumns, gather_headers
-from .constants import MIN_RECORD_SIZE, PAGE
+from .constants import CRC32, MIN_RECORD_SIZE, PAGE
 from .crc_columns import first_bad_crc
 from .errors import CorruptRecordError
 from .file_names import names_a_folder
 from .grouping import distinct_slices
+from .property_crc import wrong_property_crcs
 from .ragged import Buffer, all_true, byte_array, first_true
 from .record import decode_record
 from .walk import StopReason, WalkResult, walk, why_stopped
@@ -92,6 +93,7 @@ def walk_strict(
     max_records: int | None = None,
     check_crc: bool = True,
     check_topics: bool = False,
+    check_property_crc: bool = False,
     holes_above: int | None = None,
     guess: NDArray[np.int64] | None = None,
 ) -> tuple[WalkResult, HeaderColumns]:
@@ -100,12 +102,16 @@ def walk_strict(
 
     A fault stops with CORRUPT, or with TORN where the record ends in zero bytes, as a write
     that was cut off leaves it. Parameters as in walk and find_fault; `check_topics`: a topic that
-    names no folder is a fault too; `holes_above`: so are properties, of records that end above
+    names no folder is a fault too; `check_property_crc`: so is a property CRC that does not hold;
+    `holes_above`: so are properties, of records that end above
     that log offset, out of which a power cut may have left a page.
     """
     data = byte_array(buffer)
     found, headers = _walk(data, start, end, base_offset, limit, max_records, guess)
     fault = find_fault(data, headers, base_offset=base_offset, check_crc=check_crc)
+    if check_property_crc:
+        sound = headers if fault is None else headers.head(fault.index)
+        fault = _wrong_property_crc(data, sound, base_offset or 0) or fault
     if check_topics:
         sound = headers if fault is None else headers.head(fault.index)
         fault = _stray_topic(data, sound, base_offset or 0) or fault
@@ -206,6 +212,17 @@ def _hole(
         return None
     at = base + int(headers.positions[index])
     return RecordFault(index, CorruptRecordError(at, "properties", "a page of them is zero bytes"))
+
+
+def _wrong_property_crc(
+    data: NDArray[np.uint8], headers: HeaderColumns, base: int
+) -> RecordFault | None:
+    index = first_true(wrong_property_crcs(data, headers.positions, headers.sizes))
+    if index < 0:
+        return None
+    at = base + int(headers.positions[index])
+    reason = f"{CRC32} does not hold for the record's bytes"
+    return RecordFault(index, CorruptRecordError(at, "properties", reason))
 
 
 def _stray_topic(data: NDArray[np.uint8], headers: HeaderColumns, base: int) -> RecordFault | None:

@@ -196,11 +196,14 @@ class AppendSegment(_message.Message):
     COUNT_FIELD_NUMBER: _builtins.int
     PHYSICAL_OFFSET_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
+    RECORD_EXTRA_FIELD_NUMBER: _builtins.int
     first_index: _builtins.int
     count: _builtins.int
     physical_offset: _builtins.int
     queue_offsets: _builtins.bytes
     """little-endian i64 per table entry: first queue offset in this segment, -1 if none"""
+    record_extra: _builtins.int
+    """bytes by which each record is longer than it was sent: a CRC that the node added"""
     def __init__(
         self,
         *,
@@ -208,10 +211,11 @@ class AppendSegment(_message.Message):
         count: _builtins.int = ...,
         physical_offset: _builtins.int = ...,
         queue_offsets: _builtins.bytes = ...,
+        record_extra: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "first_index", b"first_index", "physical_offset", b"physical_offset", "queue_offsets", b"queue_offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "first_index", b"first_index", "physical_offset", b"physical_offset", "queue_offsets", b"queue_offsets", "record_extra", b"record_extra"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

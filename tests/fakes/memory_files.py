@@ -38,6 +38,9 @@ class _File:
     copy_whole: bool = False
     # an fdatasync has failed: `data` shows what is not on the disk
     failed: bool = False
+    # handles whose next fdatasync tells of a write-back that has failed; with the last of them it
+    # is forgotten
+    to_be_told: set[int] = field(default_factory=set)
     # (start, end) of bytes that the disk does not give
     bad: list[tuple[int, int]] = field(default_factory=list)
 
@@ -88,6 +91,13 @@ class MemoryFiles:
     def spoil(self, path: Path, start: int, size: int) -> None:
         """The disk does not give these bytes of a file any more."""
         self._file(path).bad.append((start, start + size))
+
+    def lose_write_back(self, path: Path) -> None:
+        """The kernel cannot write a file back by itself: who has it open is told at the next
+        fdatasync; where nobody has, nobody ever is."""
+        file = self._file(path)
+        _fail_to_write(file)
+        file.to_be_told = {handle for handle, each in self._handles.items() if each[0] is file}
 
     def heal(self) -> None:
         """No call fails any more, and the disk gives every byte."""
@@ -158,6 +168,7 @@ class MemoryFiles:
             file, path, _ = self._opened("close", handle)
             self._enter("close", path)
             del self._handles[handle]
+            file.to_be_told.discard(handle)
             self._locked.discard(id(file))
 
     def size(self, handle: int) -> int:
@@ -205,6 +216,9 @@ class MemoryFiles:
         with self._lock:
             file, path, _ = self._opened("fdatasync", handle)
             failure = self._failing("fdatasync", path)
+            if handle in file.to_be_told:
+                file.to_be_told.discard(handle)
+                raise _error(errno.EIO, path)
             if failure is not None:
                 _fail_to_write(file)
                 raise _error(failure.number, path)

@@ -276,12 +276,14 @@ def test_a_queue_with_a_gap_leaves_no_file_behind_that_a_shorter_one_ends_before
 
 
 def test_what_the_log_itself_misses_becomes_pre_blank(store: Store) -> None:
-    store.records = [(0, 0), (0, 1), (0, 1), (0, 4)]
+    # in between there is room for as many records as are missing
+    others = [(1, number) for number in range(30)]
+    store.records = [(0, 0), (0, 1), (0, 1), *others, (0, 4)]
     store.dispatch()
     rebuild(store)
     store.queues.flush()
     units = store.queues.read(0, 0, 9)
-    assert units["physical_offset"].tolist() == [0, SIZE, 0, 0, 3 * SIZE]
+    assert units["physical_offset"].tolist() == [0, SIZE, 0, 0, 33 * SIZE]
     assert units[2:4].tobytes() == PRE_BLANK * 2
     assert store.queues.min_offset(0) == 0
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.errors import StoreError
-from storage.file_pool import SYNC_TOGETHER, FilePool
+from storage.errors import FlushFailedError, StoreError
+from storage.file_pool import DRAFT_NAME, SYNC_TOGETHER, FilePool, remove_drafts
 
 ROOT = Path("/store/consumequeue")
 
@@ -26,6 +26,8 @@ def test_files_are_opened_when_needed_and_the_longest_unused_is_closed(files: Me
     for path in paths:
         pool.create(path, 100)
         pool.write(path, 10, b"abc")
+    pool.sync()
+    assert [pool.read(path, 9, 5) for path in paths] == [b"\0abc\0"] * 6
     assert pool.open_count == files.open_handles == 3
     assert [pool.read(path, 9, 5) for path in paths] == [b"\0abc\0"] * 6
     assert files.open_handles == 3
@@ -34,9 +36,60 @@ def test_files_are_opened_when_needed_and_the_longest_unused_is_closed(files: Me
     assert pool.read(paths[0], 10, 3) == b"abc"
 
 
+def test_a_descriptor_that_wrote_is_kept_until_the_fsync(files: MemoryFiles) -> None:
+    """The kernel may forget a failed write-back with the last descriptor of its file."""
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(6)]
+    for path in paths:
+        pool.create(path, 100)
+    pool.sync()
+    for path in paths:
+        pool.write(path, 0, b"abc")
+        assert pool.open_count <= 4
+    for name in ("t/4", "t/5"):
+        files.lose_write_back(ROOT / name / "0")
+    with pytest.raises(FlushFailedError):
+        pool.sync()
+    with pytest.raises(FlushFailedError):
+        pool.sync()
+
+
+def test_many_writes_between_two_syncs_see_a_failed_one(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+    paths = [f"{ROOT}/t/{queue}/0" for queue in range(6)]
+    for path in paths:
+        pool.create(path, 100)
+    pool.sync()
+    pool.write(paths[0], 0, b"abc")
+    files.lose_write_back(ROOT / "t" / "0" / "0")
+    for path in paths[1:4]:
+        pool.write(path, 0, b"abc")
+    with pytest.raises(FlushFailedError):
+        pool.write(paths[4], 0, b"abc")
+
+
+def test_a_file_has_its_length_from_the_moment_it_has_its_name(files: MemoryFiles) -> None:
+    """A broker does not start, or deletes it, where a queue file has no length."""
+    files.make_directory(ROOT.parent / "own")
+    pool = FilePool(ROOT, files, workshop=ROOT.parent / "own")
+    files.fail("truncate", errno.ENOSPC, times=1)
+    with pytest.raises(OSError, match="No space"):
+        pool.create(f"{ROOT}/t/0/0", 100)
+    assert files.listdir(ROOT / "t" / "0") == []
+    assert files.listdir(ROOT.parent / "own") == []
+    files.fail("rename", errno.EXDEV, times=1)
+    pool.create(f"{ROOT}/t/0/0", 100)
+    assert pool.length(f"{ROOT}/t/0/0") == 100
+    # killed in the middle
+    files.open(ROOT.parent / "own" / DRAFT_NAME, create=True)
+    files.kill()
+    remove_drafts(files, ROOT.parent / "own", ROOT)
+    assert files.listdir(ROOT.parent / "own") == []
+
+
 @pytest.mark.parametrize("count", [1, SYNC_TOGETHER + 1])
 def test_sync_makes_files_and_names_durable(files: MemoryFiles, count: int) -> None:
-    pool = pool_of(files)
+    pool = pool_of(files, open_files=100)
     paths = [f"{ROOT}/t/{queue}/0" for queue in range(count)]
     for path in paths:
         pool.create(path, 8)

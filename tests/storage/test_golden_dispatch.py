@@ -98,6 +98,7 @@ def test_the_index_from_the_log_alone_is_rocketmqs(store: golden.Golden, tmp_pat
     assert [(int(row["time_diff"]), int(row["previous"])) for row in rows] == [
         (each["time_diff_seconds"], each["previous"]) for each in expected
     ]
+    case.derived.index.flush()
     theirs = sorted((tmp_path / "their-index").iterdir())
     for file, twin in zip(case.derived.index.files, theirs, strict=True):
         assert file.path.read_bytes() == twin.read_bytes()

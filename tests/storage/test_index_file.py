@@ -1,3 +1,4 @@
+import errno
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def insert(file: IndexFile, hashes: list[int], first_offset: int = 0, now: int =
     """Entry i is of the record at first_offset + 10·i, a second later each."""
     count = np.arange(len(hashes))
     file.insert(np.array(hashes, dtype=np.int32), first_offset + 10 * count, now + 1000 * count)
+    file.write_back()
 
 
 def found(file: IndexFile, key_hash: int, begin: int = 0, end: int = 1 << 60) -> list[int]:
@@ -207,3 +209,30 @@ def test_cut_and_rebuilt_chains_agree(
         files.content(PATH)[start:end] = bytes(end - start)
     file.cut(keep, NOW)
     assert file.rebuild_chains() == 0
+
+
+def test_a_full_disk_is_an_error_where_pages_are_written_anew(files: MemoryFiles) -> None:
+    """With copy on write a page that has its space may need new space: through a map that would be
+    a signal that ends the process."""
+    file = made(files)
+    insert(file, [5, 6])
+    files.fail("pwrite", errno.ENOSPC, name="index")
+    with pytest.raises(OSError, match="No space"):
+        insert(file, [5])
+    files.heal()
+    insert(file, [5])
+    files.fail("pwrite", errno.ENOSPC, skip=1, name="index")  # the entries have their place
+    with pytest.raises(OSError, match="No space"):
+        insert(file, [6])
+    assert found(file, 6) == [0, 10]
+    files.heal()
+    file.write_back()
+    assert found(opened(files), 6) == [0, 10]
+
+
+def test_no_store_file_is_written_through_a_map(files: MemoryFiles) -> None:
+    file = made(files)
+    insert(file, [5, 6, 7] * 3)
+    file.cut(4, NOW)
+    file.rebuild_chains()
+    assert not files.calls["map"]

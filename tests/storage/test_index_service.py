@@ -216,6 +216,7 @@ def test_truncation_leaves_what_would_be_there_without_the_rest() -> None:
     one, other = Index(entries=40), Index(entries=40)
     fill(one, 12)
     one.dispatch(9)
+    one.service.flush()
     before = bytes(one.files.content(ROOT / "index" / one.names()[0]))
     one.dispatch()
     del one.keys[9:]
@@ -223,6 +224,7 @@ def test_truncation_leaves_what_would_be_there_without_the_rest() -> None:
     assert bytes(one.files.content(ROOT / "index" / one.names()[0])) == before
     fill(other, 9)
     other.dispatch()
+    other.service.flush()
     assert bytes(other.files.content(ROOT / "index" / other.names()[0])) == before
 
 

@@ -51,6 +51,9 @@ def test_it_is_opened_when_needed_and_can_be_let_go(files: MemoryFiles) -> None:
     view = file.view(0, 1)
     assert files.open_handles == 1
     file.release()
+    assert files.open_handles == 1, "what was written is not fsynced yet"
+    file.sync()
+    file.release()
     assert files.open_handles == 0
     file.write(0, b"y")
     assert bytes(view) == b"y"
@@ -140,3 +143,22 @@ def test_stretches_of_more_than_a_chunk_are_brought_in_whole(files: MemoryFiles)
     with pytest.raises(UnreadableError, match=f"bytes {CHUNK + 4096}"):
         file.bring_in_parts(begins, lengths)
     file.bring_in_parts(begins[1:], lengths[1:])
+
+
+def test_a_failed_write_back_is_seen_by_the_next_fsync(files: MemoryFiles) -> None:
+    """The kernel tells it to who has the file open, and forgets it with the last descriptor: a
+    release between write and fsync, as there is one each second, must not be that."""
+    file = MappedFile(files, PATH, 1000, 1000)
+    file.write(0, b"x")
+    file.release()
+    files.lose_write_back(file.path)
+    file.release()
+    with pytest.raises(OSError, match="Input/output"):
+        file.sync()
+
+
+def test_what_is_only_read_keeps_no_descriptor(files: MemoryFiles) -> None:
+    before = files.open_handles
+    file = MappedFile(files, PATH, 1000, 1000, writable=False)
+    assert bytes(file.view(0, 1)) == b"\0"
+    assert files.open_handles == before

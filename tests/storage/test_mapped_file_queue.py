@@ -289,6 +289,7 @@ def test_handles_are_given_back(files: MemoryFiles) -> None:
     row = MappedFileQueue(files, ROOT, 100)
     row.write(0, b"x" * 300)
     assert files.open_handles == 3
+    row.sync(0, 300)
     row.release()
     assert files.open_handles == 0
     row.write(0, b"y")

@@ -159,9 +159,7 @@ def test_an_index_that_cannot_be_cut_is_named(call: str, name: str) -> None:
     assert_whole(bench)
 
 
-@pytest.mark.parametrize(
-    "call", ["close", "unlink", "open", "preallocate", "map", "pread", "pwrite"]
-)
+@pytest.mark.parametrize("call", ["close", "unlink", "open", "preallocate", "pread", "pwrite"])
 def test_a_cut_of_the_index_that_breaks_off_and_is_not_repeated_loses_no_entry(call: str) -> None:
     """The slave may hear of another master, whose log is as this one was."""
     skip, broken_off = 0, True

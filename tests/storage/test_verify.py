@@ -59,6 +59,7 @@ def test_queues_in_a_rocksdb_are_named_and_made_again(tmp_path: Path) -> None:
 def test_addresses_of_an_extended_queue_are_not_held_against_a_unit(tmp_path: Path) -> None:
     found = next(each for each in golden.stores() if "5.5.0-clean" in each.label)
     copy = found.copy(tmp_path)
+    (copy.store / "consumequeue_ext").mkdir()
     row, path = queue_of(copy)
     at = row["queue_offset"] * 20
     patch(path, at + 12, struct.pack(">q", -(1 << 63) + 48))

@@ -36,6 +36,21 @@ def test_places_over_two_segments() -> None:
     assert "queue_offset=21" in repr(result)
 
 
+def test_a_node_that_adds_bytes_to_each_record_says_how_many() -> None:
+    response = broker_pb2.AppendResponse()
+    response.segments.add(first_index=0, count=2, physical_offset=1000, record_extra=20)
+    response.segments.add(first_index=2, count=1, physical_offset=5000)
+    answer = PutAnswer(
+        topics=("a",),
+        queue_topics=(0,),
+        queue_ids=(0,),
+        queue_indexes=np.zeros(3, np.uint16),
+        sizes=np.array([100, 200, 300], np.uint32),
+        response=response,
+    )
+    assert answer.physical_offsets.tolist() == [1000, 1120, 5000]
+
+
 def test_a_duplicate_whose_place_is_forgotten() -> None:
     answer = PutAnswer(
         topics=("a",),

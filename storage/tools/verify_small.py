@@ -1,0 +1,181 @@
+"""The small files of a store, for verify: all that an open reads, each by what can be held to it.
+
+    tandemlog/*.json, *Checkpoint     a checksum
+    config/*.json                     its own shape: JSON, names that are names, numbers that can be
+    checkpoint                        times and offsets that the log has; nothing behind them
+    lock, abort, fsync-failed         what is ever written into them
+
+RocketMQ's JSON has no checksum. A digit that has become another one is still a number there.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tandemlog.format.checkpoint import CHECKPOINT_SIZE, decode_checkpoint
+from tandemlog.format.constants import group_fault, topic_fault
+from tandemlog.format.epochs import decode_epochs
+from tandemlog.format.errors import FormatError
+from tandemlog.format.file_names import names_a_folder
+
+from ..checked_json import decode_checked
+from ..errors import StoreError
+from ..files import FileSystem
+from ..fsync_flag import LOWERED, RAISED
+from ..index_state import decode_index_state
+from ..json_file import Json, parse
+from ..lock_file import LOCK_TEXT
+from ..producer_table import ProducerTable
+from ..recovery_point import decode as decode_recovery_point
+from ..small_files import backup_of, read_small
+from ..store_paths import StorePaths
+from .verify_report import Fault
+
+MOST_QUEUES: Final = 65_536
+_SLACK_MS: Final = 24 * 3_600_000
+_LONGS: Final = 6
+
+
+def small_faults(
+    paths: StorePaths, files: FileSystem, *, newest_time: int, log_end: int
+) -> Iterator[Fault]:
+    """What is wrong with them; `newest_time` (ms) is the store time of the log's last record, 0 for
+    none, and `log_end` where the log ends."""
+    checks: list[tuple[Path, Callable[[bytes], object]]] = [
+        (paths.lock, _one_of(b"", LOCK_TEXT)),
+        (paths.abort, _process_id),
+        (paths.fsync_flag, _one_of(b"", LOWERED, RAISED)),
+        (paths.checkpoint, lambda data: _checkpoint(data, newest_time, log_end)),
+        (paths.recovery_point, decode_recovery_point),
+        (paths.index_state, decode_index_state),
+        (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
+    ]
+    backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
+        (paths.epochs, decode_epochs),
+        (paths.topics, _topics),
+        (paths.groups, _groups),
+        (paths.consumer_offsets, _consumer_offsets),
+    ]
+    for path, check in backed_up:
+        checks += [(path, check), (backup_of(path), check)]
+    known = {path for path, _ in checks}
+    checks += [
+        (paths.own / name, decode_checked)
+        for name in files.listdir(paths.own)
+        if name.endswith(".json") and paths.own / name not in known
+    ]
+    for path, check in checks:
+        fault = _fault_of(files, path, check)
+        if fault is not None:
+            yield fault
+
+
+def _fault_of(files: FileSystem, path: Path, check: Callable[[bytes], object]) -> Fault | None:
+    try:
+        data = read_small(files, path)
+        if data is not None:
+            check(data)
+    except _WrongError as fault:
+        return Fault(str(path), fault.position, f"byte {fault.position}: {fault.reason}")
+    except (FormatError, StoreError, ValueError, KeyError, TypeError, AttributeError) as fault:
+        return Fault(str(path), 0, f"it is damaged: {fault}")
+    except OSError as fault:
+        return Fault(str(path), 0, f"it cannot be read: {fault.strerror}")
+    return None
+
+
+class _WrongError(Exception):
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.reason = reason
+
+
+def _one_of(*texts: bytes) -> Callable[[bytes], None]:
+    def check(data: bytes) -> None:
+        if data not in texts:
+            raise _WrongError(0, f"it says {data[:16]!r}, not {texts[-1]!r}")
+
+    return check
+
+
+def _process_id(data: bytes) -> None:
+    if data.strip() and not data.strip().isdigit():
+        raise _WrongError(0, f"it says {data[:16]!r}, which is no process")
+
+
+def _checkpoint(data: bytes, newest_time: int, log_end: int) -> None:
+    if len(data) < CHECKPOINT_SIZE:
+        raise _WrongError(len(data), f"it ends here, and has {CHECKPOINT_SIZE} bytes")
+    found = decode_checkpoint(data)
+    times = (found.physic_msg_timestamp, found.logics_msg_timestamp, found.index_msg_timestamp)
+    for number, time in enumerate(times):
+        if time < 0 or (newest_time and time > newest_time + _SLACK_MS):
+            raise _WrongError(
+                8 * number, f"a time of {time}; the newest record was stored at {newest_time}"
+            )
+    offsets = (found.master_flushed_offset, found.confirm_phy_offset, found.logics_physical_offset)
+    for number, offset in enumerate(offsets, len(times)):
+        # the first of them is of another node
+        if offset < 0 or (number > len(times) and log_end and offset > log_end):
+            raise _WrongError(8 * number, f"an offset of {offset}; the log ends at {log_end}")
+    stray = next((at for at in range(8 * _LONGS, len(data)) if data[at]), -1)
+    if stray >= 0:
+        raise _WrongError(stray, "something stands where nothing is written")
+
+
+# ---- config/*.json
+
+
+def _document(data: bytes, *tables: str) -> tuple[Json, ...]:
+    if not data.strip(b" \t\r\n\0"):
+        return tuple({} for _ in tables)
+    document = parse(data)
+    found = []
+    for name in tables:
+        table = document.get(name, {})
+        if not isinstance(table, dict):
+            raise FormatError(f"{name} is no table")
+        found.append({str(key): value for key, value in table.items()})
+    return tuple(found)
+
+
+def _topics(data: bytes) -> None:
+    for name, topic in _document(data, "topicConfigTable")[0].items():
+        _name_is(name, topic, "topicName", topic_fault)
+        for member in ("readQueueNums", "writeQueueNums"):
+            _number(name, topic, member, MOST_QUEUES)
+        _number(name, topic, "perm", 15)
+
+
+def _groups(data: bytes) -> None:
+    for name, group in _document(data, "subscriptionGroupTable")[0].items():
+        _name_is(name, group, "groupName", group_fault)
+
+
+def _name_is(
+    name: str, entry: object, member: str, name_fault: Callable[[str], str | None]
+) -> None:
+    fault = name_fault(name)
+    if fault is not None:
+        raise FormatError(f"{name!r}: {fault}")
+    if not isinstance(entry, dict) or entry.get(member) != name:
+        raise FormatError(f"{name!r}: its {member} is another")
+
+
+def _number(name: str, entry: object, member: str, most: int) -> None:
+    value = entry.get(member) if isinstance(entry, dict) else None
+    if not isinstance(value, int) or not 0 <= value <= most:
+        raise FormatError(f"{name!r}: {member} {value!r} is no number of 0..{most}")
+
+
+def _consumer_offsets(data: bytes) -> None:
+    for name, offsets in _document(data, "offsetTable")[0].items():
+        topic, at, group = name.partition("@")
+        if not at or not names_a_folder(topic) or not group:
+            raise FormatError(f"{name!r} is no topic@group")
+        if not isinstance(offsets, dict):
+            raise FormatError(f"{name!r}: its offsets are no table")
+        for queue_id, offset in offsets.items():
+            if not str(queue_id).isdigit() or not isinstance(offset, int) or offset < 0:
+                raise FormatError(f"{name!r}: {queue_id!r}: {offset!r} is no queue and its offset")

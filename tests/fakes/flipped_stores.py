@@ -1,0 +1,252 @@
+"""A small store with everything in it, of which one byte is turned; and what must still hold.
+
+    base     a few KB on a disk in memory: three topics, keys, tags, a request of a producer, a file
+             of the log that ends in a BLANK, two terms, consumer offsets, three index files
+    turned   a copy of its files in which one byte is another
+
+What is served from a turned store is the right message or none: the payload of each (topic, queue,
+number) is known. What is not served must be named, by an error or by `verify`.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fakes.batches import Put, batch_of
+from fakes.clock import FakeClock
+from fakes.memory_files import MemoryFiles
+from fakes.stores import DIRECTORY
+from storage.config import StoreConfig
+from storage.errors import StoreError
+from storage.message_store import MessageStore
+from storage.metadata import TopicConfig
+from storage.queue_search import Boundary
+from storage.reads import GetStatus, NoRecordError
+from storage.tools.verify import VerifyReport, verify
+from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record import Record, decode_record
+
+CONFIG = StoreConfig(
+    directory=DIRECTORY,
+    commit_log_file_size=4096,
+    queue_file_size=200,
+    index_slots=8,
+    index_entries=24,
+)
+TOPICS = ("orders", "audit", "x")
+Where = tuple[str, int, int]
+"""Topic, queue id and queue offset of a message."""
+
+
+@dataclass
+class Base:
+    """The whole store: its files, and each message by its place."""
+
+    config: StoreConfig
+    contents: dict[Path, bytes]
+    records: dict[Where, bytes]
+    tags: dict[Where, str] = field(default_factory=dict)
+
+    def places(self, *folders: str) -> Iterator[tuple[Path, int]]:
+        """Every byte of every file below these, or of all files."""
+        for path, data in sorted(self.contents.items()):
+            name = str(path.relative_to(DIRECTORY))
+            if not folders or name.startswith(folders):
+                yield from ((path, at) for at in range(len(data)))
+
+    def turned(self, path: Path, at: int, mask: int) -> MemoryFiles:
+        files = MemoryFiles()
+        for each, data in self.contents.items():
+            files.make_directory(each.parent)
+            handle = files.open(each, create=True)
+            held = bytearray(data)
+            if each == path:
+                held[at] ^= mask
+            files.pwrite(handle, held, 0)
+            files.close(handle)
+        return files
+
+
+def base_store(*, clean: bool, property_crc: bool = False) -> Base:
+    """Filled and stopped, or killed in the middle of its work."""
+    config = replace(CONFIG, property_crc=property_crc)
+    files, clock = MemoryFiles(), FakeClock()
+    store = MessageStore.open(config, files=files, clock=clock)
+    store.epochs.append(EpochEntry(1, 0))
+    for topic in TOPICS:
+        store.topics.create(TopicConfig(topic, 2, 2), clock.now_ms())
+    numbers = random.Random(7)
+    for turn in range(11):
+        clock.advance(1.5)
+        puts = [
+            Put(
+                topic,
+                numbers.randrange(2),
+                b"%s body %d %d" % (topic.encode(), turn, number),
+                b"KEYS\x01k%d\x02TAGS\x01%s\x02" % (turn % 3, b"ab"[number % 2 :][:1]),
+            )
+            for number, topic in enumerate(TOPICS)
+        ]
+        if turn in (4, 7):
+            mark = ProducerMark("producer", 1, int(turn == 7), 0, len(puts))
+            head = b"__TL_SEQ\x01%s\x02" % mark.encode().encode()
+            puts[0] = replace(puts[0], properties=head + puts[0].properties)
+        store.append(batch_of(puts))
+        store.reput.run_to() if not clean or turn % 2 else None
+        if turn == 5:
+            store.flush()
+            store.epochs.append(EpochEntry(2, store.log.wrote.value))
+            store.consumer_offsets.commit("g", "orders", 0, 1)
+            store.consumer_offsets.save(clock.now_ms())
+    store.flush()
+    store.reput.run_to()
+    if clean:
+        store.close()
+    else:
+        store.persist()
+        store._lock_file.release()
+        files.kill()
+    contents = {path: bytes(files.content(path)) for path in sorted(_files_below(files, DIRECTORY))}
+    base = Base(config, contents, {})
+    found = Served(base, files)
+    base.records = found.messages
+    base.tags = {where: decode_record(data).tags or "" for where, data in base.records.items()}
+    assert len(base.records) == 11 * len(TOPICS)
+    assert not found.named, found.named
+    return base
+
+
+def _files_below(files: MemoryFiles, folder: Path) -> Iterator[Path]:
+    for name in files.listdir(folder):
+        status = files.status(folder / name)
+        if status is not None and status.is_directory:
+            yield from _files_below(files, folder / name)
+        else:
+            yield folder / name
+
+
+class Served:
+    """Everything that a store gives when all of it is asked for, and what it names: `messages` by
+    the place that a reader asked for, `named` errors, damages and notes in words."""
+
+    def __init__(self, base: Base, files: MemoryFiles) -> None:
+        self.base = base
+        self.messages: dict[Where, bytes] = {}
+        self.named: list[str] = []
+        self.wrong: list[str] = []
+        try:
+            store = MessageStore.open(base.config, files=files, clock=FakeClock())
+        except StoreError as fault:
+            self.opened = False
+            self.named.append(str(fault))
+            return
+        self.opened = True
+        try:
+            report = store.recovery
+            self.named += [str(each) for each in report.damages]
+            self.named += [f"{name}: {why}" for name, why in report.queues_rebuilt.items()]
+            self.named += [each for each in report.notes if "damaged" in each or "taken" in each]
+            self.cut = report.cut_bytes
+            for topic in TOPICS:
+                for queue_id in range(2):
+                    self._pull(store, topic, queue_id)
+            for _ in range(2):
+                self._ask_otherwise(store)
+            self.named += [str(each) for each in store._parts.source.passed.values()]
+        finally:
+            store._lock_file.release()
+
+    def _pull(self, store: MessageStore, topic: str, queue_id: int) -> None:
+        offset = 0
+        for _ in range(100):
+            try:
+                found = store.get(topic, queue_id, offset, 0, 1 << 20)
+            except StoreError as fault:
+                self.named.append(str(fault))
+                try:
+                    store.reput.run_to()
+                except StoreError as stopped:
+                    self.named.append(str(stopped))
+                    return
+                continue
+            if found.status is GetStatus.OFFSET_TOO_SMALL:
+                self.named.append(f"{topic}/{queue_id}: begins at {found.min_offset}")
+            position, number = 0, offset
+            for size in found.sizes.tolist():
+                data = bytes(found.records[position : position + size])
+                position += size
+                number = self._take(topic, queue_id, data, number)
+            if found.next_offset <= offset:
+                return
+            offset = found.next_offset
+        self.wrong.append(f"{topic}/{queue_id}: pulling comes to no end")
+
+    def _take(self, topic: str, queue_id: int, data: bytes, number: int) -> int:
+        try:
+            record = decode_record(data)
+        except CorruptRecordError as fault:
+            self.named.append(f"client: {fault}")  # as the client's decoder says it
+            return number + 1
+        if record.queue_offset < number:
+            self.wrong.append(f"{topic}/{queue_id}: {record.queue_offset} comes after {number}")
+        self._hold(topic, queue_id, record, data)
+        return record.queue_offset + 1
+
+    def _hold(self, topic: str, queue_id: int, record: Record, data: bytes) -> None:
+        where = (topic, queue_id, record.queue_offset)
+        self.messages.setdefault(where, data)
+        right = self.base.records.get(where)
+        if (record.topic, record.queue_id) != (topic, queue_id):
+            self.wrong.append(f"{where}: served is one of {record.topic}/{record.queue_id}")
+        elif self.base.records and right is None:
+            self.wrong.append(f"{where}: served is a message that nobody sent")
+
+    def _ask_otherwise(self, store: MessageStore) -> None:
+        """By key, by position and by time: what comes is right, or an error."""
+        for topic in TOPICS:
+            for key in ("k0", "k1", "k2"):
+                try:
+                    found = store.reader.query_key(topic, key, max_messages=0)
+                except StoreError as fault:
+                    self.named.append(str(fault))
+                    continue
+                for data in found.records:
+                    record = decode_record(data)
+                    if key not in (record.keys or "").split():
+                        self.wrong.append(f"key {key} of {topic} finds another message")
+                    self._known(topic, data)
+            for queue_id in range(2):
+                for boundary in Boundary:
+                    try:
+                        store.reader.search_offset(topic, queue_id, 1, boundary)
+                    except StoreError as fault:
+                        self.named.append(str(fault))
+        for data in self.base.records.values():
+            try:
+                self._known("", store.reader.record_at(decode_record(data).physical_offset))
+            except (NoRecordError, StoreError) as fault:
+                self.named.append(str(fault))
+
+    def _known(self, topic: str, data: bytes) -> None:
+        if not self.base.records or data in self.base.records.values():
+            return
+        self.altered.add(data)
+
+    @property
+    def altered(self) -> set[bytes]:
+        """Records that were served with other bytes than they were stored with."""
+        return self.__dict__.setdefault("_altered", set())
+
+    def altered_in_queues(self) -> list[Where]:
+        known = self.base.records
+        return [where for where, data in self.messages.items() if data != known.get(where)]
+
+    def missing(self) -> list[Where]:
+        return sorted(self.base.records.keys() - self.messages.keys())
+
+
+def verified(base: Base, files: MemoryFiles) -> VerifyReport:
+    return verify(base.config, files)

@@ -115,7 +115,12 @@ class MendingSource(DispatchSource):
         end = max(self.whole, self._dispatched())
         if start >= end:
             return False
-        return limit >= end or super().batch(start, end, index=False).end == start
+        if limit >= end:
+            return True
+        try:
+            return super().batch(start, end, index=False).end == start
+        except CorruptStoreError:
+            return True  # what it would end beside is no record either
 
     def _behind(self, start: int, file: str, reason: str) -> int | None:
         """Where the next record stands behind damage at `start`; None where none is to be had."""

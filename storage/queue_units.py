@@ -140,18 +140,35 @@ class QueueUnits:
         if not _before(self.read(dense, low, 1), log_offset).any():
             return low
         window = self.read(dense, max(low, high - _WINDOW), _WINDOW)
-        if _before(window[:1], log_offset).any():
+        if 0 < int(window["physical_offset"][:1].sum()) < log_offset:
             self._check_upwards(dense, high - len(window), window)
-            return high - len(window) + int(np.count_nonzero(_before(window, log_offset)))
+            after = ~_before(window, log_offset)
+            return high - len(window) + int(after.argmax()) if after.any() else high
+        found = high
         while low < high:
             middle = (low + high) // 2
-            if _before(self.read(dense, middle, 1), log_offset).any():
-                low = middle + 1
+            place, physical = self._next_of_a_record(dense, middle, high)
+            if place < high and physical < log_offset:
+                low = place + 1
             else:
-                high = middle
-        begin = max(low - _NEIGHBOURS, self.first(dense))
-        self._check_upwards(dense, begin, self.read(dense, begin, low + _NEIGHBOURS - begin))
-        return low
+                found, high = (place if place < high else found), middle
+        begin = max(found - _NEIGHBOURS, self.first(dense))
+        self._check_upwards(dense, begin, self.read(dense, begin, found + _NEIGHBOURS - begin))
+        return found
+
+    def _next_of_a_record(self, dense: int, start: int, stop: int) -> tuple[int, int]:
+        """The first unit in start .. stop-1 that is not pre-blank, and its log offset; `stop` and
+        0 if all of them are. Pre-blank units say nothing about those around them."""
+        while start < stop:
+            units = self.read(dense, start, min(stop - start, _WINDOW))
+            if not len(units):
+                break
+            of_records = ~_pre_blank(units)
+            if of_records.any():
+                place = int(of_records.argmax())
+                return start + place, int(units["physical_offset"][place])
+            start += len(units)
+        return stop, 0
 
     def _check_upwards(self, dense: int, queue_offset: int, units: NDArray[np.void]) -> None:
         physical = units["physical_offset"].astype(np.int64)

@@ -1,7 +1,10 @@
 """The Admin service: the cluster as this node sees it, topics, groups, statistics.
 
 Topics are made and changed on the master only; the replication carries the whole table to the
-slaves. Everything else any node answers.
+slaves. Everything else any node answers. Lists come in pages (pages.py).
+
+Making a topic waits for the disk, and has threads of its own: it is not to wait for readers, nor
+they for it.
 """
 # The methods have the names of admin.proto.
 # ruff: noqa: N802
@@ -9,17 +12,26 @@ slaves. Everything else any node answers.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import Message
 
 from storage.message_store import MessageStore
 from storage.metadata import PERM_READ, PERM_WRITE, TopicConfig
 from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from .config import NodeConfig
-from .error_status import RequestRefusedError, error_of
+from .error_status import RequestRefusedError
+from .pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
+from .read_turns import Caller, ReadTurns
 
 DEFAULT_QUEUES = 8
+MAX_NAMES = 1_024
+
+Answer = TypeVar("Answer", bound=Message)
 
 
 class ClusterView(Protocol):
@@ -47,12 +59,15 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         view: ClusterView,
         config: NodeConfig,
         executor: Executor,
+        turns: ReadTurns,
         statistics: Callable[[], Mapping[str, float]],
     ) -> None:
         self._store = store
         self._view = view
         self._config = config
         self._executor = executor
+        self._turns = turns
+        self._sorted: tuple[Mapping[str, TopicConfig], Sequence[str]] = ({}, ())
         self._statistics = statistics
 
     async def DescribeCluster(
@@ -76,19 +91,16 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def CreateTopic(
         self, request: admin_pb2.CreateTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._changed(lambda: self._create(request))
+        return await self._changed(partial(self._create, request))
 
     async def _changed(
         self, work: Callable[[], admin_pb2.TopicResponse]
     ) -> admin_pb2.TopicResponse:
         """A topic is made, changed or gone once whoever may become the master knows it."""
-        try:
-            self._view.require_master("topics are changed")
-            await self._view.admit_change()
-            response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
-            await self._view.settle("topics")
-        except Exception as problem:  # bad input never ends a call, nor the node
-            return admin_pb2.TopicResponse(error=error_of(problem))
+        self._view.require_master("topics are changed")
+        await self._view.admit_change()
+        response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        await self._view.settle("topics")
         return response
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
@@ -98,7 +110,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         held = self._store.topics.get(asked.name)
         if request.update and held is None:
             raise RequestRefusedError(
-                common_pb2.UNKNOWN_TOPIC, f"there is no topic {asked.name!r}", field="name"
+                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(asked.name)}", field="name"
             )
         topic = TopicConfig(
             name=asked.name,
@@ -114,22 +126,52 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: Any
     ) -> admin_pb2.ListTopicsResponse:
-        names = list(request.names) or self._store.topics.names()
-        topics = []
-        for name in names:
+        return await self._read(context, partial(self._list_topics, request))
+
+    def _list_topics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
+        if len(request.names) > MAX_NAMES:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"names may have {MAX_NAMES} entries, not {len(request.names)}",
+                field="names",
+                limit=MAX_NAMES,
+                actual=len(request.names),
+            )
+        if not request.names:
+            table, names = self._all_topics()
+            topics, following = rows_after(
+                request.page, names, lambda name: _topic(table[name]), _size, NAME_PAGES
+            )
+            return admin_pb2.ListTopicsResponse(topics=topics, next_page=following)
+        response = admin_pb2.ListTopicsResponse()
+        size = 0
+        for number in range(number_of_page(request.page), len(request.names)):
+            name = request.names[number]
             topic = self._store.topics.get(name)
             if topic is None:
-                problem = RequestRefusedError(
-                    common_pb2.UNKNOWN_TOPIC, f"there is no topic {name!r}", field="names"
+                raise RequestRefusedError(
+                    common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(name)}", field="names"
                 )
-                return admin_pb2.ListTopicsResponse(error=error_of(problem))
-            topics.append(_topic(topic))
-        return admin_pb2.ListTopicsResponse(topics=topics)
+            row = _topic(topic)
+            size += row.ByteSize()
+            if size > MAX_BYTES and response.topics:
+                response.next_page = str(number)
+                break
+            response.topics.append(row)
+        return response
+
+    def _all_topics(self) -> tuple[Mapping[str, TopicConfig], Sequence[str]]:
+        """The table, and its names in order: sorted once, since a change replaces the table."""
+        table = self._store.topics.table
+        held = self._sorted
+        if held[0] is not table:
+            held = self._sorted = (table, sorted_names(table))
+        return held
 
     async def DeleteTopic(
         self, request: admin_pb2.DeleteTopicRequest, context: Any
     ) -> admin_pb2.TopicResponse:
-        return await self._changed(lambda: self._delete(request.name))
+        return await self._changed(partial(self._delete, request.name))
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
         self._view.require_master("topics are deleted")
@@ -141,11 +183,22 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListGroups(
         self, request: admin_pb2.ListGroupsRequest, context: Any
     ) -> admin_pb2.ListGroupsResponse:
-        names = {*self._store.groups.names(), *self._store.consumer_offsets.groups()}
-        return admin_pb2.ListGroupsResponse(groups=sorted(names))
+        return await self._read(context, partial(self._list_groups, request.page))
+
+    def _list_groups(self, page: str) -> admin_pb2.ListGroupsResponse:
+        names = sorted_names({*self._store.groups.table, *self._store.consumer_offsets.groups()})
+        groups, following = rows_after(page, names, str, len, NAME_PAGES)
+        return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
 
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
         return admin_pb2.StatsResponse(values=self._statistics())
+
+    async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
+        return await self._turns.run(caller, work, room=MAX_BYTES, size_of=_size)
+
+
+def _size(made: Message) -> int:
+    return made.ByteSize()
 
 
 def _refuse_system_topic(name: str) -> None:
@@ -154,7 +207,7 @@ def _refuse_system_topic(name: str) -> None:
     if is_system_topic(name):
         fault = client_topic_fault(name)
         raise RequestRefusedError(
-            common_pb2.INVALID_TOPIC_NAME, f"topic {name!r}: {fault}", field="name"
+            common_pb2.INVALID_TOPIC_NAME, f"topic {quoted(name)}: {fault}", field="name"
         )
 
 

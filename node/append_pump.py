@@ -10,8 +10,13 @@ loop in one go, cut at DELIVER_BYTES so that an early request does not wait for 
 A stream answers in the order of its requests: an answer that is ready waits for those before it.
 
 What waits is bounded: above `max_pending_bytes` to be appended, or MAX_UNANSWERED requests of one
-stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. The bytes of a
-request are let go once they are in the log. Memory stays flat under any load.
+stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. Each stream may
+have sent one more by then: what comes above HARD_LIMIT times as many bytes is refused as BUSY. The
+bytes of a request are let go once they are in the log. Memory stays flat under any load.
+
+Answers that nobody takes keep memory too, most of it by the size of a request's table of queues. A
+stream with ANSWER_BYTES of them reads no further; with FEW_ANSWER_BYTES, while those of all streams
+have ALL_ANSWER_BYTES.
 """
 
 import asyncio
@@ -28,14 +33,27 @@ from tandemlog.format.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from .ack_stats import AckStats
-from .append_wire import PutRequest, answer_of, batch_of, parse_put
+from .append_wire import (
+    MOST_FIELDS,
+    QUICK_FIELDS,
+    ManyFieldsError,
+    PutRequest,
+    answer_of,
+    batch_of,
+    parse_put,
+)
 from .confirm_waiters import ConfirmWaiters, Outcome
 from .error_status import RequestRefusedError, error_of, put_status_of
 
 logger = logging.getLogger(__name__)
 
 DELIVER_BYTES = 8 << 20
+DELIVER_COUNT = 512
+HARD_LIMIT = 2
 MAX_UNANSWERED = 4_096
+ANSWER_BYTES = 8 << 20
+FEW_ANSWER_BYTES = 256 << 10
+ALL_ANSWER_BYTES = 64 << 20
 MAX_TIMEOUT_MS = 3_600_000
 
 
@@ -82,6 +100,7 @@ class PendingAppend:
     """One request on its way: a waiter once it is appended, answered once `response` is there."""
 
     __slots__ = (
+        "answer_bytes",
         "byte_size",
         "confirm_deadline",
         "count",
@@ -102,6 +121,7 @@ class PendingAppend:
     def __init__(
         self,
         request: PutRequest,
+        byte_size: int,
         stream: "AppendStream",
         stats: AckStats,
         received_at: float,
@@ -114,7 +134,9 @@ class PendingAppend:
         self.gate = stream.gate
         self.stats = stats
         self.received_at = received_at
-        self.byte_size = len(request.records)
+        self.byte_size = byte_size
+        # 8 bytes for each queue of the table, whose number is one byte at least
+        self.answer_bytes = 8 * len(request.queue_ids)
         self.count = len(request.sizes) // 4
         self.confirm_deadline = received_at + timeout_s
         self.end_offset = 0
@@ -154,12 +176,23 @@ class PendingAppend:
         self.answer(put_status_of(error.code), error)
 
 
+@dataclass(slots=True)
+class AnswerBytes:
+    """Of the answers of all streams that are not taken yet; roughly, from above."""
+
+    count: int = 0
+
+
 class AppendStream:
     """The requests of one gRPC stream, in order. Belongs to the loop."""
 
-    def __init__(self, gate: PutGate, store_host: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self, gate: PutGate, store_host: str, now: Callable[[], float], waiting: "AnswerBytes"
+    ) -> None:
         self.gate = gate
         self.now = now
+        self._waiting = waiting
+        self._answer_bytes = 0
         self._store_host = store_host
         self._pending: deque[PendingAppend] = deque()
         self._changed = asyncio.Event()
@@ -173,8 +206,23 @@ class AppendStream:
 
     def add(self, pending: PendingAppend) -> None:
         self._pending.append(pending)
-        if len(self._pending) >= MAX_UNANSWERED:
+        self._count(pending.answer_bytes)
+
+    def _count(self, answer_bytes: int) -> None:
+        self._answer_bytes += answer_bytes
+        self._waiting.count += answer_bytes
+        most = ANSWER_BYTES if self._waiting.count < ALL_ANSWER_BYTES else FEW_ANSWER_BYTES
+        if len(self._pending) >= MAX_UNANSWERED or self._answer_bytes > most:
             self._room.clear()
+        else:
+            self._room.set()
+
+    def forget(self) -> None:
+        """Nobody will take the answers."""
+        self._waiting.count -= self._answer_bytes
+        self._answer_bytes = 0
+        self._pending.clear()
+        self._waiting = AnswerBytes()
 
     def end(self) -> None:
         """No further request will come; `responses` ends with the last answer."""
@@ -189,8 +237,8 @@ class AppendStream:
         """Every answer, in the order of the requests."""
         while True:
             while self._pending and (response := self._pending[0].response) is not None:
-                self._pending.popleft()
-                self._room.set()
+                taken = self._pending.popleft()
+                self._count(-taken.answer_bytes)
                 response.store_host = self._store_host
                 yield response
             if self._ended and not self._pending:
@@ -225,6 +273,7 @@ class AppendPump:
         self._streams: set[AppendStream] = set()
         self._pending_bytes = 0
         self._pending_count = 0
+        self._answer_bytes = AnswerBytes()
         self._room = asyncio.Event()
         self._room.set()
         self._quiet = asyncio.Event()
@@ -235,13 +284,14 @@ class AppendPump:
         self._thread.start()
 
     def open_stream(self) -> AppendStream:
-        stream = AppendStream(self._gate, self._store_host, self._loop.time)
+        stream = AppendStream(self._gate, self._store_host, self._loop.time, self._answer_bytes)
         self._streams.add(stream)
         return stream
 
     def close_stream(self, stream: AppendStream) -> None:
         """Nobody reads the answers of `stream` any more."""
         self._streams.discard(stream)
+        stream.forget()
 
     def end_streams(self) -> None:
         """Every stream ends with its last answer."""
@@ -252,24 +302,39 @@ class AppendPump:
         """Wait until another request may come in."""
         await self._room.wait()
 
-    def submit(self, stream: AppendStream, data: bytes) -> None:
-        """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
-        happens."""
-        problem: RequestRefusedError | None = None
+    async def take(self, stream: AppendStream, data: bytes) -> None:
+        """As `submit`; a request with very many topics is read by a thread meanwhile."""
         try:
-            request = parse_put(data)
-        except RequestRefusedError as unreadable:
-            request, problem = PutRequest(), unreadable
+            self.submit(stream, data, QUICK_FIELDS)
+        except ManyFieldsError:
+            self._submit(stream, len(data), *await asyncio.to_thread(_read_put, data, MOST_FIELDS))
+
+    def submit(self, stream: AppendStream, data: bytes, most_fields: int = MOST_FIELDS) -> None:
+        """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
+        happens. Raises ManyFieldsError, and takes nothing, above `most_fields`."""
+        self._submit(stream, len(data), *_read_put(data, most_fields))
+
+    def _submit(
+        self,
+        stream: AppendStream,
+        byte_size: int,
+        request: PutRequest,
+        problem: RequestRefusedError | None,
+    ) -> None:
         timeout_ms = min(request.timeout_ms or self._limits.timeout_ms, MAX_TIMEOUT_MS)
-        pending = PendingAppend(request, stream, self.stats, self._loop.time(), timeout_ms / 1000)
+        pending = PendingAppend(
+            request, byte_size, stream, self.stats, self._loop.time(), timeout_ms / 1000
+        )
         stream.add(pending)
         try:
             if problem is not None:
                 raise problem
             if self._stopping:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
+            self._check_pending(byte_size)
             self._gate.admit(pending.durability)
         except RequestRefusedError as refusal:
+            pending.request = None
             pending.refuse(refusal)
             return
         self._pending_count += 1
@@ -278,6 +343,18 @@ class AppendPump:
         if self._pending_bytes >= self._limits.max_pending_bytes:
             self._room.clear()
         self._queue.put(pending)
+
+    def _check_pending(self, byte_size: int) -> None:
+        limit = HARD_LIMIT * self._limits.max_pending_bytes
+        if self._pending_bytes and self._pending_bytes + byte_size > limit:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"{self._pending_bytes} bytes of requests wait to be appended, and {byte_size} "
+                f"came in too; {HARD_LIMIT} times put.max_pending_bytes are {limit}",
+                field="records",
+                limit=limit,
+                actual=self._pending_bytes + byte_size,
+            )
 
     def refuse_new(self) -> None:
         """From here on every new request is answered with SHUTTING_DOWN."""
@@ -314,7 +391,7 @@ class AppendPump:
                 self._append(pending)
                 done.append(pending)
                 size += pending.byte_size
-                if size >= DELIVER_BYTES:
+                if size >= DELIVER_BYTES or len(done) >= DELIVER_COUNT:
                     break
                 try:
                     pending = self._queue.get_nowait()
@@ -356,3 +433,11 @@ class AppendPump:
             self._room.set()
         if not self._pending_count:
             self._quiet.set()
+
+
+def _read_put(data: bytes, most_fields: int) -> tuple[PutRequest, RequestRefusedError | None]:
+    """The request in `data`, or why there is none. Raises ManyFieldsError."""
+    try:
+        return parse_put(data, most_fields), None
+    except RequestRefusedError as unreadable:
+        return PutRequest(), unreadable

@@ -7,6 +7,10 @@ A request is read from its encoded bytes without a protobuf object, which would 
 into itself and once more at each look; here they stay where gRPC has put them. The counts are held
 against each other here; what the columns say of the bytes is checked by the store, which trusts
 neither.
+
+Each field costs a few Python statements, so their number is bounded, before any work that grows
+with it: QUICK_FIELDS may be read in the event loop, MOST_FIELDS by a thread, more are no request.
+A client of ours needs a field for each topic, and nine others.
 """
 
 from collections.abc import Sequence
@@ -22,6 +26,11 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from .error_status import RequestRefusedError
 
 MAX_TABLE = 65_535
+MAX_TOPIC_BYTES = 255
+QUICK_FIELDS = 2_048
+# unpacked columns of a whole table, its topics, and what a newer client may add
+MOST_FIELDS = 3 * MAX_TABLE + 1_024
+_MAX_PACKED = 10 * MAX_TABLE
 
 _FIELDS = broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name
 _REQUEST_ID = _FIELDS["request_id"].number
@@ -52,20 +61,32 @@ class PutRequest:
 
     request_id: int = 0
     topics: list[bytes] = field(default_factory=list)
-    queue_topics: bytes = b""
-    queue_ids: bytes = b""
+    queue_topics: bytearray = field(default_factory=bytearray)
+    queue_ids: bytearray = field(default_factory=bytearray)
     records: memoryview | bytes = b""
-    sizes: bytes = b""
-    queue_indexes: bytes = b""
+    sizes: memoryview | bytes = b""
+    queue_indexes: memoryview | bytes = b""
     durability: int = 0
     timeout_ms: int = 0
+    problem: RequestRefusedError | None = None  # why it cannot be appended, as far as that is known
 
 
-def parse_put(data: bytes) -> PutRequest:
-    """The request encoded in `data`. Raises RequestRefusedError for bytes that are no message."""
+class ManyFieldsError(Exception):
+    """A request with more fields than were to be read."""
+
+
+def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
+    """The request encoded in `data`. Raises RequestRefusedError for bytes that are no message, or
+    one with too many fields; ManyFieldsError where it may only be one for a thread."""
     request = PutRequest()
     try:
-        _parse_into(request, data)
+        _parse_into(request, data, most_fields)
+    except ManyFieldsError:
+        if most_fields < MOST_FIELDS:
+            raise
+        raise _unfit(
+            "request", f"may have {MOST_FIELDS} fields", MOST_FIELDS + 1, MOST_FIELDS
+        ) from None
     except (IndexError, OverflowError):
         raise RequestRefusedError(
             common_pb2.INVALID_ARGUMENT, "the request is no AppendRequest", field="request"
@@ -73,9 +94,14 @@ def parse_put(data: bytes) -> PutRequest:
     return request
 
 
-def _parse_into(request: PutRequest, data: bytes) -> None:
+def _parse_into(request: PutRequest, data: bytes, most_fields: int) -> None:
     position, end = 0, len(data)
+    view = memoryview(data)
+    fields = 0
     while position < end:
+        fields += 1
+        if fields > most_fields:
+            raise ManyFieldsError
         tag, position = _varint(data, position)
         number, kind = tag >> 3, tag & 7
         if kind == _BYTES:
@@ -83,11 +109,11 @@ def _parse_into(request: PutRequest, data: bytes) -> None:
             stop = position + length
             if stop > end:
                 raise IndexError
-            _take_bytes(request, number, data, position, stop)
+            _take_bytes(request, number, view[position:stop])
             position = stop
         elif kind == _VARINT:
             value, start = _varint(data, position)
-            _take_number(request, number, value, data[position:start])
+            _take_number(request, number, value, view[position:start])
             position = start
         elif kind in (_FIXED64, _FIXED32):
             position += 8 if kind == _FIXED64 else 4  # of no field of ours
@@ -97,22 +123,45 @@ def _parse_into(request: PutRequest, data: bytes) -> None:
         raise IndexError
 
 
-def _take_bytes(request: PutRequest, number: int, data: bytes, start: int, stop: int) -> None:
+def _take_bytes(request: PutRequest, number: int, value: memoryview) -> None:
     if number == _TOPICS:
-        request.topics.append(data[start:stop])
+        if len(value) > MAX_TOPIC_BYTES:
+            request.problem = RequestRefusedError(
+                common_pb2.INVALID_TOPIC_NAME,
+                f"the name of a topic may have {MAX_TOPIC_BYTES} bytes, not {len(value)}",
+                field="topics",
+                limit=MAX_TOPIC_BYTES,
+                actual=len(value),
+            )
+        elif len(request.topics) >= MAX_TABLE:
+            request.problem = _unfit(
+                "topics", f"may have {MAX_TABLE} entries", MAX_TABLE + 1, MAX_TABLE
+            )
+        else:
+            request.topics.append(bytes(value))
     elif number == _RECORDS:
-        request.records = memoryview(data)[start:stop]
+        request.records = value
     elif number == _SIZES:
-        request.sizes = data[start:stop]
+        request.sizes = value
     elif number == _QUEUE_INDEXES:
-        request.queue_indexes = data[start:stop]
+        request.queue_indexes = value
     elif number == _QUEUE_TOPICS:
-        request.queue_topics += data[start:stop]
+        _add_packed(request, request.queue_topics, value, "queue_topics")
     elif number == _QUEUE_IDS:
-        request.queue_ids += data[start:stop]
+        _add_packed(request, request.queue_ids, value, "queue_ids")
 
 
-def _take_number(request: PutRequest, number: int, value: int, encoded: bytes) -> None:
+def _add_packed(request: PutRequest, column: bytearray, value: memoryview, name: str) -> None:
+    size = len(column) + len(value)
+    if size > _MAX_PACKED:
+        request.problem = _unfit(
+            name, f"may have {MAX_TABLE} entries in {_MAX_PACKED} bytes", size, _MAX_PACKED
+        )
+    else:
+        column += value
+
+
+def _take_number(request: PutRequest, number: int, value: int, encoded: memoryview) -> None:
     if number == _REQUEST_ID:
         request.request_id = value
     elif number == _DURABILITY:
@@ -142,7 +191,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
             raise OverflowError
 
 
-def packed_numbers(data: bytes, name: str) -> NDArray[np.uint32]:
+def packed_numbers(data: bytes | bytearray, name: str) -> NDArray[np.uint32]:
     """u4[n]: the varints in `data`. Raises RequestRefusedError for one that is cut or too large."""
     values = np.frombuffer(data, np.uint8)
     more = values >= 128
@@ -162,6 +211,8 @@ def packed_numbers(data: bytes, name: str) -> NDArray[np.uint32]:
 
 def batch_of(request: PutRequest) -> RecordBatch:
     """The batch of a request. Raises RequestRefusedError where its columns do not fit together."""
+    if request.problem is not None:
+        raise request.problem
     sizes = request.sizes
     indexes = request.queue_indexes
     if len(sizes) % 4 or not sizes:

@@ -2,7 +2,12 @@
 
 A method takes a request apart, calls the store in a reader thread (the loop never waits for a
 disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
-ends with a gRPC status other than OK only where the transport failed.
+ends with a gRPC status other than OK only where the transport failed, or a stream is one too many.
+Methods raise what is wrong; call_door.py makes the answer of it, and gives them a Caller in place
+of gRPC's context.
+
+No answer grows with what is asked: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller
+goes on from there.
 
 What asks where queues end, or for a key, is answered when everything that was confirmed at that
 moment is dispatched, if that is soon: who has put a message finds it. A pull does not wait, its
@@ -14,32 +19,41 @@ confirmed already.
 # ruff: noqa: N802
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from google.protobuf.message import Message
 
 from storage.message_store import MessageStore
 from storage.queue_search import Boundary
-from storage.reads import NO_END
+from storage.reads import NO_END, FoundRecords
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from .append_pump import AppendPump, AppendStream
-from .error_status import RequestRefusedError, error_of
+from .error_status import RequestRefusedError
 from .known_queues import KnownQueues
+from .pages import OFFSET_PAGES, number_of_page, rows_after
 from .pull_service import PullService
+from .raw_messages import records_response
+from .read_turns import Caller, ReadTurns
 from .segment_stream import SegmentStream
 
 MAX_QUERY = 64  # RocketMQ's limit for a query by key
 MAX_QUERY_ALL = 100_000
-MAX_ROWS = 65_536
+MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
+MAX_ROWS = 4_096
+MAX_SEARCHES = 1_024
+MAX_NAMES = 1_024
+RECORDS_BYTES = 8 << 20
+ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
 DISPATCH_WAIT_S = 1.0
 DISPATCH_WAIT_BYTES = 64 << 20
 DISPATCH_LOOK_S = 0.005
 
-Answer = TypeVar("Answer")
+Answer = TypeVar("Answer", bound=Message)
 
 
 class RoleGate(Protocol):
@@ -60,7 +74,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         segments: SegmentStream,
         gate: RoleGate,
         known: KnownQueues,
-        executor: Executor,
+        turns: ReadTurns,
     ) -> None:
         self._store = store
         self._pump = pump
@@ -68,7 +82,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._segments = segments
         self._gate = gate
         self._known = known
-        self._executor = executor
+        self._turns = turns
         # where the log ended when this node began to serve
         self._begin = store.log.wrote.value
 
@@ -96,7 +110,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def _read_puts(self, requests: AsyncIterator[bytes], stream: AppendStream) -> None:
         try:
             async for request in requests:
-                self._pump.submit(stream, request)
+                await self._pump.take(stream, request)
                 await self._pump.room()
                 await stream.room()
         finally:
@@ -105,29 +119,26 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def Pull(self, request: broker_pb2.PullRequest, context: Any) -> broker_pb2.PullResponse:
         return broker_pb2.PullResponse.FromString(await self.pull_bytes(request, context))
 
-    async def pull_bytes(self, request: broker_pb2.PullRequest, context: Any) -> bytes:
+    async def pull_bytes(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
         """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
         if self._store.reputed.value < self._begin:
             await self._reach(min(self._begin, self._store.confirmed.value))
-        return await _answered(
-            self._pulls.pull(request),
-            lambda error: broker_pb2.PullResponse(error=error).SerializeToString(),
-        )
+        return await self._pulls.pull(request, caller)
 
     async def QueueRanges(
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         await self._dispatched()
-        return await self._in_thread(
-            lambda: self._ranges(list(request.topics)),
-            lambda error: broker_pb2.QueueRangesResponse(error=error),
-        )
+        return await self._read(context, partial(self._ranges, request))
 
-    def _ranges(self, topics: Sequence[str]) -> broker_pb2.QueueRangesResponse:
-        for topic in topics:
+    def _ranges(self, request: broker_pb2.QueueRangesRequest) -> broker_pb2.QueueRangesResponse:
+        _limit("topics", len(request.topics), MAX_NAMES)
+        for topic in request.topics:
             self._known.check_topic(topic)
-        response = broker_pb2.QueueRangesResponse()
-        for each in self._store.reader.ranges(topics):
+        first = number_of_page(request.page)
+        ranges, following = self._store.reader.ranges_from(first, MAX_ROWS, request.topics)
+        response = broker_pb2.QueueRangesResponse(next_page=str(following) if following else "")
+        for each in ranges:
             response.ranges.add(
                 topic=each.topic,
                 queue_id=each.queue_id,
@@ -142,13 +153,10 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request: broker_pb2.SearchOffsetRequest, context: Any
     ) -> broker_pb2.SearchOffsetResponse:
         await self._dispatched()
-        return await self._in_thread(
-            lambda: self._search(request),
-            lambda error: broker_pb2.SearchOffsetResponse(error=error),
-        )
+        return await self._read(context, partial(self._search, request))
 
     def _search(self, request: broker_pb2.SearchOffsetRequest) -> broker_pb2.SearchOffsetResponse:
-        _limit("queues", len(request.queues), MAX_ROWS)
+        _limit("queues", len(request.queues), MAX_SEARCHES)
         upper = request.boundary == broker_pb2.UPPER
         boundary = Boundary.UPPER if upper else Boundary.LOWER
         offsets = []
@@ -164,12 +172,14 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def QueryByKey(
         self, request: broker_pb2.QueryByKeyRequest, context: Any
     ) -> broker_pb2.RecordsResponse:
-        await self._dispatched()
-        return await self._in_thread(
-            lambda: self._query(request), lambda error: broker_pb2.RecordsResponse(error=error)
-        )
+        return broker_pb2.RecordsResponse.FromString(await self.query_bytes(request, context))
 
-    def _query(self, request: broker_pb2.QueryByKeyRequest) -> broker_pb2.RecordsResponse:
+    async def query_bytes(self, request: broker_pb2.QueryByKeyRequest, caller: Caller) -> bytes:
+        """The encoded answer to a query, as it is served."""
+        await self._dispatched()
+        return await self._read_records(caller, partial(self._query, request))
+
+    def _query(self, request: broker_pb2.QueryByKeyRequest) -> FoundRecords:
         if not request.key:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT, "a query needs a key", field="key"
@@ -177,35 +187,37 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._known.check_topic(request.topic)
         most = MAX_QUERY_ALL if request.all else MAX_QUERY
         wanted = min(request.max_messages or most, most)
-        found = self._store.reader.query_key(
+        return self._store.reader.query_key(
             request.topic,
             request.key,
             max_messages=wanted,
+            max_bytes=RECORDS_BYTES,
             begin_timestamp=request.begin_timestamp,
             end_timestamp=request.end_timestamp or NO_END,
+            before=number_of_page(request.page) or NO_END,
+            max_looked_up=MAX_LOOKED_UP,
             tags=request.tags,
         )
-        return _records(found.records)
 
     async def GetByOffset(
         self, request: broker_pb2.GetByOffsetRequest, context: Any
     ) -> broker_pb2.RecordsResponse:
-        return await self._in_thread(
-            lambda: self._by_offset(request.physical_offsets),
-            lambda error: broker_pb2.RecordsResponse(error=error),
-        )
+        return broker_pb2.RecordsResponse.FromString(await self.by_offset_bytes(request, context))
 
-    def _by_offset(self, offsets: Sequence[int]) -> broker_pb2.RecordsResponse:
+    async def by_offset_bytes(
+        self, request: broker_pb2.GetByOffsetRequest, caller: Caller
+    ) -> bytes:
+        """The encoded records of the first positions, as it is served."""
+        return await self._read_records(caller, partial(self._by_offset, request.physical_offsets))
+
+    def _by_offset(self, offsets: Sequence[int]) -> FoundRecords:
         _limit("physical_offsets", len(offsets), MAX_ROWS)
-        return _records([self._store.reader.record_at(offset) for offset in offsets])
+        return self._store.reader.records_at(offsets, RECORDS_BYTES)
 
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        return await self._in_thread(
-            lambda: self._commit(request),
-            lambda error: broker_pb2.CommitOffsetsResponse(error=error),
-        )
+        return await self._read(context, partial(self._commit, request))
 
     def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
         self._gate.require_master("consumer offsets are committed")
@@ -229,26 +241,27 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def FetchOffsets(
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
     ) -> broker_pb2.FetchOffsetsResponse:
-        return await self._in_thread(
-            lambda: self._fetch(request),
-            lambda error: broker_pb2.FetchOffsetsResponse(error=error),
-        )
+        return await self._read(context, partial(self._fetch, request))
 
     def _fetch(self, request: broker_pb2.FetchOffsetsRequest) -> broker_pb2.FetchOffsetsResponse:
-        response = broker_pb2.FetchOffsetsResponse()
-        for each in self._store.consumer_offsets.fetch(request.group, list(request.topics)):
-            response.offsets.add(
-                topic=each.topic, queue_id=each.queue_id, queue_offset=each.queue_offset
-            )
-        return response
+        _limit("topics", len(request.topics), MAX_NAMES)
+        found = self._store.consumer_offsets.fetch(request.group, list(request.topics))
+        offsets = {(each.topic, each.queue_id): each.queue_offset for each in found}
+        rows, following = rows_after(
+            request.page,
+            list(offsets),
+            lambda queue: broker_pb2.QueuePosition(
+                topic=queue[0], queue_id=queue[1], queue_offset=offsets[queue]
+            ),
+            lambda row: row.ByteSize(),
+            OFFSET_PAGES,
+        )
+        return broker_pb2.FetchOffsetsResponse(offsets=rows, next_page=following)
 
     async def DescribeProducer(
         self, request: broker_pb2.DescribeProducerRequest, context: Any
     ) -> broker_pb2.DescribeProducerResponse:
-        return await self._in_thread(
-            lambda: self._producer(request.producer_id),
-            lambda error: broker_pb2.DescribeProducerResponse(error=error),
-        )
+        return await self._read(context, partial(self._producer, request.producer_id))
 
     def _producer(self, producer_id: str) -> broker_pb2.DescribeProducerResponse:
         state = self._store.producers.describe(producer_id)
@@ -267,15 +280,11 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         async for chunk in self.segment_bytes(request, context):
             yield broker_pb2.SegmentChunk.FromString(chunk)
 
-    async def segment_bytes(
-        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
+    def segment_bytes(
+        self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller
     ) -> AsyncIterator[bytes]:
         """The encoded chunks, as they are served."""
-        try:
-            async for chunk in self._segments.chunks(request):
-                yield chunk
-        except Exception as problem:
-            yield broker_pb2.SegmentChunk(error=error_of(problem)).SerializeToString()
+        return self._segments.chunks(request, caller)
 
     async def _dispatched(self) -> None:
         """Wait until what is confirmed now is in queues and index."""
@@ -293,27 +302,24 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         ):
             await asyncio.sleep(DISPATCH_LOOK_S)
 
-    async def _in_thread(
-        self, work: Callable[[], Answer], failed: Callable[[common_pb2.Error], Answer]
-    ) -> Answer:
-        loop = asyncio.get_running_loop()
-        return await _answered(loop.run_in_executor(self._executor, work), failed)
+    async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
+        """An answer of rows, whose number is bounded."""
+        return await self._turns.run(
+            caller, work, room=ROWS_BYTES, size_of=lambda made: made.ByteSize()
+        )
+
+    async def _read_records(self, caller: Caller, work: Callable[[], FoundRecords]) -> bytes:
+        return await self._turns.run(
+            caller, lambda: _records(work()), room=RECORDS_BYTES, size_of=len
+        )
 
 
-async def _answered(
-    work: Awaitable[Answer], failed: Callable[[common_pb2.Error], Answer]
-) -> Answer:
-    try:
-        return await work
-    except Exception as problem:  # bad input never ends a call, nor the node
-        return failed(error_of(problem))
-
-
-def _records(records: Sequence[bytes]) -> broker_pb2.RecordsResponse:
-    return broker_pb2.RecordsResponse(
-        sizes=np.array([len(record) for record in records], dtype="<u4").tobytes(),
-        records=b"".join(records),
+def _records(found: FoundRecords) -> bytes:
+    small = broker_pb2.RecordsResponse(
+        sizes=np.array([len(record) for record in found.records], dtype="<u4").tobytes(),
+        next_page=str(found.next_before) if found.next_before else "",
     )
+    return records_response(small, found.records)
 
 
 def _limit(field: str, actual: int, limit: int) -> None:

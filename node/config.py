@@ -310,14 +310,34 @@ class PullSection(Section):
         default=4, ge=1, le=64, description="threads that read for pulls and queries"
     )
     max_bytes: int = Field(
-        default=32 << 20,
+        default=8 << 20,
         gt=0,
         le=48 << 20,
-        description="most bytes of one answer, the first record apart",
+        description="most bytes of one answer, the first record apart; gRPC copies them in the "
+        "event loop, some milliseconds for 8 MiB",
     )
     max_wait_ms: int = Field(default=60_000, ge=0, description="longest long poll")
     chunk_bytes: int = Field(
-        default=1 << 20, gt=0, le=32 << 20, description="bytes of a chunk of FetchSegmentRange"
+        default=1 << 20, gt=0, le=8 << 20, description="bytes of a chunk of FetchSegmentRange"
+    )
+
+
+class LimitsSection(Section):
+    """What all callers together may take of this node, replication apart. What is over a limit is
+    refused as BUSY."""
+
+    calls: int = Field(
+        default=8_192, ge=16, description="calls under way, streams and long polls included"
+    )
+    streams: int = Field(
+        default=1_024, ge=4, description="streams of puts, of log ranges and of health"
+    )
+    long_polls: int = Field(default=4_096, ge=0, description="pulls that wait for a message")
+    answer_bytes: int = Field(
+        default=256 << 20,
+        ge=8 << 20,
+        description="bytes of answers that are read or not yet sent, counted twice, since gRPC "
+        "copies them; one connection may have half",
     )
 
 
@@ -373,6 +393,7 @@ class NodeConfig(BaseSettings):
     )
     put: PutSection = Field(default=PutSection(), description="see [put]")
     pull: PullSection = Field(default=PullSection(), description="see [pull]")
+    limits: LimitsSection = Field(default=LimitsSection(), description="see [limits]")
     log: LogSection = Field(default=LogSection(), description="see [log]")
 
     @classmethod

@@ -8,6 +8,9 @@
 Everything here runs in the event loop, save `_on_change`: the position calls it in its owner's
 thread, and it does no more than schedule one look, however often the position moves meanwhile.
 Every outcome but CONFIRMED means the same of the records: they may or may not survive.
+
+One step of the position, or one deadline, can settle thousands: SETTLE_SLICE of them in a turn of
+the loop, so that others have theirs between.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ from typing import Protocol
 
 from storage.errors import StoreError
 from storage.positions import Position
+
+SETTLE_SLICE = 512
 
 
 class Outcome(Enum):
@@ -88,7 +93,11 @@ class ConfirmWaiters:
         # the value is read before the failure: what was confirmed before it failed is confirmed
         confirmed = self._confirmed.value
         failure = next((p.failure for p in self._positions if p.failure is not None), None)
+        last = len(self._open) - SETTLE_SLICE
         while self._by_offset:
+            if len(self._open) <= last:
+                self._look_soon()
+                return
             offset, number, waiter = self._by_offset[0]
             if number not in self._open:
                 heapq.heappop(self._by_offset)
@@ -101,6 +110,11 @@ class ConfirmWaiters:
             else:
                 break
         self._expire()
+
+    def _look_soon(self) -> None:
+        if not self._look_scheduled:
+            self._look_scheduled = True
+            self._loop.call_soon(self.look)
 
     def close(self) -> None:
         """Settle the rest as timed out and listen no more."""
@@ -121,7 +135,11 @@ class ConfirmWaiters:
 
     def _expire(self) -> None:
         now = self._loop.time()
+        last = len(self._open) - SETTLE_SLICE
         while self._by_deadline:
+            if len(self._open) <= last:
+                self._look_soon()
+                return
             deadline, number, waiter = self._by_deadline[0]
             if number in self._open:
                 if deadline > now:

@@ -6,6 +6,9 @@
 The lower layers know nothing of gRPC: they raise typed errors, and only this table translates.
 A put that was refused before anything was stored has a status that says "not stored"; where the
 records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
+
+Messages quote what was sent. Whoever writes one shortens names (`words.quoted`); here every text of
+an answer gets its bound, whoever wrote it.
 """
 
 import logging
@@ -25,8 +28,9 @@ from storage.errors import (
     UnreadableError,
 )
 from storage.metadata import MetadataError
-from storage.reads import NoRecordError
+from storage.reads import NoRecordError, TooManyEntriesError
 from tandemlog.format.errors import FormatError
+from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2
 
 logger = logging.getLogger(__name__)
@@ -75,6 +79,7 @@ _TABLE = (
     _Row(UnreadableError, common_pb2.UNREADABLE),
     _Row(CorruptStoreError, common_pb2.INTERNAL),
     _Row(NoRecordError, common_pb2.OFFSET_OUT_OF_RANGE),
+    _Row(TooManyEntriesError, common_pb2.INVALID_ARGUMENT),
     _Row(StoreError, common_pb2.INTERNAL),
     _Row(FormatError, common_pb2.INVALID_ARGUMENT),
 )
@@ -104,6 +109,12 @@ _PUT_STATUS: dict[int, Status] = {
 
 def error_of(problem: Exception) -> common_pb2.Error:
     """What a client is told of `problem`. What no row expects is logged with its traceback."""
+    error = _error_of(problem)
+    error.message = shortened(error.message)
+    return error
+
+
+def _error_of(problem: Exception) -> common_pb2.Error:
     if isinstance(problem, RequestRefusedError):
         return common_pb2.Error(
             code=problem.code,

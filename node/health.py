@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 
 from .ack_stats import AckStats
@@ -31,7 +32,8 @@ _UNITS = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+# a number of 18 digits and a unit is more than there are bytes anywhere
+_SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]{0,3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,9 @@ def parse_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
-        raise BadQueryError(f"not a size: {text!r}; write bytes, or a number with KB, MB, GiB, …")
+        raise BadQueryError(
+            f"not a size: {quoted(text)}; write bytes, or a number with KB, MB, GiB, …"
+        )
     return int(float(match[1]) * unit)
 
 

@@ -7,7 +7,7 @@ many queues: then it is empty so far.
 
 from storage.metadata import TopicTable
 from storage.queue_table import QueueTable
-from tandemlog.format.words import counted
+from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
 
 from .error_status import RequestRefusedError
@@ -24,7 +24,7 @@ class KnownQueues:
         """Raises RequestRefusedError (UNKNOWN_TOPIC)."""
         if self._topics.get(topic) is None and not self._queues.queues_of(topic):
             raise RequestRefusedError(
-                common_pb2.UNKNOWN_TOPIC, f"there is no topic {topic!r}", field="topic"
+                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(topic)}", field="topic"
             )
 
     def check_queue(self, topic: str, queue_id: int) -> None:
@@ -37,7 +37,8 @@ class KnownQueues:
         if not 0 <= queue_id < count:
             raise RequestRefusedError(
                 common_pb2.UNKNOWN_QUEUE,
-                f"topic {topic!r} has {counted(count, 'queue')}, there is no queue {queue_id}",
+                f"topic {quoted(topic)} has {counted(count, 'queue')}, "
+                f"there is no queue {queue_id}",
                 field="queue_id",
                 limit=count,
                 actual=queue_id,

@@ -1,8 +1,16 @@
-"""Logging of a node: one line an event on stderr, set up here and only here."""
+"""Logging of a node: one line an event on stderr, set up here and only here.
+
+What callers do must not fill the log: gRPC writes a traceback for each call that ends while its
+answer is sent, at the will of whoever makes the calls. Of those there is a line now and then.
+"""
 
 import logging
 import sys
+import time
+from collections.abc import Callable
 from typing import TextIO
+
+from tandemlog.format.words import shortened
 
 LEVELS = ("debug", "info", "warning", "error")
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
@@ -21,3 +29,34 @@ def set_up_logging(level: str, *, node_id: str = "", stream: TextIO | None = Non
     root.setLevel(level.upper())
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, root.level))
+    grpc_core = logging.getLogger("grpc._cython.cygrpc")
+    grpc_core.filters[:] = [SeldomLines()]
+
+
+class SeldomLines(logging.Filter):
+    """Lets a record pass once in `seconds`, without a traceback, with how many were left out."""
+
+    def __init__(
+        self, seconds: float = 10.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._monotonic = monotonic
+        self._next = 0.0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = self._monotonic()
+        if now < self._next:
+            self._left_out += 1
+            return False
+        self._next = now + self._seconds
+        if record.exc_info and record.exc_info[1] is not None:
+            record.msg = f"{record.getMessage()}: {shortened(str(record.exc_info[1]), 200)}"
+            record.args = ()
+            record.exc_info = None
+        if self._left_out:
+            record.msg = f"{record.getMessage()} ({self._left_out} more since the last line)"
+            record.args = ()
+            self._left_out = 0
+        return True

@@ -1,19 +1,28 @@
 """Pulls that found nothing wait here for the next dispatch to one of their queues.
 
     reput thread ──touched queues──▶ on_dispatch ──one wake-up──▶ loop ──▶ events of the waiters
+    deadlines    ──────────────────────────────────one timer────▶  '──▶ WAKE_SLICE in a turn
 
 A waiter registers before it looks at its queues for the last time, and reput publishes before it
 tells: whatever is dispatched after that look sets the waiter's event, so nothing is slept over.
 A queue is known by its dense number. One that nobody has written to yet has none: its waiters are
 woken by the first dispatch after the table of queues has grown, and resolve their names again.
+
+One put, or one moment at which many waits end, can wake everybody: what the woken do takes longer
+than the waking, so they are woken a slice in a turn of the loop, and others have theirs between.
 """
 
 import asyncio
+import heapq
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 UNKNOWN_QUEUE = -1
+WAKE_SLICE = 32
+_FEW_DEADLINES = 1_024
 
 
 class LongPolling:
@@ -30,21 +39,47 @@ class LongPolling:
         self._lock = threading.Lock()  # of the two below: reput adds, the loop takes
         self._touched: set[int] = set()
         self._scheduled = False
+        self._due: OrderedDict[asyncio.Event, None] = OrderedDict()
+        self._waking = False
+        self._order = count()
+        self._deadlines: list[tuple[float, int, asyncio.Event]] = []
+        self._waiters: dict[asyncio.Event, int] = {}
+        self._watches = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def watching(self) -> int:
         """How many queues somebody waits for."""
         return len(self._watched)
 
+    @property
+    def waiters(self) -> int:
+        return len(self._waiters)
+
+    @property
+    def watches(self) -> int:
+        """The queues of each waiter, all waiters together."""
+        return self._watches
+
     @contextmanager
-    def waiting(self, queues: Collection[int]) -> Iterator[asyncio.Event]:
-        """An event that is set by each dispatch to one of `queues` (dense, or UNKNOWN_QUEUE)."""
+    def waiting(
+        self, queues: Collection[int], deadline: float | None = None
+    ) -> Iterator[asyncio.Event]:
+        """An event that is set by each dispatch to one of `queues` (dense, or UNKNOWN_QUEUE), and
+        at `deadline` (the loop's time)."""
         event = asyncio.Event()
         for queue in queues:
             self._watched.setdefault(queue, set()).add(event)
+        self._waiters[event] = len(queues)
+        self._watches += len(queues)
+        if deadline is not None:
+            self._add_deadline(deadline, event)
         try:
             yield event
         finally:
+            del self._waiters[event]
+            self._watches -= len(queues)
+            self._due.pop(event, None)
             for queue in queues:
                 events = self._watched.get(queue)
                 if events is not None:
@@ -54,8 +89,8 @@ class LongPolling:
 
     def wake_all(self) -> None:
         """Set every event: the node is stopping."""
-        for queue in list(self._watched):
-            self._set(queue)
+        for event in self._waiters:
+            event.set()
 
     def on_dispatch(self, queues: Iterable[int]) -> None:
         """`queues` got entries. In reput's thread: without a waiter it costs one look at a dict."""
@@ -74,11 +109,47 @@ class LongPolling:
             touched, self._touched = self._touched, set()
         for queue in touched & self._watched.keys():
             self._set(queue)
-        count = self._queue_count()
-        if count != self._seen_count:
-            self._seen_count = count
+        queue_count = self._queue_count()
+        if queue_count != self._seen_count:
+            self._seen_count = queue_count
             self._set(UNKNOWN_QUEUE)
+        self._begin_waking()
 
     def _set(self, queue: int) -> None:
-        for event in self._watched.get(queue, ()):
-            event.set()
+        self._due.update(dict.fromkeys(self._watched.get(queue, ())))
+
+    def _begin_waking(self) -> None:
+        if not self._waking:
+            self._wake_slice()
+
+    def _wake_slice(self) -> None:
+        for _ in range(min(WAKE_SLICE, len(self._due))):
+            self._due.popitem(last=False)[0].set()
+        self._waking = bool(self._due)
+        if self._waking:
+            self._loop.call_soon(self._wake_slice)
+
+    def _add_deadline(self, deadline: float, event: asyncio.Event) -> None:
+        heap = self._deadlines
+        if len(heap) > 2 * len(self._waiters) + _FEW_DEADLINES:  # of those that left before
+            heap[:] = [each for each in heap if each[2] in self._waiters]
+            heapq.heapify(heap)
+        heapq.heappush(heap, (deadline, next(self._order), event))
+        if self._timer is None or deadline < self._timer.when():
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        heap = self._deadlines
+        self._timer = self._loop.call_at(heap[0][0], self._on_deadline) if heap else None
+
+    def _on_deadline(self) -> None:
+        now = self._loop.time()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            event = heapq.heappop(self._deadlines)[2]
+            if event in self._waiters:
+                self._due[event] = None
+        self._timer = None
+        self._set_timer()
+        self._begin_waking()

@@ -31,6 +31,7 @@ from .ack_stats import AckStats
 from .admin_service import AdminService
 from .append_pump import AppendPump, PumpLimits
 from .broker_service import BrokerService
+from .call_door import CallDoor
 from .config import NodeConfig, split_endpoint
 from .confirm_waiters import ConfirmWaiters
 from .endpoints import Endpoints, choose_endpoints
@@ -40,12 +41,14 @@ from .known_queues import KnownQueues
 from .long_polling import LongPolling
 from .memory import collect_rarely, give_back_at_rest
 from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
+from .read_turns import ReadTurns
 from .roles import MasterRole, NodeRole, SlaveRole
 from .segment_stream import SegmentStream
 
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 1.0
+ADMIN_THREADS = 2
 
 
 class Node:
@@ -79,8 +82,8 @@ class Node:
             await self._open_store()
             replication = await self._start_replication()
             self._start_put_path()
-            executor = self._start_reads()
-            await self._start_grpc(replication, executor)
+            turns = self._start_reads()
+            await self._start_grpc(replication, turns)
             await self._start_http()
             self._follow()
             self._watch_memory()
@@ -156,10 +159,11 @@ class Node:
         self.pump.start()
         self._undo.push_async_callback(self.pump.stop, 0.0)
 
-    def _start_reads(self) -> ThreadPoolExecutor:
+    def _start_reads(self) -> ReadTurns:
         store, config = self.store, self.config.pull
-        executor = ThreadPoolExecutor(config.threads, thread_name_prefix="read")
-        self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
+        turns = ReadTurns(config.threads, self.config.limits.answer_bytes)
+        self._turns = turns
+        self._undo.callback(turns.close)
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         self._known = KnownQueues(store.topics, store.queue_table)
@@ -167,23 +171,29 @@ class Node:
         self.pulls = PullService(
             store.reader,
             polling,
-            executor,
+            turns,
             check=self._known.check_queue,
             dense=store.queue_table.get,
             on_slave=lambda: self.role.epoch() is None,
-            limits=PullLimits(config.max_bytes, config.max_wait_ms, far_behind),
+            limits=PullLimits(
+                config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind
+            ),
         )
-        return executor
+        return turns
 
-    async def _start_grpc(
-        self, replication: ReplicationService, executor: ThreadPoolExecutor
-    ) -> None:
-        store = self.store
-        segments = SegmentStream(store.log, store.confirmed, executor, self.config.pull.chunk_bytes)
+    async def _start_grpc(self, replication: ReplicationService, turns: ReadTurns) -> None:
+        store, config = self.store, self.config
+        segments = SegmentStream(store.log, store.confirmed, turns, config.pull.chunk_bytes)
+        executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
+        self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
+        limits = config.limits
+        self._door = CallDoor(turns, max_calls=limits.calls, max_streams=limits.streams)
         self.server = GrpcServer(
-            BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, executor),
-            AdminService(store, self, self.config, executor, self.statistics),
+            BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, turns),
+            AdminService(store, self, config, executor, turns, self.statistics),
             replication,
+            self._door,
+            max_batch_size=config.store.max_batch_size,
         )
         await self.server.start(self.endpoints.listen)
         self._undo.push_async_callback(self.server.stop, STOP_GRACE_S)
@@ -202,11 +212,11 @@ class Node:
         self._undo.push_async_callback(http.stop)
 
     def _watch_memory(self) -> None:
-        store = self.store
+        store, door = self.store, self._door
 
         def activity() -> int:
-            stats = store.stats
-            return store.log.wrote.value + store.reputed.value + stats.get_bytes + stats.queries
+            # calls that are refused, or find nothing, take memory too
+            return store.log.wrote.value + store.reputed.value + door.calls_total + door.calls
 
         task = asyncio.create_task(give_back_at_rest(activity), name="memory")
         self._undo.push_async_callback(_cancelled, task)
@@ -287,6 +297,10 @@ class Node:
             "confirm_behind_bytes": max(0, store.log.wrote.value - store.confirmed.value),
             "reput_behind_bytes": max(0, store.confirmed.value - store.reputed.value),
             "puts_waiting": len(self.waiters),
+            "calls": self._door.calls,
+            "streams": self._door.streams,
+            "long_polls": self.pulls.waiting,
+            "answer_bytes": self._turns.held_bytes,
         }
 
     def numbers(self) -> NodeNumbers:

@@ -13,14 +13,19 @@ small, beyond the end, removed). The end of a queue, or the start of an empty on
 wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
 client read before, and must not send the client back (RocketMQ's rule for slaves).
 
+A round has a bound that does not depend on what is asked: it looks at SCAN_UNITS entries, and then
+gives what it has, with where each queue stands. So a filter that never matches, over as many queues
+as a request may name, has a reader thread for some ten milliseconds at a time. A thread notices
+between two queues that its caller is gone.
+
 The hint to read from a slave is RocketMQ's as well: what was read lies further behind the end of
 the log than FAR_BEHIND_MEMORY_SHARE of the memory, so it comes from the disk.
 """
 
 import asyncio
 from collections.abc import Callable, Collection
-from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from storage.reads import GetResult, GetStatus
@@ -29,10 +34,17 @@ from tandemlog.v1 import broker_pb2, common_pb2
 from .error_status import RequestRefusedError
 from .long_polling import UNKNOWN_QUEUE, LongPolling
 from .raw_messages import pull_response
+from .read_turns import SMALL_BYTES, Caller, ReadTurns
 
-MAX_POSITIONS = 65_536
-# Entries of one queue that a filtered round looks at before it answers with where it stands.
+MAX_POSITIONS = 4_096
+MAX_TAGS = 1_024
+# Gets of one queue in a filtered round before it answers with where it stands.
 MAX_FILTER_ROUNDS = 64
+# Entries of all queues that a round looks at; a get of none counts as a few.
+SCAN_UNITS = 1 << 19
+_LEAST_SCANNED = 64
+# Queues that all long polls together may wait for.
+MAX_WATCHES = 1 << 18
 
 FAR_BEHIND_MEMORY_SHARE = 0.4
 
@@ -44,6 +56,7 @@ _WAITABLE = frozenset(
         GetStatus.NO_MATCHED_MESSAGE,
     }
 )
+_READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 _BEYOND_END = frozenset(
     {
         GetStatus.NO_MATCHED_LOGIC_QUEUE,
@@ -67,11 +80,12 @@ class PullStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """Bytes of one answer; milliseconds of the longest wait; bytes behind the end of the log from
-    which on a slave is suggested."""
+    """Bytes of one answer; milliseconds of the longest wait; how many may wait; bytes behind the
+    end of the log from which on a slave is suggested."""
 
-    max_bytes: int = 32 << 20
+    max_bytes: int = 8 << 20
     max_wait_ms: int = 60_000
+    long_polls: int = 4_096
     far_behind_bytes: int = 1 << 62
 
 
@@ -85,6 +99,24 @@ class _Position:
     queue_offset: int
 
 
+@dataclass(slots=True)
+class _Pull:
+    """A request under way; `gone` tells the thread that nobody waits for its answer any more."""
+
+    request: broker_pb2.PullRequest
+    positions: list[_Position]
+    room: int
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """An encoded answer, and whether to give it now."""
+
+    answer: bytes
+    done: bool
+
+
 class PullService:
     """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
     `dense(topic, queue_id)` is the queue's number in reput's notices."""
@@ -93,7 +125,7 @@ class PullService:
         self,
         store: PullStore,
         long_polling: LongPolling,
-        executor: Executor,
+        turns: ReadTurns,
         *,
         check: Callable[[str, int], None],
         dense: Callable[[str, int], int],
@@ -102,43 +134,87 @@ class PullService:
     ) -> None:
         self._store = store
         self._long_polling = long_polling
-        self._executor = executor
+        self._turns = turns
         self._check = check
         self._dense = dense
         self._on_slave = on_slave
         self._limits = limits
         self._closed = False
 
+    @property
+    def waiting(self) -> int:
+        """How many pulls wait for a message."""
+        return self._long_polling.waiters
+
     def close(self) -> None:
         """End every wait with what there is; later pulls wait for nothing."""
         self._closed = True
         self._long_polling.wake_all()
 
-    async def pull(self, request: broker_pb2.PullRequest) -> bytes:
-        """The encoded PullResponse; raises RequestRefusedError for what cannot be asked."""
-        loop = asyncio.get_running_loop()
-        positions = self._positions(request)
-        response, done = await loop.run_in_executor(self._executor, self._round, request, positions)
-        wait_ms = min(request.wait_ms, self._limits.max_wait_ms)
-        if done or wait_ms <= 0:
-            return response
-        deadline = loop.time() + wait_ms / 1000
-        while not done and not self._closed and loop.time() < deadline:
-            queues = {self._dense(each.topic, each.queue_id) for each in positions}
-            queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
-            with self._long_polling.waiting(queues) as touched:
-                response, done = await loop.run_in_executor(
-                    self._executor, self._round, request, positions
-                )
-                if not done:
-                    try:
-                        async with asyncio.timeout_at(deadline):
-                            await touched.wait()
-                    except TimeoutError:
-                        break
-        return response
+    async def pull(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
+        """The encoded PullResponse; raises RequestRefusedError for what cannot be asked, and for
+        what the node has no room for now."""
+        self._check_numbers(request)
+        room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
+        pull = _Pull(request, [], room)
+        try:
+            return await self._answer(pull, caller)
+        finally:
+            pull.gone = True
 
-    def _positions(self, request: broker_pb2.PullRequest) -> list[_Position]:
+    async def _answer(self, pull: _Pull, caller: Caller) -> bytes:
+        loop = asyncio.get_running_loop()
+        found = await self._read_round(pull, caller)
+        wait_ms = min(pull.request.wait_ms, self._limits.max_wait_ms)
+        if found.done or wait_ms <= 0:
+            return found.answer
+        deadline = loop.time() + wait_ms / 1000
+        while not found.done and not self._closed and loop.time() < deadline:
+            queues = {self._dense(each.topic, each.queue_id) for each in pull.positions}
+            queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
+            self._check_waiting(len(queues))
+            with self._long_polling.waiting(queues, deadline) as touched:
+                found = await self._read_round(pull, caller)
+                if not found.done:
+                    if len(found.answer) > SMALL_BYTES:  # not kept while nothing happens
+                        self._turns.release(caller)
+                        found = _Round(b"", False)
+                    await touched.wait()
+        if not found.answer:
+            found = await self._read_round(pull, caller)
+        return found.answer
+
+    async def _read_round(self, pull: _Pull, caller: Caller) -> _Round:
+        self._turns.release(caller)
+        return await self._turns.run(
+            caller,
+            partial(self._round, pull),
+            room=pull.room,
+            size_of=lambda made: len(made.answer),
+        )
+
+    def _check_waiting(self, queues: int) -> None:
+        polling, limit = self._long_polling, self._limits.long_polls
+        if polling.waiters >= limit:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"{polling.waiters} pulls wait on this node, limits.long_polls is {limit}; try "
+                "again later, or without wait_ms",
+                field="wait_ms",
+                limit=limit,
+                actual=polling.waiters + 1,
+            )
+        if polling.watches + queues > MAX_WATCHES:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"pulls of this node wait for {polling.watches} queues, {MAX_WATCHES} are allowed; "
+                "try again later, or without wait_ms",
+                field="positions",
+                limit=MAX_WATCHES,
+                actual=polling.watches + queues,
+            )
+
+    def _check_numbers(self, request: broker_pb2.PullRequest) -> None:
         if not 0 < len(request.positions) <= MAX_POSITIONS:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
@@ -147,31 +223,43 @@ class PullService:
                 limit=MAX_POSITIONS,
                 actual=len(request.positions),
             )
+        if len(request.tag_hashes) > MAX_TAGS:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"tag_hashes may name {MAX_TAGS} tags",
+                field="tag_hashes",
+                limit=MAX_TAGS,
+                actual=len(request.tag_hashes),
+            )
         if request.max_messages < 0 or request.max_bytes < 0:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
                 "max_messages and max_bytes must not be negative",
                 field="max_messages" if request.max_messages < 0 else "max_bytes",
             )
+
+    def _positions(self, request: broker_pb2.PullRequest) -> list[_Position]:
         positions = []
         for index, each in enumerate(request.positions):
             self._check(each.topic, each.queue_id)
             positions.append(_Position(index, each.topic, each.queue_id, each.queue_offset))
         return positions
 
-    def _round(
-        self, request: broker_pb2.PullRequest, positions: list[_Position]
-    ) -> tuple[bytes, bool]:
-        """One encoded answer, and whether to give it now. Runs in a reader thread."""
+    def _round(self, pull: _Pull) -> _Round:
+        """Read the queues once. Runs in a reader thread."""
+        request = pull.request
+        if not pull.positions:
+            pull.positions = self._positions(request)
         head = broker_pb2.PullResponse()
         queues = []
-        room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
+        room, scan = pull.room, SCAN_UNITS
         hashes = frozenset(request.tag_hashes)
         on_slave = self._on_slave()
-        gets = MAX_FILTER_ROUNDS if request.wait_ms > 0 else 1
         done = False
-        for position in positions:
-            result, moved = self._read(position, request.max_messages, room, hashes, gets)
+        for position in pull.positions:
+            if pull.gone:
+                break
+            result, moved, scanned = self._read(pull, position, room, hashes, scan)
             beyond = result.status in _BEYOND_END and position.queue_offset > 0
             done = done or moved or beyond or result.status not in _WAITABLE
             small = broker_pb2.QueueRecords(
@@ -186,24 +274,33 @@ class PullService:
             queues.append((small, result.records))
             head.suggest_slave |= result.behind > self._limits.far_behind_bytes
             room -= len(result.records)
-            if room <= 0:
+            scan -= scanned
+            if room <= 0 or scan <= 0:
                 break
-        return pull_response(head, queues), done
+        return _Round(pull_response(head, queues), done)
 
     def _read(
-        self,
-        position: _Position,
-        max_messages: int,
-        room: int,
-        hashes: Collection[int],
-        gets: int,
-    ) -> tuple[GetResult, bool]:
-        """Read on until something is found; True where a filter has skipped as much as it may."""
+        self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int
+    ) -> tuple[GetResult, bool, int]:
+        """Read on until something is found: what came of it, True where a filter has skipped as
+        much as it may, and how many entries were looked at."""
+        scanned = 0
+        gets = MAX_FILTER_ROUNDS if pull.request.wait_ms > 0 else 1
         for _ in range(gets):
+            before = position.queue_offset
             result = self._store.get(
-                position.topic, position.queue_id, position.queue_offset, max_messages, room, hashes
+                position.topic,
+                position.queue_id,
+                before,
+                pull.request.max_messages,
+                room,
+                hashes,
             )
+            looked_at = result.next_offset - before if result.status in _READ else 0
+            scanned += max(looked_at, _LEAST_SCANNED)
             if result.status is not GetStatus.NO_MATCHED_MESSAGE:
-                return result, False
+                return result, False, scanned
             position.queue_offset = result.next_offset
-        return result, True
+            if scanned >= scan or pull.gone:
+                break
+        return result, True, scanned

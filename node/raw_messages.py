@@ -1,6 +1,7 @@
 """Answers that are mostly record bytes, put together without a protobuf object for them.
 
     PullResponse = suggest_slave, error, { QueueRecords = small fields | records }*
+    RecordsResponse = small fields | records
     SegmentChunk = small fields | data
 
 A protobuf message would copy the bytes into itself, again while it is encoded, and once more into
@@ -11,6 +12,7 @@ stand in any order, so what comes out is what the messages of broker.proto would
 from collections.abc import Iterable, Sequence
 
 from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 from tandemlog.v1 import broker_pb2
 
@@ -33,6 +35,7 @@ def varint(value: int) -> bytes:
 
 _QUEUES = _tag(broker_pb2.PullResponse.DESCRIPTOR, "queues")
 _RECORDS = _tag(broker_pb2.QueueRecords.DESCRIPTOR, "records")
+_FOUND = _tag(broker_pb2.RecordsResponse.DESCRIPTOR, "records")
 _DATA = _tag(broker_pb2.SegmentChunk.DESCRIPTOR, "data")
 
 
@@ -50,9 +53,20 @@ def pull_response(
     return b"".join(parts)
 
 
+def records_response(
+    small: broker_pb2.RecordsResponse, records: Sequence[bytes | memoryview]
+) -> bytes:
+    """The encoded `small`, with `records` end to end as its records."""
+    return _with_bytes(small, _FOUND, records)
+
+
 def segment_chunk(small: broker_pb2.SegmentChunk, data: Sequence[bytes | memoryview]) -> bytes:
     """The encoded `small`, with the pieces of `data` as its data."""
-    length = sum(map(len, data))
+    return _with_bytes(small, _DATA, data)
+
+
+def _with_bytes(small: Message, tag: bytes, pieces: Sequence[bytes | memoryview]) -> bytes:
+    length = sum(map(len, pieces))
     if not length:
         return small.SerializeToString()
-    return b"".join((small.SerializeToString(), _DATA, varint(length), *data))
+    return b"".join((small.SerializeToString(), tag, varint(length), *pieces))

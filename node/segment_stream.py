@@ -1,12 +1,12 @@
 """Raw bytes of the commit log, below the confirm offset, for readers that have no disk of ours.
 
 Chunks come in order, end at the confirm offset of the moment of the request and never cross a log
-file, so a reader can write each one to the file it belongs to.
+file, so a reader can write each one to the file it belongs to. A chunk is read when the one before
+has been sent.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
-from concurrent.futures import Executor
+from functools import partial
 from typing import Protocol
 
 from storage.errors import OffsetOutOfRangeError
@@ -14,8 +14,9 @@ from tandemlog.v1 import broker_pb2, common_pb2
 
 from .error_status import RequestRefusedError
 from .raw_messages import segment_chunk
+from .read_turns import Caller, ReadTurns
 
-MAX_CHUNK_BYTES = 32 << 20
+MAX_CHUNK_BYTES = 8 << 20
 
 
 class SegmentLog(Protocol):
@@ -39,17 +40,20 @@ class SegmentStream:
     """See the module. `confirmed` is where the log ends for readers; chunk sizes are in bytes."""
 
     def __init__(
-        self, log: SegmentLog, confirmed: ConfirmedEnd, executor: Executor, chunk_bytes: int
+        self, log: SegmentLog, confirmed: ConfirmedEnd, turns: ReadTurns, chunk_bytes: int
     ) -> None:
         self._log = log
         self._confirmed = confirmed
-        self._executor = executor
+        self._turns = turns
         self._chunk_bytes = chunk_bytes
 
-    async def chunks(self, request: broker_pb2.FetchSegmentRangeRequest) -> AsyncIterator[bytes]:
+    async def chunks(
+        self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller
+    ) -> AsyncIterator[bytes]:
         """Encoded SegmentChunks, at least one, empty where nothing was asked for.
 
-        Raises OffsetOutOfRangeError outside the log, RequestRefusedError for bad numbers.
+        Raises OffsetOutOfRangeError outside the log, RequestRefusedError for bad numbers, and
+        where no turn to read comes.
         """
         if request.length < 0 or not 0 <= request.chunk_bytes <= MAX_CHUNK_BYTES:
             raise RequestRefusedError(
@@ -59,7 +63,6 @@ class SegmentStream:
                 limit=MAX_CHUNK_BYTES,
                 actual=request.length if request.length < 0 else request.chunk_bytes,
             )
-        loop = asyncio.get_running_loop()
         chunk_bytes = request.chunk_bytes or self._chunk_bytes
         at, end = request.physical_offset, self._confirmed.value
         self._check_inside(at, end)
@@ -67,8 +70,11 @@ class SegmentStream:
             end = min(end, at + request.length)
         while True:
             size = max(0, min(chunk_bytes, end - at))
-            chunk, length = await loop.run_in_executor(self._executor, self._chunk, at, size)
+            chunk, length = await self._turns.run(
+                caller, partial(self._chunk, at, size), room=size, size_of=lambda made: len(made[0])
+            )
             yield chunk
+            self._turns.release(caller)
             at += length
             if at >= end:
                 return

@@ -7,9 +7,11 @@ stored: the body of each one's first record, and how many chunks there are of th
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from tandemlog.connection import Connection
+from tandemlog.connection import Connection, Node
 from tandemlog.errors import OffsetOutOfRangeError
+from tandemlog.paging import MAX_ROWS
 from tandemlog.received import messages_of
 from tandemlog.v1 import broker_pb2
 
@@ -60,11 +62,17 @@ async def _crcs(
 ) -> list[int | None]:
     if not offsets:
         return []
-    request = broker_pb2.GetByOffsetRequest(physical_offsets=offsets)
+    found: list[int | None] = []
     try:
-        answer = await connection.on_master(
-            lambda node: node.ask(node.broker.GetByOffset, request, timeout_ms)
-        )
+        while len(found) < len(offsets):  # an answer has as many as fit into it
+            rest = offsets[len(found) : len(found) + MAX_ROWS]
+            request = broker_pb2.GetByOffsetRequest(physical_offsets=rest)
+
+            async def ask(node: Node, request: Any = request) -> broker_pb2.RecordsResponse:
+                return await node.ask(node.broker.GetByOffset, request, timeout_ms)
+
+            answer = await connection.on_master(ask)
+            found += [each.record.body_crc for each in messages_of(answer.records, answer.sizes)]
     except OffsetOutOfRangeError:
         return [None] * len(offsets)  # deleted by age since
-    return [each.record.body_crc for each in messages_of(answer.records, answer.sizes)]
+    return found

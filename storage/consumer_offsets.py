@@ -72,11 +72,15 @@ class ConsumerOffsets:
 
     def fetch(self, group: str, topics: Sequence[str] = ()) -> list[ConsumerOffset]:
         """The committed offsets of `group`; no topics means all of its topics."""
+        wanted = set(topics)
         with self._lock:
             return [
                 ConsumerOffset(group, topic, queue_id, offset)
-                for (topic, each), offsets in sorted(self._table.items())
-                if each == group and (not topics or topic in topics)
+                for topic, offsets in sorted(
+                    (topic, offsets)
+                    for (topic, each), offsets in self._table.items()
+                    if each == group and (not wanted or topic in wanted)
+                )
                 for queue_id, offset in sorted(offsets.items())
             ]
 

@@ -17,7 +17,7 @@ Statuses and next offsets are RocketMQ's (format text, section 9.1), in this ord
     something taken               FOUND                    after the last unit examined
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from struct import Struct
@@ -54,6 +54,8 @@ from .selection import MIN_EXAMINED, Selection, first_impossible, select, units_
 from .stats import StoreStats
 
 MAX_QUERY = 64
+# Entries of the index that one query passes.
+MAX_PASSED = 1_000_000
 NO_END = (1 << 63) - 1
 ATTEMPTS = 3
 
@@ -65,6 +67,10 @@ _NO_SIZES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
 
 class NoRecordError(StoreError):
     """No record starts at that position of the log."""
+
+
+class TooManyEntriesError(StoreError):
+    """A query for a key that the index has too often."""
 
 
 class GetStatus(Enum):
@@ -117,10 +123,12 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """Records by key or position: where each lies in the log, and the bytes."""
+    """Records by key or position: where each lies in the log, and the bytes. `next_before` is for
+    a query that goes on with older records, 0 where there are none."""
 
     physical_offsets: tuple[int, ...]
     records: tuple[bytes, ...]
+    next_before: int = 0
 
 
 class StoreReader:
@@ -306,6 +314,19 @@ class StoreReader:
         """
         return self._decoded(physical_offset)[1]
 
+    def records_at(self, physical_offsets: Sequence[int], max_bytes: int) -> FoundRecords:
+        """The records of the first of these positions: the first one, and more as long as all have
+        `max_bytes` at most. Raises as `record_at`."""
+        records: list[bytes] = []
+        size = 0
+        for physical_offset in physical_offsets:
+            record = self.record_at(physical_offset)
+            size += len(record)
+            if records and size > max_bytes:
+                break
+            records.append(record)
+        return FoundRecords(tuple(physical_offsets[: len(records)]), tuple(records))
+
     def _decoded(self, physical_offset: int) -> tuple[Record, bytes]:
         start, end = self._log.min_offset, self._confirmed.value
         if not start <= physical_offset < end:
@@ -341,25 +362,42 @@ class StoreReader:
         key: str,
         *,
         max_messages: int = MAX_QUERY,
+        max_bytes: int = NO_END,
         begin_timestamp: int = 0,
         end_timestamp: int = NO_END,
+        before: int = NO_END,
+        max_looked_up: int = NO_END,
         tags: bool = False,
     ) -> FoundRecords:
-        """The newest messages of a topic with that key (or unique id, or with `tags` that tag),
-        at most `max_messages` (0: all), in log order. Times are store times in ms, inclusive.
+        """The newest messages of a topic with that key (or unique id, or with `tags` that tag) that
+        lie before log offset `before`, in log order: one, and more up to `max_messages` (0: all)
+        and `max_bytes`. Times are store times in ms, inclusive.
 
-        The index knows 31 bits of a hash and whole seconds; the records themselves decide.
+        The index knows 31 bits of a hash and whole seconds; the records themselves decide. After
+        `max_looked_up` of them the answer is what was found, if anything, and where to go on.
+        Raises TooManyEntriesError where more than MAX_PASSED entries would have to be passed.
         """
         self._stats.queries += 1
         if self.index is None:
             return FoundRecords((), ())
         wanted = tag_key(key) if tags else key
         found: dict[int, bytes] = {}
+        size = looked_up = next_before = 0
         # an entry's time is cut to a second
         begin = max(begin_timestamp - 1000, 0)
-        for physical_offset in self.index.query(topic, wanted, begin, end_timestamp):
-            if physical_offset in found:
+        entries = self.index.query(topic, wanted, begin, end_timestamp)
+        for passed, physical_offset in enumerate(entries):
+            if passed >= MAX_PASSED:
+                raise TooManyEntriesError(
+                    f"more than {MAX_PASSED} entries of the index have the hash of this key: name "
+                    "a narrower time with begin_timestamp and end_timestamp"
+                )
+            if physical_offset >= before or physical_offset in found:
                 continue
+            next_before = physical_offset + 1
+            if looked_up == max_looked_up or (max_messages > 0 and len(found) == max_messages):
+                break
+            looked_up += 1
             try:
                 record, data = self._decoded(physical_offset)
             except (OffsetOutOfRangeError, NoRecordError):
@@ -367,11 +405,14 @@ class StoreReader:
             if begin_timestamp <= record.store_timestamp <= end_timestamp and _has_key(
                 record, topic, key, tags=tags
             ):
-                found[physical_offset] = data
-                if max_messages > 0 and len(found) == max_messages:
+                size += len(data)
+                if found and size > max_bytes:
                     break
+                found[physical_offset] = data
+        else:
+            next_before = 0
         offsets = tuple(sorted(found))
-        return FoundRecords(offsets, tuple(found[each] for each in offsets))
+        return FoundRecords(offsets, tuple(found[each] for each in offsets), next_before)
 
     # ---- by time
 
@@ -411,6 +452,27 @@ class StoreReader:
             if self._table.get(topic, queue_id) == dense and (not wanted or topic in wanted):
                 found.append(self._range(dense, topic, queue_id))
         return sorted(found, key=lambda each: (each.topic, each.queue_id))
+
+    def ranges_from(
+        self, first: int, most: int, topics: Sequence[str] = ()
+    ) -> tuple[list[QueueRange], int]:
+        """At most `most` queues, of these topics or of all, whose dense index is `first` or more;
+        and the index to go on from, 0 at the end. By topic and queue id, among themselves."""
+        numbers: Iterable[int] = range(first, self._table.count)
+        if topics:
+            of_topics = {each for topic in topics for each in self._table.queues_of(topic).values()}
+            numbers = sorted(each for each in of_topics if each >= first)
+        found: list[QueueRange] = []
+        following = 0
+        for looked_at, dense in enumerate(numbers):
+            if looked_at == most:
+                following = dense
+                break
+            topic, queue_id = self._table.name(dense)
+            # a deleted topic leaves its dense indexes behind
+            if self._table.get(topic, queue_id) == dense:
+                found.append(self._range(dense, topic, queue_id))
+        return sorted(found, key=lambda each: (each.topic, each.queue_id)), following
 
     def _range(self, dense: int, topic: str, queue_id: int) -> QueueRange:
         minimum, maximum = self._queues.min_offset(dense), self._queues.max_offset(dense)

@@ -6,10 +6,11 @@ Changes go to the master; what is only read comes from any node (`read_from`).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Self
+from typing import Any, Self
 
-from .connection import Connection, ConnectionOptions
+from .connection import Connection, ConnectionOptions, Node
 from .errors import (
+    BadRecordError,
     InvalidArgumentError,
     InvalidTopicNameError,
     OffsetOutOfRangeError,
@@ -18,6 +19,7 @@ from .errors import (
 from .format.constants import topic_fault
 from .format.errors import FormatError
 from .format.message_id import decode_offset_id
+from .paging import MAX_ROWS, every_page, pages_of_topics
 from .positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
 from .reading import Reader
 from .received import ReceivedMessage, messages_of
@@ -27,6 +29,8 @@ from .v1 import admin_pb2, broker_pb2
 PERM_READ = 4
 PERM_WRITE = 2
 DEFAULT_QUEUES = 4
+MAX_QUERY = 64
+MAX_QUERY_ALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +148,13 @@ class AsyncAdmin:
 
     async def topics(self) -> list[TopicInfo]:
         """All topics, by name."""
-        request = admin_pb2.ListTopicsRequest()
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+        found = await pages_of_topics(
+            (),
+            lambda request: self._reader.ask(
+                lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+            ),
         )
-        return sorted((_topic(each) for each in answer.topics), key=lambda topic: topic.name)
+        return sorted((_topic(each) for each in found), key=lambda topic: topic.name)
 
     async def topic(self, name: str) -> TopicInfo:
         """One topic; raises UnknownTopicError."""
@@ -164,11 +170,18 @@ class AsyncAdmin:
 
     async def groups(self) -> list[str]:
         """All consumer groups with a committed offset or a configuration."""
-        request = admin_pb2.ListGroupsRequest()
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.admin.ListGroups, request, self._timeout_ms)
-        )
-        return sorted(answer.groups)
+        found: list[str] = []
+
+        async def ask(page: str) -> str:
+            request = admin_pb2.ListGroupsRequest(page=page)
+            answer = await self._reader.ask(
+                lambda node: node.ask(node.admin.ListGroups, request, self._timeout_ms)
+            )
+            found.extend(answer.groups)
+            return answer.next_page
+
+        await every_page(ask)
+        return sorted(found)
 
     async def stats(self) -> dict[str, float]:
         """Numbers of the node that is read from, by name."""
@@ -215,19 +228,29 @@ class AsyncAdmin:
     ) -> list[ReceivedMessage]:
         """Messages with this key or unique id, stored between two times (ms or datetime; 0: no
         bound). `max_messages` 0 means 64, more with `everything`; `tags`: `key` is a tag."""
+        most = MAX_QUERY_ALL if everything else MAX_QUERY
+        left = min(max_messages or most, most)
         request = broker_pb2.QueryByKeyRequest(
             topic=topic,
             key=key,
-            max_messages=max_messages,
             begin_timestamp=in_ms(begin),
             end_timestamp=in_ms(end),
             tags=tags,
             all=everything,
         )
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.QueryByKey, request, self._timeout_ms)
-        )
-        return messages_of(answer.records, answer.sizes)
+        found: list[ReceivedMessage] = []
+        while left > 0:
+            request.max_messages = left
+            answer = await self._reader.ask(
+                lambda node: node.ask(node.broker.QueryByKey, request, self._timeout_ms)
+            )
+            older = messages_of(answer.records, answer.sizes)
+            found = older + found  # the newest come first, each page in the log's order
+            left -= len(older)
+            request.page = answer.next_page
+            if not request.page:
+                break
+        return found
 
     async def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
@@ -251,11 +274,22 @@ class AsyncAdmin:
     async def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
         """The messages at positions in the commit log (bytes), one for each; raises
         OffsetOutOfRangeError where the log holds none there."""
-        request = broker_pb2.GetByOffsetRequest(physical_offsets=physical_offsets)
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.GetByOffset, request, self._timeout_ms)
-        )
-        return messages_of(answer.records, answer.sizes)
+        found: list[ReceivedMessage] = []
+        while len(found) < len(physical_offsets):
+            # the answer has as many as fit into it
+            rest = physical_offsets[len(found) : len(found) + MAX_ROWS]
+            request = broker_pb2.GetByOffsetRequest(physical_offsets=rest)
+
+            async def ask(node: Node, request: Any = request) -> broker_pb2.RecordsResponse:
+                return await node.ask(node.broker.GetByOffset, request, self._timeout_ms)
+
+            answer = await self._reader.ask(ask)
+            if not answer.sizes:
+                raise BadRecordError(
+                    "a node answered with none of the messages that were asked for"
+                )
+            found += messages_of(answer.records, answer.sizes)
+        return found
 
     async def producer(self, producer_id: str) -> ProducerInfo | None:
         """What the master knows of a producer; None where nothing."""

@@ -36,6 +36,7 @@ from .errors import (
     error_from,
     error_from_rpc,
 )
+from .paging import pages_of_topics
 from .pull_answer import PULL, PullAnswer, parse_pull
 from .topology import Topology, merge_answers
 from .v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
@@ -228,11 +229,13 @@ class Connection:
     async def topics(self, names: Sequence[str] = ()) -> list[admin_pb2.Topic]:
         """The topics `names`, or all, as the master knows them. Unknown ones are left out or an
         UnknownTopicError, as the node has it."""
-        request = admin_pb2.ListTopicsRequest(names=names)
-        answer = await self.on_master(
-            lambda node: node.ask(node.admin.ListTopics, request, self.options.request_timeout_ms)
+        timeout_ms = self.options.request_timeout_ms
+        return await pages_of_topics(
+            names,
+            lambda request: self.on_master(
+                lambda node: node.ask(node.admin.ListTopics, request, timeout_ms)
+            ),
         )
-        return list(answer.topics)
 
     async def _discover(self) -> Topology:
         known = dict.fromkeys(self.seeds)

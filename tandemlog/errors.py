@@ -146,7 +146,7 @@ class ShuttingDownError(RetryableError):
 
 
 class BusyError(RetryableError):
-    """Back-pressure: the node's disk cannot keep up."""
+    """Back-pressure: the node has no room for this now, or its disk cannot keep up."""
 
 
 class NotInSyncError(RetryableError):

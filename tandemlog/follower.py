@@ -6,7 +6,7 @@
                                                                 each time: none starves another
 
 A few lanes (parallel_pulls) share the queues, so that the node reads for one while the client takes
-in the answer of another.
+in the answer of another; more of them where a pull cannot name all queues of a lane.
 
 What an answer says of a queue, and what follows:
 
@@ -27,18 +27,21 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 import numpy as np
 
 from .connection import Node
 from .errors import (
+    BusyError,
     ClientClosedError,
     NodeUnavailableError,
     OffsetOutOfRangeError,
     TandemlogError,
 )
 from .format.tags import tag_hashes
+from .paging import MAX_POSITIONS
 from .positions import EARLIEST, LATEST, Positions, Queue
 from .pull_answer import PullAnswer
 from .reading import Reader
@@ -115,6 +118,7 @@ class Follower:
         self._fetched = dict(starts)
         unfinished = [queue for queue in starts if not self._finished(queue)]
         lanes = max(1, min(options.parallel_pulls, len(unfinished)))
+        lanes = max(lanes, -(-len(unfinished) // MAX_POSITIONS))
         self._lanes = [deque(unfinished[lane::lanes]) for lane in range(lanes)]
         self._delivered: dict[Queue, int] = {}
         self._done: dict[Queue, int] = {}
@@ -232,7 +236,7 @@ class Follower:
 
     async def _fetch_once(self, lane: deque[Queue]) -> None:
         lane.rotate(-1)
-        queues = tuple(lane)
+        queues = tuple(islice(lane, MAX_POSITIONS))  # more where queues were added: they turn
         request = broker_pb2.PullRequest(
             positions=[
                 broker_pb2.QueuePosition(
@@ -255,7 +259,7 @@ class Follower:
 
         try:
             answer = await self._reader.ask(pull)
-        except NodeUnavailableError as error:
+        except (NodeUnavailableError, BusyError) as error:
             logger.warning("follower waits for a node: %s", error)
             return
         beyond = False

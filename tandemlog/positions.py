@@ -9,15 +9,16 @@ done       the caller came back for more: what the automatic commit saves, so th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
-from .connection import Connection
+from .connection import Connection, Node
 from .errors import (
     InvalidArgumentError,
     NodeUnavailableError,
     UnknownQueueError,
     UnknownTopicError,
 )
+from .paging import MAX_NAMES, MAX_ROWS, MAX_SEARCHES, every_page, in_parts, pages_of_topics
 from .reading import Reader
 from .v1 import admin_pb2, broker_pb2
 
@@ -95,34 +96,47 @@ class Positions:
 
     async def _topics_here(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
         """As the node that is read from knows them."""
-        request = admin_pb2.ListTopicsRequest(names=names)
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+        found = await pages_of_topics(
+            names,
+            lambda request: self._reader.ask(
+                lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+            ),
         )
-        missing = set(names) - {topic.name for topic in answer.topics}
+        missing = set(names) - {topic.name for topic in found}
         if missing:
             raise UnknownTopicError(
                 f"topics that do not exist: {', '.join(sorted(missing))}", field="topic"
             )
-        return list(answer.topics)
+        return found
 
     async def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of all queues of `topics`, or of every topic, that hold anything."""
-        request = broker_pb2.QueueRangesRequest(topics=topics)
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.QueueRanges, request, self._timeout_ms)
+        found: list[broker_pb2.QueueRange] = []
+        for names in in_parts(topics, MAX_NAMES) or [()]:
+
+            async def ask(page: str, names: Sequence[str] = names) -> str:
+                request = broker_pb2.QueueRangesRequest(topics=names, page=page)
+                answer = await self._reader.ask(
+                    lambda node: node.ask(node.broker.QueueRanges, request, self._timeout_ms)
+                )
+                found.extend(answer.ranges)
+                return answer.next_page
+
+            await every_page(ask)
+        return sorted(
+            (
+                QueueRange(
+                    each.topic,
+                    each.queue_id,
+                    each.min_offset,
+                    each.max_offset,
+                    each.min_timestamp,
+                    each.max_timestamp,
+                )
+                for each in found
+            ),
+            key=lambda each: (each.topic, each.queue_id),
         )
-        return [
-            QueueRange(
-                each.topic,
-                each.queue_id,
-                each.min_offset,
-                each.max_offset,
-                each.min_timestamp,
-                each.max_timestamp,
-            )
-            for each in answer.ranges
-        ]
 
     async def at_time(
         self,
@@ -132,37 +146,48 @@ class Positions:
     ) -> dict[Queue, int]:
         """LOWER: the first message stored at or after `timestamp` (ms); UPPER: the last stored at
         or before it."""
-        if not queues:
-            return {}
-        request = broker_pb2.SearchOffsetRequest(
-            queues=[_position(queue, 0) for queue in queues],
-            timestamp=timestamp,
-            boundary=boundary,
-        )
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.SearchOffset, request, self._timeout_ms)
-        )
-        return dict(zip(queues, answer.offsets, strict=True))
+        offsets: list[int] = []
+        for part in in_parts(queues, MAX_SEARCHES):
+            request = broker_pb2.SearchOffsetRequest(
+                queues=[_position(queue, 0) for queue in part],
+                timestamp=timestamp,
+                boundary=boundary,
+            )
+
+            async def ask(node: Node, request: Any = request) -> broker_pb2.SearchOffsetResponse:
+                return await node.ask(node.broker.SearchOffset, request, self._timeout_ms)
+
+            offsets.extend((await self._reader.ask(ask)).offsets)
+        return dict(zip(queues, offsets, strict=True))
 
     async def committed(self, group: str, topics: Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets, as the master knows them, by queue."""
-        request = broker_pb2.FetchOffsetsRequest(group=group, topics=topics)
-        answer = await self._connection.on_master(
-            lambda node: node.ask(node.broker.FetchOffsets, request, self._timeout_ms)
-        )
-        return {(each.topic, each.queue_id): each.queue_offset for each in answer.offsets}
+        found: dict[Queue, int] = {}
+        for names in in_parts(topics, MAX_NAMES) or [()]:
+
+            async def ask(page: str, names: Sequence[str] = names) -> str:
+                request = broker_pb2.FetchOffsetsRequest(group=group, topics=names, page=page)
+                answer = await self._connection.on_master(
+                    lambda node: node.ask(node.broker.FetchOffsets, request, self._timeout_ms)
+                )
+                for each in answer.offsets:
+                    found[each.topic, each.queue_id] = each.queue_offset
+                return answer.next_page
+
+            await every_page(ask)
+        return found
 
     async def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """Saves offsets for the group at the master; a repetition does no harm."""
-        if not offsets:
-            return
-        request = broker_pb2.CommitOffsetsRequest(
-            group=group,
-            offsets=[_position(queue, offset) for queue, offset in offsets.items()],
-        )
-        await self._connection.on_master(
-            lambda node: node.ask(node.broker.CommitOffsets, request, self._timeout_ms)
-        )
+        for part in in_parts(list(offsets.items()), MAX_ROWS):
+            request = broker_pb2.CommitOffsetsRequest(
+                group=group, offsets=[_position(queue, offset) for queue, offset in part]
+            )
+
+            async def ask(node: Node, request: Any = request) -> broker_pb2.CommitOffsetsResponse:
+                return await node.ask(node.broker.CommitOffsets, request, self._timeout_ms)
+
+            await self._connection.on_master(ask)
 
     async def start(
         self, queues: Sequence[Queue], start: Start, group: str | None

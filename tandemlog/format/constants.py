@@ -134,11 +134,11 @@ def group_fault(group: str) -> str | None:
 
 
 def _name_fault(name: str, limit: int) -> str | None:
+    if len(name) > limit:
+        return f"it has {len(name)} characters, the limit is {limit}"
     for character in name:
         if character not in _NAME_CHARACTERS:
             return f"character {character!r} is not one of a-z A-Z 0-9 % | _ -"
-    if len(name) > limit:
-        return f"it has {len(name)} characters, the limit is {limit}"
     return None
 
 

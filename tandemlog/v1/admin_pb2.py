@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from tandemlog.v1 import common_pb2 as tandemlog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tandemlog/v1/admin.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\x8d\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x02 \x01(\t\x12\x11\n\tmaster_id\x18\x03 \x01(\t\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.tandemlog.v1.NodeStatus\x12\r\n\x05\x66lush\x18\x05 \x01(\t\x12\x13\n\x0breplication\x18\x06 \x01(\t\x12\x13\n\x0bmin_in_sync\x18\x07 \x01(\x05\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x16\n\x0emax_batch_size\x18\t \x01(\x03\x12\"\n\x05\x65rror\x18\n \x01(\x0b\x32\x13.tandemlog.v1.Error\"\xc9\x01\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12\r\n\x05order\x18\x05 \x01(\x08\x12\x37\n\nattributes\x18\x06 \x03(\x0b\x32#.tandemlog.v1.Topic.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\x12\x43reateTopicRequest\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Topic\x12\x0e\n\x06update\x18\x02 \x01(\x08\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"W\n\rTopicResponse\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Topic\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\"\n\x11ListTopicsRequest\x12\r\n\x05names\x18\x01 \x03(\t\"]\n\x12ListTopicsResponse\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.tandemlog.v1.Topic\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\x13\n\x11ListGroupsRequest\"H\n\x12ListGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\x0e\n\x0cStatsRequest\"\x9b\x01\n\rStatsResponse\x12\x37\n\x06values\x18\x01 \x03(\x0b\x32\'.tandemlog.v1.StatsResponse.ValuesEntry\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\xe7\x03\n\x05\x41\x64min\x12^\n\x0f\x44\x65scribeCluster\x12$.tandemlog.v1.DescribeClusterRequest\x1a%.tandemlog.v1.DescribeClusterResponse\x12L\n\x0b\x43reateTopic\x12 .tandemlog.v1.CreateTopicRequest\x1a\x1b.tandemlog.v1.TopicResponse\x12O\n\nListTopics\x12\x1f.tandemlog.v1.ListTopicsRequest\x1a .tandemlog.v1.ListTopicsResponse\x12L\n\x0b\x44\x65leteTopic\x12 .tandemlog.v1.DeleteTopicRequest\x1a\x1b.tandemlog.v1.TopicResponse\x12O\n\nListGroups\x12\x1f.tandemlog.v1.ListGroupsRequest\x1a .tandemlog.v1.ListGroupsResponse\x12@\n\x05Stats\x12\x1a.tandemlog.v1.StatsRequest\x1a\x1b.tandemlog.v1.StatsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tandemlog/v1/admin.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"\x18\n\x16\x44\x65scribeClusterRequest\"\x8d\x02\n\x17\x44\x65scribeClusterResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x02 \x01(\t\x12\x11\n\tmaster_id\x18\x03 \x01(\t\x12\'\n\x05nodes\x18\x04 \x03(\x0b\x32\x18.tandemlog.v1.NodeStatus\x12\r\n\x05\x66lush\x18\x05 \x01(\t\x12\x13\n\x0breplication\x18\x06 \x01(\t\x12\x13\n\x0bmin_in_sync\x18\x07 \x01(\x05\x12\x18\n\x10max_message_size\x18\x08 \x01(\x03\x12\x16\n\x0emax_batch_size\x18\t \x01(\x03\x12\"\n\x05\x65rror\x18\n \x01(\x0b\x32\x13.tandemlog.v1.Error\"\xc9\x01\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0bread_queues\x18\x02 \x01(\x05\x12\x14\n\x0cwrite_queues\x18\x03 \x01(\x05\x12\x0c\n\x04perm\x18\x04 \x01(\x05\x12\r\n\x05order\x18\x05 \x01(\x08\x12\x37\n\nattributes\x18\x06 \x03(\x0b\x32#.tandemlog.v1.Topic.AttributesEntry\x1a\x31\n\x0f\x41ttributesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\x12\x43reateTopicRequest\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Topic\x12\x0e\n\x06update\x18\x02 \x01(\x08\"\"\n\x12\x44\x65leteTopicRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"W\n\rTopicResponse\x12\"\n\x05topic\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Topic\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"0\n\x11ListTopicsRequest\x12\r\n\x05names\x18\x01 \x03(\t\x12\x0c\n\x04page\x18\x02 \x01(\t\"p\n\x12ListTopicsResponse\x12#\n\x06topics\x18\x01 \x03(\x0b\x32\x13.tandemlog.v1.Topic\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12\x11\n\tnext_page\x18\x03 \x01(\t\"!\n\x11ListGroupsRequest\x12\x0c\n\x04page\x18\x01 \x01(\t\"[\n\x12ListGroupsResponse\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12\x11\n\tnext_page\x18\x03 \x01(\t\"\x0e\n\x0cStatsRequest\"\x9b\x01\n\rStatsResponse\x12\x37\n\x06values\x18\x01 \x03(\x0b\x32\'.tandemlog.v1.StatsResponse.ValuesEntry\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x32\xe7\x03\n\x05\x41\x64min\x12^\n\x0f\x44\x65scribeCluster\x12$.tandemlog.v1.DescribeClusterRequest\x1a%.tandemlog.v1.DescribeClusterResponse\x12L\n\x0b\x43reateTopic\x12 .tandemlog.v1.CreateTopicRequest\x1a\x1b.tandemlog.v1.TopicResponse\x12O\n\nListTopics\x12\x1f.tandemlog.v1.ListTopicsRequest\x1a .tandemlog.v1.ListTopicsResponse\x12L\n\x0b\x44\x65leteTopic\x12 .tandemlog.v1.DeleteTopicRequest\x1a\x1b.tandemlog.v1.TopicResponse\x12O\n\nListGroups\x12\x1f.tandemlog.v1.ListGroupsRequest\x1a .tandemlog.v1.ListGroupsResponse\x12@\n\x05Stats\x12\x1a.tandemlog.v1.StatsRequest\x1a\x1b.tandemlog.v1.StatsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,19 +51,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOPICRESPONSE']._serialized_start=681
   _globals['_TOPICRESPONSE']._serialized_end=768
   _globals['_LISTTOPICSREQUEST']._serialized_start=770
-  _globals['_LISTTOPICSREQUEST']._serialized_end=804
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=806
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=899
-  _globals['_LISTGROUPSREQUEST']._serialized_start=901
-  _globals['_LISTGROUPSREQUEST']._serialized_end=920
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=922
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=994
-  _globals['_STATSREQUEST']._serialized_start=996
-  _globals['_STATSREQUEST']._serialized_end=1010
-  _globals['_STATSRESPONSE']._serialized_start=1013
-  _globals['_STATSRESPONSE']._serialized_end=1168
-  _globals['_STATSRESPONSE_VALUESENTRY']._serialized_start=1123
-  _globals['_STATSRESPONSE_VALUESENTRY']._serialized_end=1168
-  _globals['_ADMIN']._serialized_start=1171
-  _globals['_ADMIN']._serialized_end=1658
+  _globals['_LISTTOPICSREQUEST']._serialized_end=818
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=820
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=932
+  _globals['_LISTGROUPSREQUEST']._serialized_start=934
+  _globals['_LISTGROUPSREQUEST']._serialized_end=967
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=969
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=1060
+  _globals['_STATSREQUEST']._serialized_start=1062
+  _globals['_STATSREQUEST']._serialized_end=1076
+  _globals['_STATSRESPONSE']._serialized_start=1079
+  _globals['_STATSRESPONSE']._serialized_end=1234
+  _globals['_STATSRESPONSE_VALUESENTRY']._serialized_start=1189
+  _globals['_STATSRESPONSE_VALUESENTRY']._serialized_end=1234
+  _globals['_ADMIN']._serialized_start=1237
+  _globals['_ADMIN']._serialized_end=1724
 # @@protoc_insertion_point(module_scope)

@@ -25,21 +25,21 @@ _sym_db = _symbol_database.Default()
 from tandemlog.v1 import common_pb2 as tandemlog_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tandemlog/v1/broker.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"\xd5\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x14\n\x0cqueue_topics\x18\x03 \x03(\r\x12\x11\n\tqueue_ids\x18\x04 \x03(\r\x12\x0f\n\x07records\x18\x05 \x01(\x0c\x12\r\n\x05sizes\x18\x06 \x01(\x0c\x12\x15\n\rqueue_indexes\x18\x07 \x01(\x0c\x12,\n\ndurability\x18\x08 \x01(\x0e\x32\x18.tandemlog.v1.Durability\x12\x12\n\ntimeout_ms\x18\t \x01(\x05\"y\n\rAppendSegment\x12\x13\n\x0b\x66irst_index\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x17\n\x0fphysical_offset\x18\x03 \x01(\x03\x12\x15\n\rqueue_offsets\x18\x04 \x01(\x0c\x12\x14\n\x0crecord_extra\x18\x05 \x01(\x05\"\xe0\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.tandemlog.v1.PutStatus\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12-\n\x08segments\x18\x04 \x03(\x0b\x32\x1b.tandemlog.v1.AppendSegment\x12\x17\n\x0fstore_timestamp\x18\x05 \x01(\x03\x12\x11\n\tduplicate\x18\x06 \x01(\x08\x12\x12\n\nstore_host\x18\x07 \x01(\t\"F\n\rQueuePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\"\x9a\x01\n\x0bPullRequest\x12.\n\tpositions\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12\x12\n\ntag_hashes\x18\x04 \x03(\x11\x12\x0f\n\x07wait_ms\x18\x05 \x01(\x05\x12\r\n\x05group\x18\x06 \x01(\t\"\xbc\x01\n\x0cQueueRecords\x12\x16\n\x0eposition_index\x18\x01 \x01(\x05\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.tandemlog.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\r\n\x05\x63ount\x18\x06 \x01(\x05\x12\r\n\x05sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x08 \x01(\x0c\"u\n\x0cPullResponse\x12*\n\x06queues\x18\x01 \x03(\x0b\x32\x1a.tandemlog.v1.QueueRecords\x12\x15\n\rsuggest_slave\x18\x02 \x01(\x08\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\"$\n\x12QueueRangesRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\"\x83\x01\n\nQueueRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x12\n\nmax_offset\x18\x04 \x01(\x03\x12\x15\n\rmin_timestamp\x18\x05 \x01(\x03\x12\x15\n\rmax_timestamp\x18\x06 \x01(\x03\"c\n\x13QueueRangesResponse\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.tandemlog.v1.QueueRange\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\x7f\n\x13SearchOffsetRequest\x12+\n\x06queues\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12(\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x16.tandemlog.v1.Boundary\"K\n\x14SearchOffsetResponse\x12\x0f\n\x07offsets\x18\x01 \x03(\x03\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\x90\x01\n\x11QueryByKeyRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x14\n\x0cmax_messages\x18\x03 \x01(\x05\x12\x17\n\x0f\x62\x65gin_timestamp\x18\x04 \x01(\x03\x12\x15\n\rend_timestamp\x18\x05 \x01(\x03\x12\x0c\n\x04tags\x18\x06 \x01(\x08\x12\x0b\n\x03\x61ll\x18\x07 \x01(\x08\".\n\x12GetByOffsetRequest\x12\x18\n\x10physical_offsets\x18\x01 \x03(\x03\"U\n\x0fRecordsResponse\x12\r\n\x05sizes\x18\x01 \x01(\x0c\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\"S\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\";\n\x15\x43ommitOffsetsResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Error\"4\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\"h\n\x14\x46\x65tchOffsetsResponse\x12,\n\x07offsets\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\".\n\x17\x44\x65scribeProducerRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\t\"\x8b\x01\n\x18\x44\x65scribeProducerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x16\n\x0elast_timestamp\x18\x04 \x01(\x03\x12\"\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x13.tandemlog.v1.Error\"X\n\x18\x46\x65tchSegmentRangeRequest\x12\x17\n\x0fphysical_offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\x12\x13\n\x0b\x63hunk_bytes\x18\x03 \x01(\x05\"\xa3\x01\n\x0cSegmentChunk\x12\x17\n\x0fphysical_offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x04 \x01(\x03\x12\x1c\n\x14\x63ommit_log_file_size\x18\x05 \x01(\x03\x12\"\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x13.tandemlog.v1.Error*\xb6\x02\n\tPutStatus\x12\x1a\n\x16PUT_STATUS_UNSPECIFIED\x10\x00\x12\n\n\x06PUT_OK\x10\x01\x12\x16\n\x12\x46LUSH_DISK_TIMEOUT\x10\x02\x12\x17\n\x13\x46LUSH_SLAVE_TIMEOUT\x10\x03\x12\x17\n\x13SLAVE_NOT_AVAILABLE\x10\x04\x12\x19\n\x15SERVICE_NOT_AVAILABLE\x10\x05\x12\x1d\n\x19\x43REATE_MAPPED_FILE_FAILED\x10\x06\x12\x13\n\x0fMESSAGE_ILLEGAL\x10\x07\x12\x1c\n\x18PROPERTIES_SIZE_EXCEEDED\x10\x08\x12\x16\n\x12OS_PAGE_CACHE_BUSY\x10\t\x12\x1f\n\x1bIN_SYNC_REPLICAS_NOT_ENOUGH\x10\n\x12\x11\n\rUNKNOWN_ERROR\x10\x0b*&\n\nDurability\x12\x0b\n\x07\x43LUSTER\x10\x00\x12\x0b\n\x07NO_WAIT\x10\x01*\xfc\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05\x46OUND\x10\x01\x12\x1a\n\x16NO_MATCHED_LOGIC_QUEUE\x10\x02\x12\x17\n\x13NO_MESSAGE_IN_QUEUE\x10\x03\x12\x14\n\x10OFFSET_TOO_SMALL\x10\x04\x12\x17\n\x13OFFSET_OVERFLOW_ONE\x10\x05\x12\x19\n\x15OFFSET_OVERFLOW_BADLY\x10\x06\x12\x15\n\x11OFFSET_FOUND_NULL\x10\x07\x12\x16\n\x12NO_MATCHED_MESSAGE\x10\x08\x12\x18\n\x14MESSAGE_WAS_REMOVING\x10\t* \n\x08\x42oundary\x12\t\n\x05LOWER\x10\x00\x12\t\n\x05UPPER\x10\x01\x32\xc8\x06\n\x06\x42roker\x12G\n\x06\x41ppend\x12\x1b.tandemlog.v1.AppendRequest\x1a\x1c.tandemlog.v1.AppendResponse(\x01\x30\x01\x12=\n\x04Pull\x12\x19.tandemlog.v1.PullRequest\x1a\x1a.tandemlog.v1.PullResponse\x12R\n\x0bQueueRanges\x12 .tandemlog.v1.QueueRangesRequest\x1a!.tandemlog.v1.QueueRangesResponse\x12U\n\x0cSearchOffset\x12!.tandemlog.v1.SearchOffsetRequest\x1a\".tandemlog.v1.SearchOffsetResponse\x12L\n\nQueryByKey\x12\x1f.tandemlog.v1.QueryByKeyRequest\x1a\x1d.tandemlog.v1.RecordsResponse\x12N\n\x0bGetByOffset\x12 .tandemlog.v1.GetByOffsetRequest\x1a\x1d.tandemlog.v1.RecordsResponse\x12X\n\rCommitOffsets\x12\".tandemlog.v1.CommitOffsetsRequest\x1a#.tandemlog.v1.CommitOffsetsResponse\x12U\n\x0c\x46\x65tchOffsets\x12!.tandemlog.v1.FetchOffsetsRequest\x1a\".tandemlog.v1.FetchOffsetsResponse\x12\x61\n\x10\x44\x65scribeProducer\x12%.tandemlog.v1.DescribeProducerRequest\x1a&.tandemlog.v1.DescribeProducerResponse\x12Y\n\x11\x46\x65tchSegmentRange\x12&.tandemlog.v1.FetchSegmentRangeRequest\x1a\x1a.tandemlog.v1.SegmentChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tandemlog/v1/broker.proto\x12\x0ctandemlog.v1\x1a\x19tandemlog/v1/common.proto\"\xd5\x01\n\rAppendRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x14\n\x0cqueue_topics\x18\x03 \x03(\r\x12\x11\n\tqueue_ids\x18\x04 \x03(\r\x12\x0f\n\x07records\x18\x05 \x01(\x0c\x12\r\n\x05sizes\x18\x06 \x01(\x0c\x12\x15\n\rqueue_indexes\x18\x07 \x01(\x0c\x12,\n\ndurability\x18\x08 \x01(\x0e\x32\x18.tandemlog.v1.Durability\x12\x12\n\ntimeout_ms\x18\t \x01(\x05\"y\n\rAppendSegment\x12\x13\n\x0b\x66irst_index\x18\x01 \x01(\x05\x12\r\n\x05\x63ount\x18\x02 \x01(\x05\x12\x17\n\x0fphysical_offset\x18\x03 \x01(\x03\x12\x15\n\rqueue_offsets\x18\x04 \x01(\x0c\x12\x14\n\x0crecord_extra\x18\x05 \x01(\x05\"\xe0\x01\n\x0e\x41ppendResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12\'\n\x06status\x18\x02 \x01(\x0e\x32\x17.tandemlog.v1.PutStatus\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12-\n\x08segments\x18\x04 \x03(\x0b\x32\x1b.tandemlog.v1.AppendSegment\x12\x17\n\x0fstore_timestamp\x18\x05 \x01(\x03\x12\x11\n\tduplicate\x18\x06 \x01(\x08\x12\x12\n\nstore_host\x18\x07 \x01(\t\"F\n\rQueuePosition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\"\x9a\x01\n\x0bPullRequest\x12.\n\tpositions\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\x14\n\x0cmax_messages\x18\x02 \x01(\x05\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\x12\x12\n\ntag_hashes\x18\x04 \x03(\x11\x12\x0f\n\x07wait_ms\x18\x05 \x01(\x05\x12\r\n\x05group\x18\x06 \x01(\t\"\xbc\x01\n\x0cQueueRecords\x12\x16\n\x0eposition_index\x18\x01 \x01(\x05\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.tandemlog.v1.PullStatus\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x12\n\nmin_offset\x18\x04 \x01(\x03\x12\x12\n\nmax_offset\x18\x05 \x01(\x03\x12\r\n\x05\x63ount\x18\x06 \x01(\x05\x12\r\n\x05sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x08 \x01(\x0c\"u\n\x0cPullResponse\x12*\n\x06queues\x18\x01 \x03(\x0b\x32\x1a.tandemlog.v1.QueueRecords\x12\x15\n\rsuggest_slave\x18\x02 \x01(\x08\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\"2\n\x12QueueRangesRequest\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x0c\n\x04page\x18\x02 \x01(\t\"\x83\x01\n\nQueueRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x12\n\nmax_offset\x18\x04 \x01(\x03\x12\x15\n\rmin_timestamp\x18\x05 \x01(\x03\x12\x15\n\rmax_timestamp\x18\x06 \x01(\x03\"v\n\x13QueueRangesResponse\x12(\n\x06ranges\x18\x01 \x03(\x0b\x32\x18.tandemlog.v1.QueueRange\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12\x11\n\tnext_page\x18\x03 \x01(\t\"\x7f\n\x13SearchOffsetRequest\x12+\n\x06queues\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\x11\n\ttimestamp\x18\x02 \x01(\x03\x12(\n\x08\x62oundary\x18\x03 \x01(\x0e\x32\x16.tandemlog.v1.Boundary\"K\n\x14SearchOffsetResponse\x12\x0f\n\x07offsets\x18\x01 \x03(\x03\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\"\x9e\x01\n\x11QueryByKeyRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x14\n\x0cmax_messages\x18\x03 \x01(\x05\x12\x17\n\x0f\x62\x65gin_timestamp\x18\x04 \x01(\x03\x12\x15\n\rend_timestamp\x18\x05 \x01(\x03\x12\x0c\n\x04tags\x18\x06 \x01(\x08\x12\x0b\n\x03\x61ll\x18\x07 \x01(\x08\x12\x0c\n\x04page\x18\x08 \x01(\t\".\n\x12GetByOffsetRequest\x12\x18\n\x10physical_offsets\x18\x01 \x03(\x03\"h\n\x0fRecordsResponse\x12\r\n\x05sizes\x18\x01 \x01(\x0c\x12\x0f\n\x07records\x18\x02 \x01(\x0c\x12\"\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12\x11\n\tnext_page\x18\x04 \x01(\t\"S\n\x14\x43ommitOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\";\n\x15\x43ommitOffsetsResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x13.tandemlog.v1.Error\"B\n\x13\x46\x65tchOffsetsRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x0c\n\x04page\x18\x03 \x01(\t\"{\n\x14\x46\x65tchOffsetsResponse\x12,\n\x07offsets\x18\x01 \x03(\x0b\x32\x1b.tandemlog.v1.QueuePosition\x12\"\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x13.tandemlog.v1.Error\x12\x11\n\tnext_page\x18\x03 \x01(\t\".\n\x17\x44\x65scribeProducerRequest\x12\x13\n\x0bproducer_id\x18\x01 \x01(\t\"\x8b\x01\n\x18\x44\x65scribeProducerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12\x15\n\rlast_sequence\x18\x03 \x01(\x03\x12\x16\n\x0elast_timestamp\x18\x04 \x01(\x03\x12\"\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x13.tandemlog.v1.Error\"X\n\x18\x46\x65tchSegmentRangeRequest\x12\x17\n\x0fphysical_offset\x18\x01 \x01(\x03\x12\x0e\n\x06length\x18\x02 \x01(\x03\x12\x13\n\x0b\x63hunk_bytes\x18\x03 \x01(\x05\"\xa3\x01\n\x0cSegmentChunk\x12\x17\n\x0fphysical_offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x12\n\nmin_offset\x18\x03 \x01(\x03\x12\x16\n\x0e\x63onfirm_offset\x18\x04 \x01(\x03\x12\x1c\n\x14\x63ommit_log_file_size\x18\x05 \x01(\x03\x12\"\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x13.tandemlog.v1.Error*\xb6\x02\n\tPutStatus\x12\x1a\n\x16PUT_STATUS_UNSPECIFIED\x10\x00\x12\n\n\x06PUT_OK\x10\x01\x12\x16\n\x12\x46LUSH_DISK_TIMEOUT\x10\x02\x12\x17\n\x13\x46LUSH_SLAVE_TIMEOUT\x10\x03\x12\x17\n\x13SLAVE_NOT_AVAILABLE\x10\x04\x12\x19\n\x15SERVICE_NOT_AVAILABLE\x10\x05\x12\x1d\n\x19\x43REATE_MAPPED_FILE_FAILED\x10\x06\x12\x13\n\x0fMESSAGE_ILLEGAL\x10\x07\x12\x1c\n\x18PROPERTIES_SIZE_EXCEEDED\x10\x08\x12\x16\n\x12OS_PAGE_CACHE_BUSY\x10\t\x12\x1f\n\x1bIN_SYNC_REPLICAS_NOT_ENOUGH\x10\n\x12\x11\n\rUNKNOWN_ERROR\x10\x0b*&\n\nDurability\x12\x0b\n\x07\x43LUSTER\x10\x00\x12\x0b\n\x07NO_WAIT\x10\x01*\xfc\x01\n\nPullStatus\x12\x1b\n\x17PULL_STATUS_UNSPECIFIED\x10\x00\x12\t\n\x05\x46OUND\x10\x01\x12\x1a\n\x16NO_MATCHED_LOGIC_QUEUE\x10\x02\x12\x17\n\x13NO_MESSAGE_IN_QUEUE\x10\x03\x12\x14\n\x10OFFSET_TOO_SMALL\x10\x04\x12\x17\n\x13OFFSET_OVERFLOW_ONE\x10\x05\x12\x19\n\x15OFFSET_OVERFLOW_BADLY\x10\x06\x12\x15\n\x11OFFSET_FOUND_NULL\x10\x07\x12\x16\n\x12NO_MATCHED_MESSAGE\x10\x08\x12\x18\n\x14MESSAGE_WAS_REMOVING\x10\t* \n\x08\x42oundary\x12\t\n\x05LOWER\x10\x00\x12\t\n\x05UPPER\x10\x01\x32\xc8\x06\n\x06\x42roker\x12G\n\x06\x41ppend\x12\x1b.tandemlog.v1.AppendRequest\x1a\x1c.tandemlog.v1.AppendResponse(\x01\x30\x01\x12=\n\x04Pull\x12\x19.tandemlog.v1.PullRequest\x1a\x1a.tandemlog.v1.PullResponse\x12R\n\x0bQueueRanges\x12 .tandemlog.v1.QueueRangesRequest\x1a!.tandemlog.v1.QueueRangesResponse\x12U\n\x0cSearchOffset\x12!.tandemlog.v1.SearchOffsetRequest\x1a\".tandemlog.v1.SearchOffsetResponse\x12L\n\nQueryByKey\x12\x1f.tandemlog.v1.QueryByKeyRequest\x1a\x1d.tandemlog.v1.RecordsResponse\x12N\n\x0bGetByOffset\x12 .tandemlog.v1.GetByOffsetRequest\x1a\x1d.tandemlog.v1.RecordsResponse\x12X\n\rCommitOffsets\x12\".tandemlog.v1.CommitOffsetsRequest\x1a#.tandemlog.v1.CommitOffsetsResponse\x12U\n\x0c\x46\x65tchOffsets\x12!.tandemlog.v1.FetchOffsetsRequest\x1a\".tandemlog.v1.FetchOffsetsResponse\x12\x61\n\x10\x44\x65scribeProducer\x12%.tandemlog.v1.DescribeProducerRequest\x1a&.tandemlog.v1.DescribeProducerResponse\x12Y\n\x11\x46\x65tchSegmentRange\x12&.tandemlog.v1.FetchSegmentRangeRequest\x1a\x1a.tandemlog.v1.SegmentChunk0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tandemlog.v1.broker_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUTSTATUS']._serialized_start=2689
-  _globals['_PUTSTATUS']._serialized_end=2999
-  _globals['_DURABILITY']._serialized_start=3001
-  _globals['_DURABILITY']._serialized_end=3039
-  _globals['_PULLSTATUS']._serialized_start=3042
-  _globals['_PULLSTATUS']._serialized_end=3294
-  _globals['_BOUNDARY']._serialized_start=3296
-  _globals['_BOUNDARY']._serialized_end=3328
+  _globals['_PUTSTATUS']._serialized_start=2788
+  _globals['_PUTSTATUS']._serialized_end=3098
+  _globals['_DURABILITY']._serialized_start=3100
+  _globals['_DURABILITY']._serialized_end=3138
+  _globals['_PULLSTATUS']._serialized_start=3141
+  _globals['_PULLSTATUS']._serialized_end=3393
+  _globals['_BOUNDARY']._serialized_start=3395
+  _globals['_BOUNDARY']._serialized_end=3427
   _globals['_APPENDREQUEST']._serialized_start=71
   _globals['_APPENDREQUEST']._serialized_end=284
   _globals['_APPENDSEGMENT']._serialized_start=286
@@ -55,37 +55,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLRESPONSE']._serialized_start=1056
   _globals['_PULLRESPONSE']._serialized_end=1173
   _globals['_QUEUERANGESREQUEST']._serialized_start=1175
-  _globals['_QUEUERANGESREQUEST']._serialized_end=1211
-  _globals['_QUEUERANGE']._serialized_start=1214
-  _globals['_QUEUERANGE']._serialized_end=1345
-  _globals['_QUEUERANGESRESPONSE']._serialized_start=1347
-  _globals['_QUEUERANGESRESPONSE']._serialized_end=1446
-  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1448
-  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1575
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1577
-  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1652
-  _globals['_QUERYBYKEYREQUEST']._serialized_start=1655
-  _globals['_QUERYBYKEYREQUEST']._serialized_end=1799
-  _globals['_GETBYOFFSETREQUEST']._serialized_start=1801
-  _globals['_GETBYOFFSETREQUEST']._serialized_end=1847
-  _globals['_RECORDSRESPONSE']._serialized_start=1849
-  _globals['_RECORDSRESPONSE']._serialized_end=1934
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=1936
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=2019
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=2021
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=2080
-  _globals['_FETCHOFFSETSREQUEST']._serialized_start=2082
-  _globals['_FETCHOFFSETSREQUEST']._serialized_end=2134
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=2136
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=2240
-  _globals['_DESCRIBEPRODUCERREQUEST']._serialized_start=2242
-  _globals['_DESCRIBEPRODUCERREQUEST']._serialized_end=2288
-  _globals['_DESCRIBEPRODUCERRESPONSE']._serialized_start=2291
-  _globals['_DESCRIBEPRODUCERRESPONSE']._serialized_end=2430
-  _globals['_FETCHSEGMENTRANGEREQUEST']._serialized_start=2432
-  _globals['_FETCHSEGMENTRANGEREQUEST']._serialized_end=2520
-  _globals['_SEGMENTCHUNK']._serialized_start=2523
-  _globals['_SEGMENTCHUNK']._serialized_end=2686
-  _globals['_BROKER']._serialized_start=3331
-  _globals['_BROKER']._serialized_end=4171
+  _globals['_QUEUERANGESREQUEST']._serialized_end=1225
+  _globals['_QUEUERANGE']._serialized_start=1228
+  _globals['_QUEUERANGE']._serialized_end=1359
+  _globals['_QUEUERANGESRESPONSE']._serialized_start=1361
+  _globals['_QUEUERANGESRESPONSE']._serialized_end=1479
+  _globals['_SEARCHOFFSETREQUEST']._serialized_start=1481
+  _globals['_SEARCHOFFSETREQUEST']._serialized_end=1608
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_start=1610
+  _globals['_SEARCHOFFSETRESPONSE']._serialized_end=1685
+  _globals['_QUERYBYKEYREQUEST']._serialized_start=1688
+  _globals['_QUERYBYKEYREQUEST']._serialized_end=1846
+  _globals['_GETBYOFFSETREQUEST']._serialized_start=1848
+  _globals['_GETBYOFFSETREQUEST']._serialized_end=1894
+  _globals['_RECORDSRESPONSE']._serialized_start=1896
+  _globals['_RECORDSRESPONSE']._serialized_end=2000
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=2002
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=2085
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=2087
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=2146
+  _globals['_FETCHOFFSETSREQUEST']._serialized_start=2148
+  _globals['_FETCHOFFSETSREQUEST']._serialized_end=2214
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=2216
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=2339
+  _globals['_DESCRIBEPRODUCERREQUEST']._serialized_start=2341
+  _globals['_DESCRIBEPRODUCERREQUEST']._serialized_end=2387
+  _globals['_DESCRIBEPRODUCERRESPONSE']._serialized_start=2390
+  _globals['_DESCRIBEPRODUCERRESPONSE']._serialized_end=2529
+  _globals['_FETCHSEGMENTRANGEREQUEST']._serialized_start=2531
+  _globals['_FETCHSEGMENTRANGEREQUEST']._serialized_end=2619
+  _globals['_SEGMENTCHUNK']._serialized_start=2622
+  _globals['_SEGMENTCHUNK']._serialized_end=2785
+  _globals['_BROKER']._serialized_start=3430
+  _globals['_BROKER']._serialized_end=4270
 # @@protoc_insertion_point(module_scope)

@@ -409,9 +409,15 @@ Global___PullResponse: _TypeAlias = PullResponse  # noqa: Y015
 
 @_typing.final
 class QueueRangesRequest(_message.Message):
+    """Lists come in pages: `page` is empty for the first, then `next_page` of the answer before; an
+    empty `next_page` says that this was the last.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
+    page: _builtins.str
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
@@ -420,10 +426,11 @@ class QueueRangesRequest(_message.Message):
         self,
         *,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -470,6 +477,8 @@ class QueueRangesResponse(_message.Message):
 
     RANGES_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    next_page: _builtins.str
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueRange]: ...
     @_builtins.property
@@ -479,10 +488,11 @@ class QueueRangesResponse(_message.Message):
         *,
         ranges: _abc.Iterable[Global___QueueRange] | None = ...,
         error: _common_pb2.Error | None = ...,
+        next_page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -554,6 +564,7 @@ class QueryByKeyRequest(_message.Message):
     END_TIMESTAMP_FIELD_NUMBER: _builtins.int
     TAGS_FIELD_NUMBER: _builtins.int
     ALL_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     key: _builtins.str
     max_messages: _builtins.int
@@ -566,6 +577,8 @@ class QueryByKeyRequest(_message.Message):
     """look the key up as a tag (topic#T#tag)"""
     all: _builtins.bool
     """beyond the limit of 64"""
+    page: _builtins.str
+    """the newest come first; within a page they are in log order"""
     def __init__(
         self,
         *,
@@ -576,10 +589,11 @@ class QueryByKeyRequest(_message.Message):
         end_timestamp: _builtins.int = ...,
         tags: _builtins.bool = ...,
         all: _builtins.bool = ...,
+        page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "begin_timestamp", b"begin_timestamp", "end_timestamp", b"end_timestamp", "key", b"key", "max_messages", b"max_messages", "tags", b"tags", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "begin_timestamp", b"begin_timestamp", "end_timestamp", b"end_timestamp", "key", b"key", "max_messages", b"max_messages", "page", b"page", "tags", b"tags", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -587,6 +601,10 @@ Global___QueryByKeyRequest: _TypeAlias = QueryByKeyRequest  # noqa: Y015
 
 @_typing.final
 class GetByOffsetRequest(_message.Message):
+    """The answer has the records of the first of these positions, one at least, as many as fit into
+    it; ask again for the rest.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     PHYSICAL_OFFSETS_FIELD_NUMBER: _builtins.int
@@ -612,9 +630,12 @@ class RecordsResponse(_message.Message):
     SIZES_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_FIELD_NUMBER: _builtins.int
     sizes: _builtins.bytes
     """little-endian u32 per record"""
     records: _builtins.bytes
+    next_page: _builtins.str
+    """of QueryByKey"""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     def __init__(
@@ -623,10 +644,11 @@ class RecordsResponse(_message.Message):
         sizes: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
         error: _common_pb2.Error | None = ...,
+        next_page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "records", b"records", "sizes", b"sizes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "records", b"records", "sizes", b"sizes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -681,7 +703,9 @@ class FetchOffsetsRequest(_message.Message):
 
     GROUP_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    PAGE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
+    page: _builtins.str
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all topics of the group"""
@@ -691,10 +715,11 @@ class FetchOffsetsRequest(_message.Message):
         *,
         group: _builtins.str = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
+        page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "page", b"page", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -706,6 +731,8 @@ class FetchOffsetsResponse(_message.Message):
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    next_page: _builtins.str
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
         """queues without a committed offset are left out"""
@@ -717,10 +744,11 @@ class FetchOffsetsResponse(_message.Message):
         *,
         offsets: _abc.Iterable[Global___QueuePosition] | None = ...,
         error: _common_pb2.Error | None = ...,
+        next_page: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

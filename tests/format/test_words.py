@@ -1,16 +1,23 @@
-"""Numbers in messages."""
+"""What a message quotes has a bound."""
 
-import pytest
-
-from tandemlog.format.words import counted
+from tandemlog.format.words import MAX_QUOTED, counted, quoted, shortened
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries"), (1000, "1000 entries")]
-)
-def test_one_thing_is_no_plural(count: int, text: str) -> None:
-    assert counted(count, "entry", "entries") == text
+def test_a_short_name_is_quoted_as_it_is() -> None:
+    assert quoted("orders") == "'orders'"
+    assert quoted("x" * MAX_QUOTED) == f"'{'x' * MAX_QUOTED}'"
 
 
-def test_an_s_makes_most_plurals() -> None:
+def test_of_a_long_name_the_length_is_told() -> None:
+    text = quoted("x" * 1_000_000)
+    assert len(text) < MAX_QUOTED + 40
+    assert text.endswith("… (1000000 characters)")
+
+
+def test_a_long_text_is_shortened() -> None:
+    assert shortened("abc", 3) == "abc"
+    assert shortened("abcd", 3) == "abc… (4 characters)"
+
+
+def test_one_of_a_kind() -> None:
     assert (counted(1, "queue"), counted(2, "queue")) == ("1 queue", "2 queues")

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from node.append_pump import AppendPump, AppendStream, PumpLimits
+from node.append_pump import ANSWER_BYTES, AppendPump, AppendStream, PumpLimits
+from node.append_wire import QUICK_FIELDS
 from node.confirm_waiters import ConfirmWaiters
 from node.error_status import RequestRefusedError
 from storage.errors import BatchRefusedError, StoreBusyError
@@ -293,3 +294,47 @@ async def test_a_stream_that_has_ended_gives_its_last_answers(rig: Rig) -> None:
     async with asyncio.timeout(10):
         answers = [each async for each in stream.responses()]
     assert [each.request_id for each in answers] == [1, 2]
+
+
+async def test_what_comes_above_twice_the_room_is_refused_as_busy() -> None:
+    rig = Rig(max_pending_bytes=500)
+    rig.store.hold = threading.Event()
+    streams = [rig.pump.open_stream() for _ in range(4)]
+    for number, stream in enumerate(streams):
+        rig.send(stream, number, size=300)
+    (refused,) = await take(streams[3], 1)
+    assert refused.error.code == common_pb2.BUSY
+    assert refused.error.limit == 1_000
+    assert refused.request_id == 3
+    rig.store.hold.set()
+    rig.confirmed.advance(10_000)
+    assert [(await take(stream, 1))[0].status for stream in streams[:3]] == [broker_pb2.PUT_OK] * 3
+    rig.waiters.close()
+    await rig.pump.stop(1.0)
+
+
+async def test_a_request_with_very_many_topics_is_read_by_a_thread(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    topics = [f"t{number}" for number in range(QUICK_FIELDS + 1)]
+    await rig.pump.take(stream, request(5, topics=topics))
+    rig.confirmed.advance(1_000)
+    (answer,) = await take(stream, 1)
+    assert (answer.request_id, answer.status) == (5, broker_pb2.PUT_OK)
+    assert len(rig.store.batches[0].topics) == QUICK_FIELDS + 1
+
+
+async def test_a_stream_whose_answers_are_not_taken_reads_no_further(rig: Rig) -> None:
+    stream = rig.pump.open_stream()
+    table = 60_000
+    count = ANSWER_BYTES // (8 * table) + 1
+    data = request(1, queue_topics=[0] * table, queue_ids=[0] * table)
+    for _ in range(count):
+        rig.pump.submit(stream, data)
+    waiting = asyncio.create_task(stream.room())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    rig.confirmed.advance(1 << 20)
+    await take(stream, 1)
+    await waiting
+    rig.pump.close_stream(stream)
+    assert rig.pump._answer_bytes.count == 0

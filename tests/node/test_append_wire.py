@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.append_wire import PutRequest, batch_of, packed_numbers, parse_put
+from node.append_wire import (
+    MAX_TABLE,
+    MAX_TOPIC_BYTES,
+    MOST_FIELDS,
+    QUICK_FIELDS,
+    ManyFieldsError,
+    PutRequest,
+    batch_of,
+    packed_numbers,
+    parse_put,
+)
 from node.error_status import RequestRefusedError
 from tandemlog.v1 import broker_pb2
 
@@ -97,3 +107,42 @@ def test_topics_that_are_no_text() -> None:
     )
     with pytest.raises(RequestRefusedError, match="topics must be UTF-8"):
         batch_of(request)
+
+
+def test_more_fields_than_any_request_needs_are_refused() -> None:
+    with pytest.raises(RequestRefusedError, match="fields") as refused:
+        parse_put(b"\x12\x00" * (MOST_FIELDS + 1))
+    assert refused.value.limit == MOST_FIELDS
+    with pytest.raises(RequestRefusedError, match="fields"):
+        parse_put(b"\x18\x01" * (MOST_FIELDS + 1))
+
+
+def test_a_request_with_many_fields_is_left_to_a_thread() -> None:
+    data = b"\x12\x00" * (QUICK_FIELDS + 1)
+    with pytest.raises(ManyFieldsError):
+        parse_put(data, QUICK_FIELDS)
+    assert len(parse_put(data).topics) == QUICK_FIELDS + 1
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (b"\x12\x00" * (MAX_TABLE + 1), "topics"),
+        (b"\x12\x80\x02" + b"t" * (MAX_TOPIC_BYTES + 1), "topics"),
+        (b"\x1a\x80\x80\x40" + bytes(1 << 20), "queue_topics"),
+        (b"\x22\x80\x80\x40" + bytes(1 << 20), "queue_ids"),
+    ],
+)
+def test_what_a_request_may_not_have_is_told_with_its_number(data: bytes, field: str) -> None:
+    found = parse_put(data + b"\x08\x07")
+    assert found.request_id == 7
+    with pytest.raises(RequestRefusedError) as refused:
+        batch_of(found)
+    assert refused.value.field == field
+    assert refused.value.limit
+
+
+def test_columns_that_are_not_packed_are_read_in_time_that_grows_as_they_do() -> None:
+    found = parse_put(b"\x18\x01" * MAX_TABLE + b"\x20\x02" * MAX_TABLE)
+    assert packed_numbers(found.queue_topics, "queue_topics").tolist() == [1] * MAX_TABLE
+    assert packed_numbers(found.queue_ids, "queue_ids").tolist() == [2] * MAX_TABLE

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from node.confirm_waiters import ConfirmWaiters, Outcome
+from node.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
 from storage.errors import FlushFailedError, StoreError
 from storage.positions import Position
 
@@ -22,6 +22,8 @@ class FakeLoop:
 
     def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
+
+    call_soon = call_soon_threadsafe
 
     def call_at(self, when: float, callback: Callable[[], None]) -> "FakeTimer":
         timer = FakeTimer(when, callback)
@@ -178,3 +180,25 @@ def test_one_timer_serves_all() -> None:
     rig = Rig()
     rig.add(*(Put(100 + n, deadline=105.0 + n) for n in range(20)))
     assert sum(not timer.cancelled for _, _, timer in rig.loop.timers) == 1
+
+
+def test_many_that_are_settled_at_once_leave_turns_to_others() -> None:
+    rig = Rig()
+    puts = [Put(100) for _ in range(2 * SETTLE_SLICE + 1)]
+    rig.add(*puts)
+    rig.confirmed.advance(100)
+    settled = []
+    while rig.loop.soon:
+        rig.loop.run()
+        settled.append(sum(put.outcome is Outcome.CONFIRMED for put in puts))
+    assert settled == [SETTLE_SLICE, 2 * SETTLE_SLICE, 2 * SETTLE_SLICE + 1]
+
+
+def test_many_whose_time_is_over_at_once_leave_turns_to_others() -> None:
+    rig = Rig()
+    puts = [Put(100) for _ in range(SETTLE_SLICE + 1)]
+    rig.add(*puts)
+    rig.loop.advance(10)
+    assert sum(put.outcome is Outcome.TIMED_OUT for put in puts) == SETTLE_SLICE
+    rig.loop.run()
+    assert all(put.outcome is Outcome.TIMED_OUT for put in puts)

@@ -69,3 +69,10 @@ def test_an_offset_outside_the_log_names_the_nearer_end() -> None:
 def test_every_code_of_a_refused_batch_is_one_of_the_protocol() -> None:
     for code in common_pb2.ErrorCode.keys():  # noqa: SIM118 - no dict
         assert error_of(BatchRefusedError(code, "f", "m")).code == common_pb2.ErrorCode.Value(code)
+
+
+def test_a_message_that_quotes_megabytes_is_shortened() -> None:
+    problem = RequestRefusedError(common_pb2.UNKNOWN_TOPIC, "x" * 1_000_000, field="topic")
+    answer = error_of(problem)
+    assert len(answer.message) < 2_100
+    assert answer.message.endswith("(1000000 characters)")

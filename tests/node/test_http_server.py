@@ -62,7 +62,9 @@ def test_sizes(text: str, value: int) -> None:
     assert parse_bytes(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "MB", "-1", "10XB", "1e3"])
+@pytest.mark.parametrize(
+    "text", ["", "MB", "-1", "10XB", "1e3", "9" * 400, "1." + "0" * 400, "9MB" + "B" * 400, "٣"]
+)
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(BadQueryError, match="not a size"):
         parse_bytes(text)
@@ -95,6 +97,9 @@ async def test_over_http() -> None:
         assert status == 503
         assert "bytes behind" in body
         assert (await aiohttp_get(port, "/slave?lag=x"))[0] == 400
+        status, body = await aiohttp_get(port, f"/slave?lag={'9' * 400}")
+        assert status == 400
+        assert "(400 characters)" in body
         assert (await aiohttp_get(port, "/nothing"))[0] == 404
         status, body = await aiohttp_get(port, "/metrics")
         assert status == 200

@@ -1,8 +1,9 @@
 """No dispatch is slept over, and nobody is woken for somebody else's queue."""
 
 import asyncio
+from contextlib import ExitStack
 
-from node.long_polling import UNKNOWN_QUEUE, LongPolling
+from node.long_polling import UNKNOWN_QUEUE, WAKE_SLICE, LongPolling
 
 
 async def turn() -> None:
@@ -62,3 +63,37 @@ async def test_who_stops_waiting_is_forgotten() -> None:
         polling.on_dispatch([1])
         await turn()
         assert kept.is_set()
+
+
+async def test_one_dispatch_that_wakes_many_does_it_slice_by_slice() -> None:
+    polling = LongPolling(asyncio.get_running_loop(), lambda: 3)
+    with ExitStack() as stack:
+        events = [stack.enter_context(polling.waiting({1})) for _ in range(3 * WAKE_SLICE)]
+        polling.on_dispatch([1])
+        woken = []
+        while not all(event.is_set() for event in events):
+            await asyncio.sleep(0)
+            woken.append(sum(event.is_set() for event in events))
+        assert woken[-3:] == [WAKE_SLICE, 2 * WAKE_SLICE, 3 * WAKE_SLICE]
+
+
+async def test_many_that_end_in_one_moment_do_it_slice_by_slice() -> None:
+    loop = asyncio.get_running_loop()
+    polling = LongPolling(loop, lambda: 3)
+    deadline = loop.time()
+    with ExitStack() as stack:
+        events = [
+            stack.enter_context(polling.waiting({1}, deadline)) for _ in range(2 * WAKE_SLICE)
+        ]
+        async with asyncio.timeout(10):
+            await events[0].wait()
+            assert not events[-1].is_set()
+            await events[-1].wait()
+
+
+async def test_who_waits_for_how_much_is_counted() -> None:
+    loop = asyncio.get_running_loop()
+    polling = LongPolling(loop, lambda: 3)
+    with polling.waiting({1, 2}), polling.waiting({1}, loop.time() + 60):
+        assert (polling.waiters, polling.watches, polling.watching) == (2, 3, 2)
+    assert (polling.waiters, polling.watches, polling.watching) == (0, 0, 0)

@@ -15,11 +15,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ha.config import Replication
-from node import broker_service
+from node import broker_service, pages
 from node.broker_service import BrokerService
 from node.config import NodeConfig, PutSection, ReplicationSection, StoreSection
 from node.endpoints import ListenError
 from node.node import Node
+from storage import reads
 from storage.config import FlushMode
 from storage.errors import FlushFailedError, StoreLockedError
 from storage.metadata import TopicConfig
@@ -28,6 +29,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.connection import ConnectionOptions
 from tandemlog.consumer import AsyncConsumer
 from tandemlog.errors import (
+    InvalidArgumentError,
     MessageTooLargeError,
     NotInSyncError,
     OffsetOutOfRangeError,
@@ -512,3 +514,98 @@ async def test_a_slave_of_another_cluster_is_refused_and_says_so(
     async with running(settings) as node:
         await until(lambda: "cluster" in node.health().read_fault)
         assert node.status().detail
+
+
+async def test_lists_and_records_that_are_too_much_for_an_answer_come_in_pages(
+    master: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "MAX_ROWS", 2)
+    monkeypatch.setattr(broker_service, "MAX_ROWS", 3)
+    monkeypatch.setattr(broker_service, "RECORDS_BYTES", 600)
+    async with AsyncAdmin(master.endpoints.listen) as admin:
+        names = [f"topic-{number}" for number in range(5)]
+        for name in names:
+            await admin.create_topic(name, 2)
+        async with AsyncProducer(master.endpoints.listen) as producer:
+            sent = [
+                await (await producer.send(Message(name, bytes(200), keys="k", queue_id=queue_id)))
+                for name in names
+                for queue_id in range(2)
+            ]
+            sent += [
+                await (await producer.send(Message("topic-0", bytes([number]) * 200, keys="k")))
+                for number in range(4)
+            ]
+        assert [topic.name for topic in await admin.topics()] == names
+        ranges = [(each.topic, each.queue_id) for each in await admin.ranges()]
+        assert ranges == [(name, queue_id) for name in names for queue_id in range(2)]
+        assert len(await admin.ranges(["topic-3", "topic-0"])) == 4
+        offsets = [each.physical_offset for each in sent][:3]
+        found = await admin.messages_at(offsets)
+        assert [each.physical_offset for each in found] == offsets
+        for everything in (True, False):
+            keyed = await admin.query_by_key("topic-0", "k", everything=everything)
+            assert [each.physical_offset for each in keyed] == sorted(
+                each.physical_offset for each in sent if each.topic == "topic-0"
+            )
+        newest = await admin.query_by_key("topic-0", "k", max_messages=3)
+        assert [each.body[:1] for each in newest] == [b"\1", b"\2", b"\3"]
+        for group in ("g0", "g1", "g2"):
+            for name in names:
+                await admin.commit(group, {(name, 0): 1, (name, 1): 1})
+        assert await admin.groups() == ["g0", "g1", "g2"]
+        assert len(await admin.committed("g1")) == 10
+        assert len(await admin.committed("g1", ["topic-1", "topic-4"])) == 4
+
+
+async def test_more_rows_than_a_request_may_have_are_refused_by_name(master: Node) -> None:
+    async with stubs(master) as channel:
+        offsets = broker_pb2.GetByOffsetRequest(
+            physical_offsets=[0] * (broker_service.MAX_ROWS + 1)
+        )
+        answer = await channel.broker.GetByOffset(offsets)
+        assert answer.error.code == common_pb2.INVALID_ARGUMENT
+        assert (answer.error.field, answer.error.limit) == ("physical_offsets", 4_096)
+        names = admin_pb2.ListTopicsRequest(names=["t"] * 1_025)
+        assert (await channel.admin.ListTopics(names)).error.field == "names"
+
+
+async def test_a_key_that_the_index_has_too_often_is_refused_by_name(
+    master: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reads, "MAX_PASSED", 2)
+    async with AsyncAdmin(master.endpoints.listen) as admin:
+        await admin.create_topic("t", 1)
+        async with AsyncProducer(master.endpoints.listen) as producer:
+            for _ in range(3):
+                await (await producer.send(Message("t", b"body", keys="k")))
+        with pytest.raises(InvalidArgumentError, match="narrower time"):
+            await admin.query_by_key("t", "k", everything=True)
+        assert len(await admin.query_by_key("t", "k", max_messages=1)) == 1
+
+
+async def test_health_is_watched_and_reflection_refuses_what_is_no_request(master: Node) -> None:
+    async with stubs(master) as channel:
+        watch = health_pb2_grpc.HealthStub(channel.channel).Watch(health_pb2.HealthCheckRequest())
+        async with asyncio.timeout(10):
+            assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        watch.cancel()
+        path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        call = channel.channel.stream_stream(path)()
+        await call.write(b"\xff\xff")
+        with pytest.raises(aio.AioRpcError) as refused:
+            await call.read()
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_node_tells_what_is_under_way(master: Node) -> None:
+    async with AsyncAdmin(master.endpoints.listen) as admin:
+        await admin.create_topic("t", 1)
+        async with AsyncConsumer(master.endpoints.listen) as consumer:
+            waiting = asyncio.create_task(consumer.pull("t", 0, 0, wait_ms=60_000))
+            await until(lambda: master.pulls.waiting == 1)
+            numbers = await admin.stats()
+            assert (numbers["long_polls"], numbers["calls"], numbers["answer_bytes"]) == (1, 2, 0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        await until(lambda: master.pulls.waiting == 0)

@@ -1,16 +1,18 @@
 """Pulls over several queues of a store of plain lists: limits, filters, waiting, refusals."""
 
 import asyncio
+import threading
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
+from node import pull_service
 from node.error_status import RequestRefusedError
 from node.long_polling import LongPolling
 from node.pull_service import PullLimits, PullService
+from node.read_turns import Caller, ReadTurns
 from storage.reads import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -53,17 +55,22 @@ class FakeStore:
 
 
 class Rig:
-    def __init__(self, *, on_slave: bool = False, far_behind_bytes: int = 1 << 62) -> None:
+    def __init__(
+        self, *, on_slave: bool = False, far_behind_bytes: int = 1 << 62, long_polls: int = 9
+    ) -> None:
         self.store = FakeStore()
         self.polling = LongPolling(asyncio.get_running_loop(), lambda: len(self.store.queues))
+        self.turns = ReadTurns(1, 1 << 20)
         self.pulls = PullService(
             self.store,
             self.polling,
-            ThreadPoolExecutor(1),
+            self.turns,
             check=self.check,
             dense=lambda _, queue: queue if queue in self.store.queues else -1,
             on_slave=lambda: on_slave,
-            limits=PullLimits(max_bytes=1000, far_behind_bytes=far_behind_bytes),
+            limits=PullLimits(
+                max_bytes=1000, far_behind_bytes=far_behind_bytes, long_polls=long_polls
+            ),
         )
 
     def check(self, topic: str, queue_id: int) -> None:
@@ -75,7 +82,7 @@ class Rig:
         for queue_id, offset in positions:
             request.positions.add(topic="t", queue_id=queue_id, queue_offset=offset)
         async with asyncio.timeout(10):
-            return broker_pb2.PullResponse.FromString(await self.pulls.pull(request))
+            return broker_pb2.PullResponse.FromString(await self.pulls.pull(request, Caller()))
 
     def put(self, queue_id: int, *bodies: bytes, tag: int = 0) -> None:
         self.store.queues.setdefault(queue_id, []).extend((tag, body) for body in bodies)
@@ -220,3 +227,77 @@ async def until_waiting(rig: Rig) -> None:
     async with asyncio.timeout(10):
         while not rig.polling.watching or rig.store.gets < 2 * rig.polling.watching:  # noqa: ASYNC110
             await asyncio.sleep(0)
+
+
+async def test_long_polls_above_the_limit_are_refused_by_name() -> None:
+    rig = Rig(long_polls=2)
+    rig.put(0, b"a")
+    waiting = [asyncio.create_task(rig.pull((0, 1), wait_ms=60_000)) for _ in range(2)]
+    async with asyncio.timeout(10):
+        while rig.polling.waiters < 2:  # noqa: ASYNC110 - there is no event for it
+            await asyncio.sleep(0)
+    with pytest.raises(RequestRefusedError, match=r"limits\.long_polls is 2") as refused:
+        await rig.pull((0, 1), wait_ms=60_000)
+    assert (refused.value.code, refused.value.limit) == (common_pb2.BUSY, 2)
+    assert (await rig.pull((0, 0), wait_ms=60_000)).queues[0].count  # what need not wait may come
+    rig.put(0, b"b")
+    assert [answer.queues[0].count for answer in await asyncio.gather(*waiting)] == [1, 1]
+
+
+async def test_all_long_polls_together_wait_for_so_many_queues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "MAX_WATCHES", 3)
+    rig = Rig()
+    for queue_id in range(4):
+        rig.put(queue_id, b"a")
+    with pytest.raises(RequestRefusedError, match="3 are allowed"):
+        await rig.pull((0, 1), (1, 1), (2, 1), (3, 1), wait_ms=60_000)
+
+
+async def test_a_filter_over_many_queues_looks_at_so_many_entries_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "SCAN_UNITS", 3 * pull_service._LEAST_SCANNED)
+    rig = Rig()
+    rig.put(0, *[b"x"] * 1000, tag=1)
+    response = await rig.pull(*[(0, 0)] * 100, tag_hashes=[2], wait_ms=60_000)
+    assert rig.store.gets == 3
+    assert states(response) == [(0, "NO_MATCHED_MESSAGE", 6)]
+
+
+@pytest.mark.parametrize(
+    ("positions", "tags", "field"),
+    [
+        (pull_service.MAX_POSITIONS + 1, 0, "positions"),
+        (1, pull_service.MAX_TAGS + 1, "tag_hashes"),
+    ],
+)
+async def test_what_one_pull_names_is_bounded(positions: int, tags: int, field: str) -> None:
+    with pytest.raises(RequestRefusedError) as refused:
+        await Rig().pull(*[(0, 0)] * positions, tag_hashes=range(tags))
+    assert refused.value.field == field
+    assert refused.value.actual == refused.value.limit + 1
+
+
+async def test_a_pull_whose_caller_is_gone_reads_no_further() -> None:
+    rig = Rig()
+    for queue_id in range(50):
+        rig.put(queue_id, b"a")
+    started, go = threading.Event(), threading.Event()
+    get = rig.store.get
+
+    def slow_get(*args: object) -> GetResult:
+        started.set()
+        assert go.wait(10)
+        return get(*args)  # type: ignore[arg-type]
+
+    rig.store.get = slow_get  # type: ignore[method-assign]
+    pulling = asyncio.create_task(rig.pull(*[(queue_id, 1) for queue_id in range(50)]))
+    await asyncio.to_thread(started.wait, 10)
+    pulling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pulling
+    go.set()
+    rig.turns.close()
+    assert rig.store.gets == 1

@@ -1,10 +1,9 @@
 """Raw bytes of the log, below the confirm offset, never across a file."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from node.error_status import RequestRefusedError
+from node.read_turns import Caller, ReadTurns
 from node.segment_stream import MAX_CHUNK_BYTES, SegmentStream
 from storage.errors import OffsetOutOfRangeError
 from storage.positions import Position
@@ -25,9 +24,11 @@ class FakeLog:
 
 
 async def fetch(offset: int, **fields: int) -> list[broker_pb2.SegmentChunk]:
-    stream = SegmentStream(FakeLog(), Position("confirmed", 450), ThreadPoolExecutor(1), 64)
+    stream = SegmentStream(FakeLog(), Position("confirmed", 450), ReadTurns(1, 1 << 20), 64)
     request = broker_pb2.FetchSegmentRangeRequest(physical_offset=offset, **fields)
-    return [broker_pb2.SegmentChunk.FromString(each) async for each in stream.chunks(request)]
+    return [
+        broker_pb2.SegmentChunk.FromString(each) async for each in stream.chunks(request, Caller())
+    ]
 
 
 async def test_chunks_come_in_order_up_to_the_confirm_offset() -> None:

@@ -1,5 +1,7 @@
 """Where a consumer begins, and how far it has come.
 
+Where queues begin and end is the cluster's to say, so its master is asked, whoever is read from.
+
 fetched    asked for and in the buffer
 delivered  handed to the caller: what a commit by hand saves
 done       the caller came back for more: what the automatic commit saves, so that a message
@@ -7,17 +9,18 @@ done       the caller came back for more: what the automatic commit saves, so th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from .connection import Connection
+from .connection import Connection, Node
 from .errors import (
     InvalidArgumentError,
     NodeUnavailableError,
     UnknownQueueError,
     UnknownTopicError,
 )
+from .knowing import Knowing
 from .reading import Reader
 from .v1 import admin_pb2, broker_pb2
 
@@ -43,6 +46,14 @@ class QueueRange:
     max_offset: int
     min_timestamp: int
     max_timestamp: int
+
+    def with_more(self, other: "QueueRange") -> "QueueRange":
+        """What two nodes hold together."""
+        if other.min_offset == other.max_offset or self.min_offset == self.max_offset:
+            return self if self.max_offset >= other.max_offset else other
+        first = self if self.min_offset <= other.min_offset else other
+        last = self if self.max_offset >= other.max_offset else other
+        return replace(last, min_offset=first.min_offset, min_timestamp=first.min_timestamp)
 
 
 def queues_of(
@@ -73,45 +84,74 @@ class Positions:
     def __init__(self, connection: Connection, reader: Reader) -> None:
         self._connection = connection
         self._reader = reader
+        self._knowing = Knowing(connection)
         self._timeout_ms = connection.options.request_timeout_ms
 
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
-        """The topics by name; raises UnknownTopicError naming those that are not there.
+        """The topics by name, or all; raises UnknownTopicError naming those that are not there.
 
         A slave hears of a new topic a moment after its master: what the master knows is waited
-        for.
+        for where another node is read from.
         """
-        try:
-            return await self._topics_here(names)
-        except UnknownTopicError:
-            await self._connection.topics(names)  # raises where the master does not know it either
-        async for attempt in self._connection.retrying():
-            with attempt:
-                try:
-                    return await self._topics_here(names)
-                except UnknownTopicError as late:
-                    raise NodeUnavailableError(f"{late}: not yet") from late
-        raise AssertionError("retries end with a result or an error")
-
-    async def _topics_here(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
-        """As the node that is read from knows them."""
         request = admin_pb2.ListTopicsRequest(names=names)
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+        answers, _ = await self._knowing.ask(
+            lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms),
+            "asking for topics",
         )
-        missing = set(names) - {topic.name for topic in answer.topics}
+        known: dict[str, admin_pb2.Topic] = {}
+        for each in (topic for answer in answers for topic in answer.topics):
+            best = known.get(each.name)
+            if best is None or each.read_queues > best.read_queues:
+                known[each.name] = each
+        missing = set(names) - set(known)
         if missing:
             raise UnknownTopicError(
                 f"topics that do not exist: {', '.join(sorted(missing))}", field="topic"
             )
-        return list(answer.topics)
+        if names:
+            await self._wait_for_topics(names)
+        return [known[name] for name in sorted(known)]
+
+    async def _wait_for_topics(self, names: Sequence[str]) -> None:
+        """Until the node that is read from knows them too."""
+        request = admin_pb2.ListTopicsRequest(names=names)
+        async for attempt in self._connection.retrying():
+            with attempt:
+                try:
+                    await self._reader.ask(
+                        lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+                    )
+                except UnknownTopicError as late:
+                    raise NodeUnavailableError(f"{late}: not yet") from late
 
     async def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
-        """The ranges of all queues of `topics`, or of every topic, that hold anything."""
-        request = broker_pb2.QueueRangesRequest(topics=topics)
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.QueueRanges, request, self._timeout_ms)
+        """The ranges of all queues of `topics`, or of every topic, that hold anything, on the node
+        that is read from. See `held` for what the cluster holds."""
+        return await self._reader.ask(lambda node: self._ranges_of(node, topics))
+
+    async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
+        """What the cluster's queues hold, and whether its master says so: without one it is what
+        the nodes that answer hold together, and there may be more."""
+        answers, sure = await self._knowing.ask(
+            lambda node: self._ranges_of(node, topics), "asking what the queues hold"
         )
+        found: dict[Queue, QueueRange] = {}
+        for each in (one for answer in answers for one in answer):
+            queue = each.topic, each.queue_id
+            found[queue] = each if queue not in found else found[queue].with_more(each)
+        return found, sure
+
+    async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
+        """The same by the master's word; None where there is none to ask now."""
+        try:
+            ranges = await self._knowing.ask_master(lambda node: self._ranges_of(node, topics))
+        except NodeUnavailableError:
+            return None
+        return {(each.topic, each.queue_id): each for each in ranges}
+
+    async def _ranges_of(self, node: Node, topics: Sequence[str]) -> list[QueueRange]:
+        request = broker_pb2.QueueRangesRequest(topics=topics)
+        answer = await node.ask(node.broker.QueueRanges, request, self._timeout_ms)
         return [
             QueueRange(
                 each.topic,
@@ -139,10 +179,12 @@ class Positions:
             timestamp=timestamp,
             boundary=boundary,
         )
-        answer = await self._reader.ask(
-            lambda node: node.ask(node.broker.SearchOffset, request, self._timeout_ms)
+        answers, _ = await self._knowing.ask(
+            lambda node: node.ask(node.broker.SearchOffset, request, self._timeout_ms),
+            f"looking for messages of {timestamp} ms",
         )
-        return dict(zip(queues, answer.offsets, strict=True))
+        offsets = [max(each) for each in zip(*(one.offsets for one in answers), strict=True)]
+        return dict(zip(queues, offsets, strict=True))
 
     async def committed(self, group: str, topics: Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets, as the master knows them, by queue."""
@@ -169,7 +211,7 @@ class Positions:
     ) -> dict[Queue, int]:
         """The offset of each queue at which reading begins."""
         topics = list(dict.fromkeys(topic for topic, _ in queues))
-        ranges = {(each.topic, each.queue_id): each for each in await self.ranges(topics)}
+        ranges, _ = await self.held(topics)
         low = {queue: ranges[queue].min_offset if queue in ranges else 0 for queue in queues}
         if start == EARLIEST:
             return low

@@ -2,7 +2,7 @@
 
 Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead
 of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
-a reader with pushed-down filters is refused unless its setting is on; Java may be missing.
+Java may be missing.
 
     local     this machine, all cores (the default of the commands)
     test      two slots, no UI, two shuffle partitions, a JVM that starts fast
@@ -34,7 +34,6 @@ _LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 _ALWAYS = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",

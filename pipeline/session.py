@@ -18,7 +18,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from .errors import PipelineError
 from .java import ensure_java
+from .spark_version import version_fault
 
 
 class Profile(Enum):
@@ -110,8 +112,12 @@ def spark_session(
     """A session for our formats and jobs, or the one that is active already.
 
     `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
-    brings its own Java and settings. Raises JavaMissingError.
+    brings its own Java and settings. Raises JavaMissingError, and PipelineError for another PySpark
+    than is needed.
     """
+    fault = version_fault()
+    if fault is not None:
+        raise PipelineError(f"{fault}: pip install 'tandemlog[spark]'")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("sc://"):

@@ -7,7 +7,8 @@
 
 A row goes to its queue_id, or where its sharding key hashes to, or to the queue that is the chunk's
 turn. Properties that the client or the store keep for themselves are left out, so that a copy may
-hand on the column `properties` of the source: its tags and keys have columns of their own.
+hand on the column `properties` of the source: its tags and keys have columns of their own. A null
+value is no property; an empty one is an error, since no reader would get it back.
 """
 
 from collections.abc import Callable, Sequence
@@ -174,8 +175,17 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
     reserved = pc.or_(
         pc.is_in(names, value_set=_reserved()), pc.starts_with(names, RESERVED_PREFIX)
     )
-    kept = np.asarray(pc.and_(_there(values), pc.invert(reserved)))
+    kept = np.asarray(pc.and_(values.is_valid(), pc.invert(reserved)))
     kept &= np.asarray(maps.is_valid())[row_of]
+    empty = kept & np.asarray(pc.fill_null(pc.equal(pc.binary_length(values), 0), False))
+    if empty.any():
+        at = int(np.argmax(empty))
+        name = names[at].as_py().decode("utf-8", "replace")
+        raise RowError(
+            int(row_of[at]),
+            f"property {name!r} has an empty value, which a record cannot hold (RocketMQ reads it "
+            "as none): make it null, or leave it out of the map",
+        )
     if not kept.all():
         mask = pa.array(kept)
         names, values, row_of = names.filter(mask), values.filter(mask), row_of[kept]

@@ -135,16 +135,19 @@ class Progress:
         return all(self._doubts.said_by(each.number, endpoint) for each in self._asked())
 
     def give_up(self, reason: str, master: str | None) -> list[ReceivedBatch]:
-        """Nothing has moved for long. What the master says is not there was cut off; raises
-        DataLossError for that, or passes over it and gives the rows whose turn it is then, and
-        ClusterError for what the master does not say."""
+        """Nothing has moved for long, and the master's word will do. What it has not got was cut
+        off; raises DataLossError for that and for what it has no more, or passes over it and gives
+        the rows whose turn it is then. Raises ClusterError for what the master does not say."""
         for each in self._asked():
             said = self._doubts.said_by(each.number, master) if master is not None else None
-            if said is None or said.kind is not Kind.BEHIND:
+            if said is None:
                 raise ClusterError(
                     f"{reason}: {each}; the nodes that answer are behind or lack messages, and "
-                    "the master does not say that they are lost"
+                    "no master says that they are lost"
                 )
+            if said.kind is Kind.GONE:
+                self._lost(each, said)
+                continue
             self._report(
                 f"{reason}: {each}, and the master's queue ends at {said.max_offset}: its log was "
                 "cut"

@@ -4,7 +4,7 @@
     BEHIND   its queue ends before: not yet. A slave may be behind, so this says nothing of the
              cluster; only its master may say that no node has it
     GONE     it has it no more, or a hole there. Another node may keep older files, or have a whole
-             copy: lost once every node that may be read from lacks it
+             copy: lost once every node that may be read from lacks it, or after a while the master
 
 The master that may say so is that of the newest epoch known (Topology.authority). While it is away
 nothing is lost: a reader waits. Pure: no I/O, no clock.
@@ -127,10 +127,16 @@ class Doubts(Generic[QueueT]):
         return min(found, key=lambda each: each.following) if found else None
 
 
-def who_must_say(topology: Topology, read_from: ReadFrom) -> frozenset[str] | None:
+def who_must_say(
+    topology: Topology, read_from: ReadFrom, *, patient: bool = True
+) -> frozenset[str] | None:
     """The endpoints of all that may have what a node lacks: whoever can be read from now, the
-    master among them unless slaves alone are read. None while that master is not there."""
-    if read_from is not ReadFrom.SLAVE and topology.authority is None:
-        return None
+    master among them unless slaves alone are read. None while that master is not there. Once
+    nobody is `patient` any more its word will do: some node may never give an answer."""
+    if read_from is not ReadFrom.SLAVE:
+        if topology.authority is None:
+            return None
+        if not patient:
+            return frozenset({topology.authority.endpoint})
     nodes = [each for each in topology.candidates(read_from) if each.reachable]
     return frozenset(each.endpoint for each in nodes) or None

@@ -342,14 +342,13 @@ class Follower:
         where it stands. Raises OffsetOutOfRangeError as `on_lost` says."""
         now = asyncio.get_running_loop().time()
         topology = await self._reader.connection.current_topology()
-        gone = self._doubts.gone(queue, who_must_say(topology, self._reader.read_from))
+        patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
+        must_say = who_must_say(topology, self._reader.read_from, patient=patient)
+        gone = self._doubts.gone(queue, must_say)
         if gone is not None:
             self._lost(queue, gone.following, gone.min_offset, gone.max_offset)
             return
-        if (
-            not self._doubts.is_behind(queue)
-            or self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
-        ):
+        if patient or not self._doubts.is_behind(queue):
             return
         held = await self._positions.held_by_master([queue[0]])
         self._doubts.again(queue, now)

@@ -62,6 +62,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     holes: set[tuple[str, int, int]] = field(default_factory=set)
     unheard_topics: set[str] = field(default_factory=set)
     epoch: int | None = None
+    pulls_fail: bool = False
     suggest_slave: bool = False
     lag_bytes: int = 0
     advertised: str = ""
@@ -170,6 +171,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     ) -> broker_pb2.PullResponse:
         self.pulls += 1
         self.pulled.set()
+        if self.pulls_fail:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the disk hangs")
         try:
             answer, found = self._pull(request)
             if not found and request.wait_ms:

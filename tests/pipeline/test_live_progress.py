@@ -166,6 +166,19 @@ def test_what_is_held_back_has_a_limit() -> None:
     assert asked(reading) == [(1, 1)]
 
 
+def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
+    nodes = frozenset({"m", "s"})
+    gone = part(broker_pb2.OFFSET_TOO_SMALL, [], 7, low=7)
+    reading = progress(Span("t", 0, 5, 9), fail=False)
+    assert take(reading, gone, all_nodes=nodes) == ([], False)
+    assert reading.give_up("nothing came", "m") == []
+    assert asked(reading) == [(0, 7)]
+    strict = progress(Span("t", 0, 5, 9))
+    take(strict, gone, all_nodes=nodes)
+    with pytest.raises(DataLossError, match=r"t/0: the messages 5\.\.7 are gone"):
+        strict.give_up("nothing came", "m")
+
+
 def test_only_the_master_says_that_a_log_was_cut() -> None:
     at_end = part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 6, high=6)
     reading = progress(Span("t", 0, 5, 9), Span("t", 1, 0, 1), fail=False)

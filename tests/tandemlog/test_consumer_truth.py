@@ -142,7 +142,10 @@ async def test_what_all_nodes_deleted_is_lost_and_told(
 ) -> None:
     for name, first in (("n0", 30), ("n1", 60), ("n2", 20)):
         cluster.nodes[name].removed[QUEUE] = first
-    async with consumer(cluster) as reader, await reader.follow("t", start={QUEUE: 5}) as stream:
+    async with (
+        consumer(cluster, options=FollowOptions(wait_ms=10)) as reader,
+        await reader.follow("t", start={QUEUE: 5}) as stream,
+    ):
         assert await take(stream, 80) == list(range(20, 100))
     assert "t/0: offset 5 is not there" in caplog.text
     strict = FollowOptions(on_lost="error", wait_ms=10)
@@ -152,6 +155,16 @@ async def test_what_all_nodes_deleted_is_lost_and_told(
     ):
         with pytest.raises(errors.OffsetOutOfRangeError, match="offset 5 is not there"):
             await take(stream, 1)
+
+
+async def test_a_node_that_never_answers_is_not_waited_for_for_ever(
+    cluster: FakeCluster,
+) -> None:
+    cluster.nodes["n1"].pulls_fail = True
+    for name in ("n0", "n2"):
+        cluster.nodes[name].removed[QUEUE] = 30
+    async with consumer(cluster) as reader, await reader.follow("t", start={QUEUE: 5}) as stream:
+        assert await take(stream, 70) == list(range(30, 100))
 
 
 async def test_nothing_is_lost_while_the_master_may_have_it(cluster: FakeCluster) -> None:

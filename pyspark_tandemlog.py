@@ -1,16 +1,18 @@
 """Found by Spark itself: what makes format("tandemlog") known without a registration.
 
 Spark imports every module named pyspark_* when it meets an unknown format, and one that fails to
-import would take all the others with it. So where a library is missing there is still a source
-here, which says so once it is used.
+import would take all the others with it. So where a library is missing, or PySpark is another one
+than is needed, there is still a source here, which says so once it is used.
 """
 
 from pyspark.sql.datasource import DataSource
 
+from pipeline.spark_version import version_fault
+
 try:
     from pipeline.live import LiveDataSource as DefaultSource
 except ImportError as missing:
-    _REASON = str(missing)
+    _REASON = version_fault() or str(missing)
 
     class DefaultSource(DataSource):  # type: ignore[no-redef]
         """Stands in for the source where something that it needs is not installed."""

@@ -33,6 +33,11 @@ class WriterName:
     epoch: int
     partition: int
 
+    def of_partition(self, partition: int) -> str:
+        """The producer that writes another partition of the same job or query."""
+        assert self.producer_id is not None
+        return f"{self.producer_id.rpartition(':')[0]}:{partition}"
+
 
 def partition_of_task() -> int:
     """The partition that this process writes; 0 outside of a task."""

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from .errors import OptionError, PipelineError
-from .live_batch import FilteringBatchReader, LiveBatchReader
+from .live_batch import LiveBatchReader
 from .live_options import Use, chosen_columns, read_options, write_options
 from .live_refused import RefusedStreamReader
 from .live_schema import check_sink_schema, columns_of, live_columns
@@ -39,9 +39,7 @@ class LiveDataSource(DataSource):
         return spark_schema(live_columns(chosen_columns(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = read_options(self.options, Use.BATCH)
-        kind = FilteringBatchReader if options.pushdown else LiveBatchReader
-        return kind(options, columns_of(schema))
+        return LiveBatchReader(read_options(self.options, Use.BATCH), columns_of(schema))
 
     def streamReader(self, schema: StructType) -> LiveStreamReader | RefusedStreamReader:
         try:

@@ -1,10 +1,12 @@
 """What the driver asks the cluster: which queues there are, what they hold, where a group stands.
 
-The master is asked where it answers, since it knows what is newest; any other node will do.
+What queues hold is the master's to say. While there is none the nodes that answer say it together,
+and may be behind: `sure` is False then, and nothing is judged to be lost, or to be nowhere.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from tandemlog.errors import TandemlogError
@@ -15,7 +17,7 @@ from tandemlog.topology import ReadFrom
 from tandemlog.v1 import admin_pb2, broker_pb2
 
 from .live_connections import connection_of, run
-from .live_errors import ClusterError
+from .live_errors import ClusterError, DataLossError, OffsetsError
 from .live_options import ClusterOptions, Selection
 from .offsets import Offsets, Queue
 from .offsets_resolve import NOTHING, Held
@@ -32,6 +34,7 @@ class Cluster:
         self._options = options
         self._selection = selection
         self._pattern = re.compile(selection.pattern) if selection.pattern is not None else None
+        self.sure = False
 
     def queues(self) -> list[Queue]:
         """All queues that are read, also those without a message. Raises ClusterError for topics
@@ -60,19 +63,14 @@ class Cluster:
     def _names(self) -> list[str]:
         return sorted(self._selection.assigned) or list(self._selection.topics)
 
-    def held(self, queues: Iterable[Queue] = (), *, by_master: bool = False) -> dict[Queue, Held]:
-        """What the selected queues hold, `queues` among them even if that is nothing. `by_master`:
-        its word alone, an empty answer where it gives none."""
+    def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
+        """What the selected queues hold, `queues` among them even if that is nothing. Sets
+        `sure`."""
         found = dict.fromkeys(queues, NOTHING)
-        try:
-            ranges = run(self._ranges(by_master), "asking what the queues hold")
-        except ClusterError:
-            if by_master:
-                return {}
-            raise
+        ranges, self.sure = run(self._held(), "asking what the queues hold")
         found |= {
-            (each.topic, each.queue_id): Held(each.min_offset, each.max_offset, each.max_timestamp)
-            for each in ranges
+            queue: Held(each.min_offset, each.max_offset, each.max_timestamp)
+            for queue, each in ranges.items()
             if self._is_selected(each)
         }
         return found
@@ -83,15 +81,8 @@ class Cluster:
         assigned = self._selection.assigned
         return not assigned or each.queue_id in assigned[each.topic]
 
-    async def _ranges(self, by_master: bool) -> list[QueueRange]:
-        if not by_master:
-            return await self._positions().ranges(self._names())
-        connection = connection_of(self._options)
-        if (await connection.current_topology()).master is None:
-            return []
-        return await Positions(connection, Reader(connection, ReadFrom.MASTER)).ranges(
-            self._names()
-        )
+    async def _held(self) -> tuple[dict[Queue, QueueRange], bool]:
+        return await self._positions().held(self._names())
 
     def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
         """By queue, the first message stored at or after a time; the end where there is none."""
@@ -146,6 +137,21 @@ class Cluster:
     def _positions(self) -> Positions:
         connection = connection_of(self._options)
         return Positions(connection, Reader(connection, ReadFrom.ANY))
+
+
+@contextmanager
+def judged(*, sure: bool) -> Iterator[None]:
+    """Around what holds offsets against what the queues hold: unless that is `sure`, a loss or an
+    offset that is nowhere is a ClusterError."""
+    try:
+        yield
+    except (DataLossError, OffsetsError) as problem:
+        if sure:
+            raise
+        raise ClusterError(
+            f"{problem}. But there is no master now, and slaves may be behind: try again once the "
+            "cluster has one"
+        ) from None
 
 
 def check_reachable(options: ClusterOptions) -> None:

@@ -66,6 +66,15 @@ class NodeChoice:
             if each.endpoint not in self._left
         ]
 
+    async def who_knows(self) -> tuple[frozenset[str] | None, str | None]:
+        """The endpoints of all nodes that may have what another one lacks, and of the master among
+        them, which speaks for the cluster; None without such a master."""
+        topology = await self._connection.current_topology()
+        if topology.authority is None:
+            return None, None
+        found = candidates(topology, self._read_from, self._number)
+        return frozenset(each.endpoint for each in found), topology.authority.endpoint
+
     def leave(self, node: Node) -> None:
         """`node` failed or is behind: the next one's turn."""
         self._left.add(node.endpoint)

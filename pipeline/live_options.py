@@ -90,7 +90,6 @@ class ReadOptions:
     partitioning: Partitioning = field(default_factory=Partitioning)
     columns: tuple[str, ...] | None = None
     tags: str | None = None
-    pushdown: bool = False
     read_from: ReadFrom = ReadFrom.SLAVE
     group: str | None = None
     pull_bytes: int = 8 << 20
@@ -169,7 +168,6 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
             fail_on_data_loss="failOnDataLoss",
             columns="columns",
             tags="tags",
-            pushdown="pushdown",
             read_from="readFrom",
             group="groupId",
             pull_bytes="pullBytes",
@@ -211,7 +209,7 @@ def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     mean nothing to anyone: this is the first that is heard of the options."""
     for key in _lower(options):
         if key not in _SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
-            raise OptionError(f"option {key} does not exist{_nearest(key, None)}")
+            raise _no_option(key, None)
     text = _lower(options).get("columns")
     return None if text is None else _read(_OPTIONS["columns"], text)
 
@@ -224,7 +222,7 @@ def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
             continue
         option = _OPTIONS.get(_ALIASES.get(key, key))
         if option is None:
-            raise OptionError(f"option {key} does not exist{_nearest(key, use)}")
+            raise _no_option(key, use)
         if use not in option.uses:
             where = " or ".join(sorted(each.value for each in option.uses))
             raise OptionError(f"option {option.name} is for {where}, not for {use.value}")
@@ -232,6 +230,12 @@ def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
             raise OptionError(f"option {option.name} is given twice")
         given[option.name] = _read(option, text)
     return given
+
+
+def _no_option(key: str, use: Use | None) -> OptionError:
+    if key in _GONE:
+        return OptionError(f"option {key} does not exist any more: {_GONE[key]}")
+    return OptionError(f"option {key} does not exist{_nearest(key, use)}")
 
 
 def _lower(options: Mapping[str, str]) -> dict[str, str]:
@@ -469,7 +473,6 @@ _OPTIONS: Final = {
         _Option("maxRecordsPerPartition", _whole(1), _READ),
         _Option("columns", _names, _READ),
         _Option("tags", _tags, _READ),
-        _Option("pushdown", _boolean, _BATCH),
         _Option("readFrom", _one_of(ReadFrom), _READ),
         _Option("groupId", _group, _READ),
         _Option("pullBytes", _size(1, _MOST_BYTES), _READ),
@@ -489,6 +492,12 @@ _ALIASES: Final = {
     "endpoints": "endpoint",
     "nameservers": "endpoint",
     "subexpression": "tags",
+}
+_GONE: Final = {
+    "pushdown": (
+        "Spark 4.3 applies a filter that a source takes over to every other use of the same "
+        "DataFrame too. Narrow the read by topic, assign, startingOffsets, endingOffsets and tags"
+    ),
 }
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
 """What Spark lets a stream's user set among the sink's options."""

@@ -4,8 +4,8 @@
     task's thread    decode k, hand over   decode k+1 ...
 
 The next pull is on its way while the last answer is decoded. Several queues of a partition are
-asked for in one request. Nodes that fail or are behind are left for others; a task gives up after
-pullTimeoutMs without a message.
+asked for in one request, and handed on one behind the other (live_progress.py). Nodes that fail or
+are behind are left for others; a task gives up after pullTimeoutMs without a message.
 """
 
 import asyncio
@@ -18,7 +18,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tandemlog.connection import Connection, Node
-from tandemlog.errors import TandemlogError
+from tandemlog.errors import (
+    NodeUnavailableError,
+    TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from tandemlog.format.tags import parse_tags, tag_hashes
 from tandemlog.pull_answer import PULL, PullAnswer, parse_pull
 from tandemlog.topology import ReadFrom
@@ -26,7 +31,7 @@ from tandemlog.v1 import broker_pb2
 
 from .live_connections import connection_of, start
 from .live_decode import decode
-from .live_errors import ClusterError, DataLossError
+from .live_errors import ClusterError
 from .live_nodes import NodeChoice
 from .live_options import ClusterOptions
 from .live_progress import Progress
@@ -57,26 +62,30 @@ class Pulling:
 
 
 def read_spans(pulling: Pulling, spans: Sequence[Span], number: int) -> Iterator[pa.RecordBatch]:
-    """The messages of the spans, in the order of each queue; `number` is the partition's.
+    """The messages of the spans, one span behind the other; `number` is the partition's.
 
     Raises DataLossError for messages that are gone, ClusterError where no node gives them.
     """
     tags = parse_tags(pulling.tags)
     progress = Progress(
-        spans, filtered=tags is not None, fail_on_data_loss=pulling.fail_on_data_loss
+        spans,
+        filtered=tags is not None,
+        fail_on_data_loss=pulling.fail_on_data_loss,
+        hold_bytes=pulling.pull_bytes,
     )
     puller = _Puller(pulling, number, sorted(tag_hashes(tags) or ()))
     deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
     pending = puller.ask(progress) if not progress.done else None
     try:
         while pending is not None:
-            answer = _result(pending, progress)
-            found, moved = progress.take(answer.parts)
+            pulled = _result(pending, progress)
+            found, moved = progress.take(pulled.answer.parts, pulled.endpoint, pulled.must_say)
+            heard = pulled.master is None or progress.has_heard(pulled.master)
+            if not moved and heard and time.monotonic() > deadline:
+                reason = f"no node has gone on for {pulling.pull_timeout_ms} ms (pullTimeoutMs)"
+                found, moved = progress.give_up(reason, pulled.master), True
             if moved:
                 deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
-            elif time.monotonic() > deadline:
-                _give_up(progress, pulling)
-                return
             pending = None if progress.done else puller.ask(progress, leave=not moved)
             for batch in found:
                 wanted = batch.only_tags(tags)
@@ -87,20 +96,22 @@ def read_spans(pulling: Pulling, spans: Sequence[Span], number: int) -> Iterator
             pending.cancel()
 
 
-def _result(pending: Future[PullAnswer], progress: Progress) -> PullAnswer:
+@dataclass(frozen=True, slots=True)
+class _Pulled:
+    """An answer and the node that gave it. `must_say`: the endpoints of all that may have what it
+    lacks, `master` that of the one that speaks for the cluster; None where there is none."""
+
+    answer: PullAnswer
+    endpoint: str
+    must_say: frozenset[str] | None
+    master: str | None
+
+
+def _result(pending: Future[_Pulled], progress: Progress) -> _Pulled:
     try:
         return pending.result()
     except TandemlogError as error:
         raise ClusterError(f"reading {progress.stuck()}: {error}") from error
-
-
-def _give_up(progress: Progress, pulling: Pulling) -> None:
-    text = (
-        f"no node has gone on for {pulling.pull_timeout_ms} ms (pullTimeoutMs): "
-        f"{progress.stuck()}; either the nodes that answer are behind, or the log was cut"
-    )
-    if pulling.fail_on_data_loss:
-        raise DataLossError(text)
 
 
 class _Puller:
@@ -112,7 +123,7 @@ class _Puller:
         self._connection: Connection = connection_of(pulling.cluster)
         self._nodes = NodeChoice(self._connection, pulling.read_from, number)
 
-    def ask(self, progress: Progress, *, leave: bool = False) -> Future[PullAnswer]:
+    def ask(self, progress: Progress, *, leave: bool = False) -> Future[_Pulled]:
         """The answer to what `progress` wants next; `leave`: the node asked last is behind."""
         request = broker_pb2.PullRequest(
             positions=progress.positions(),
@@ -124,7 +135,7 @@ class _Puller:
         )
         return start(self._pull(request, leave))
 
-    async def _pull(self, request: broker_pb2.PullRequest, leave: bool) -> PullAnswer:
+    async def _pull(self, request: broker_pb2.PullRequest, leave: bool) -> _Pulled:
         if leave:
             await asyncio.sleep(_PAUSE_S)
             self._nodes.leave(await self._nodes.current())
@@ -133,7 +144,14 @@ class _Puller:
             with attempt:
                 node = await self._nodes.current()
                 try:
-                    return await node.ask(_raw_pull(node), request, timeout_ms)
+                    answer = await node.ask(_raw_pull(node), request, timeout_ms)
+                    return _Pulled(answer, node.endpoint, *await self._nodes.who_knows())
+                except (UnknownTopicError, UnknownQueueError) as error:
+                    _, master = await self._nodes.who_knows()
+                    if node.endpoint == master:
+                        raise
+                    self._nodes.leave(node)
+                    raise NodeUnavailableError(f"{error}; the master may know it") from error
                 except TandemlogError as error:
                     if error.elsewhere:
                         self._nodes.leave(node)

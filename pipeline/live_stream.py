@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .live_cluster import Cluster
+from .live_cluster import Cluster, judged
 from .live_errors import ClusterError, DataLossError, OffsetsError
 from .live_options import ReadOptions
 from .live_partition import LivePartition, pulling_of, read_partition
@@ -88,13 +88,15 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if kept and position.everywhere is None:
             # The option names every queue, also those at which the group stands already.
             rest = held
-        found = resolve_start(
-            position,
-            rest,
-            self._cluster.at_time,
-            strategy=self._options.time_strategy,
-            fail_on_data_loss=self._options.fail_on_data_loss,
-        )
+        sure = self._cluster.sure
+        with judged(sure=sure):
+            found = resolve_start(
+                position,
+                rest,
+                self._cluster.at_time,
+                strategy=self._options.time_strategy,
+                fail_on_data_loss=self._options.fail_on_data_loss or not sure,
+            )
         if group is not None:
             self._cluster.commit(
                 group, {queue: found[queue] for queue in found if queue not in kept}
@@ -109,8 +111,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._asked_for_latest = True
         starts = from_json(start)
         held = self._held = self._cluster.held(starts)
-        self._newest = _ends(held)
-        ends = self._not_before(starts, self._newest)
+        ends = self._newest = self._not_before(starts, _ends(held))
         if self._target is not None:
             ends = self._within(self._target, starts, ends)
         # A queue that is new here begins at the first message that it holds.
@@ -129,24 +130,22 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _not_before(self, starts: Offsets, ends: Offsets) -> Offsets:
-        """The ends, but none before its start: a slave that answers may be behind. Where the
-        master says that it is so, the log was cut."""
-        behind = {queue for queue, end in ends.items() if end < starts.get(queue, 0)}
+        """The ends, but none before its start: without a master the nodes that answer may be
+        behind. Where the master says that it is so, the log was cut."""
+        behind = sorted(queue for queue, end in ends.items() if end < starts.get(queue, 0))
         if not behind:
             return ends
-        masters = self._cluster.held(by_master=True)
-        cut = [queue for queue in sorted(behind) if queue in masters]
-        cut = [queue for queue in cut if masters[queue].end < starts[queue]]
-        if cut and self._options.fail_on_data_loss:
-            topic, queue_id = cut[0]
-            raise DataLossError(
-                f"{topic}/{queue_id} ends at {masters[cut[0]].end}, the stream has read up to "
-                f"{starts[cut[0]]}: the log was cut. failOnDataLoss=false goes on at the end"
-            )
-        return {
-            queue: end if queue in cut or queue not in behind else starts[queue]
-            for queue, end in ends.items()
-        }
+        if not self._cluster.sure:
+            return {queue: max(end, starts.get(queue, 0)) for queue, end in ends.items()}
+        topic, queue_id = first = behind[0]
+        text = (
+            f"{topic}/{queue_id} ends at {ends[first]}, the stream has read up to "
+            f"{starts[first]}: the log was cut"
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{text}. failOnDataLoss=false goes on at the end")
+        logger.warning("data lost: %s", text)
+        return ends
 
     def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
         admission = self._options.admission
@@ -173,7 +172,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = {queue: starts.get(queue, held.get(queue, NOTHING).first) for queue in ends}
         spans = spans_of(begins, ends, strict=False)
         lost = lost_messages(spans, held)
-        if lost and self._options.fail_on_data_loss:
+        if lost and self._options.fail_on_data_loss and self._cluster.sure:
             raise DataLossError(f"{'; '.join(lost)}; failOnDataLoss=false reads what is left")
         for text in lost:
             logger.warning("data lost: %s", text)

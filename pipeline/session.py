@@ -2,7 +2,7 @@
 
 Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead
 of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
-a reader with pushed-down filters is refused unless its setting is on; Java may be missing.
+Java may be missing.
 
     local     this machine, all cores (the default of the commands)
     test      two slots, no UI, two shuffle partitions, a JVM that starts fast
@@ -18,7 +18,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from .errors import PipelineError
 from .java import ensure_java
+from .spark_version import version_fault
 
 
 class Profile(Enum):
@@ -34,7 +36,6 @@ _LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
 
 _ALWAYS = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
@@ -111,8 +112,12 @@ def spark_session(
     """A session for our formats and jobs, or the one that is active already.
 
     `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
-    brings its own Java and settings. Raises JavaMissingError.
+    brings its own Java and settings. Raises JavaMissingError, and PipelineError for another PySpark
+    than is needed.
     """
+    fault = version_fault()
+    if fault is not None:
+        raise PipelineError(f"{fault}: pip install 'tandemlog[spark]'")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("sc://"):

@@ -40,7 +40,7 @@ from .live_options import ClusterOptions, Guarantee, WriteOptions
 from .sink_chunks import chunks
 from .sink_columns import rows_of
 from .sink_input import complete, input_of_task
-from .sink_repeats import check_repeats
+from .sink_repeats import check_chunks, check_newest
 from .sink_sender import SinkSender
 
 logger = logging.getLogger(__name__)
@@ -87,6 +87,8 @@ def write_partition(
             batches, max_rows=options.batch_messages, max_bytes=options.batch_bytes
         ):
             if sender is None:
+                if name.producer_id is not None and name.partition:
+                    check_newest(options.cluster, name)
                 sender = SinkSender(options, name)
             try:
                 sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
@@ -96,11 +98,13 @@ def write_partition(
                 ) from None
             taken += chunk.num_rows
         if sender is None:
+            if name.producer_id is not None:
+                check_chunks(options.cluster, name, 0)
             return Written(0, 0, 0, 0)
         sender.finish()
         outcomes = sender.outcomes
         if outcomes.duplicates and name.producer_id is not None:
-            check_repeats(options.cluster, name, sender.chunk, outcomes.repeated)
+            check_chunks(options.cluster, name, sender.chunk)
         return Written(outcomes.rows, sender.chunk, outcomes.duplicates, outcomes.bytes)
     finally:
         if sender is not None:

@@ -7,7 +7,8 @@
 
 A row goes to its queue_id, or where its sharding key hashes to, or to the queue that is the chunk's
 turn. Properties that the client or the store keep for themselves are left out, so that a copy may
-hand on the column `properties` of the source: its tags and keys have columns of their own.
+hand on the column `properties` of the source: its tags and keys have columns of their own. A null
+value is no property; an empty one is an error, since no reader would get it back.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +39,8 @@ QueuesOf = Callable[[str], int]
 @dataclass(frozen=True, slots=True)
 class Rows:
     """n rows, ready to be framed. `entries` u2[n] are each row's place in the table of queues,
-    `queue_topics` and `queue_ids`; `properties` are encoded."""
+    `queue_topics` and `queue_ids`; `properties` are encoded. `wanted` i8[n] are the queues that the
+    rows themselves name, -1 for none; None where no row does."""
 
     bodies: ByteColumn
     tags: ByteColumn | None
@@ -48,6 +50,7 @@ class Rows:
     queue_topics: NDArray[np.uint32]
     queue_ids: NDArray[np.uint32]
     entries: NDArray[np.uint16]
+    wanted: NDArray[np.int64] | None = None
 
 
 def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn: int) -> Rows:
@@ -59,7 +62,10 @@ def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn:
     topics, topic_of = _topics(chunk, topic)
     counts = np.array([queues_of(each) for each in topics], np.int64)
     sharding = _column(chunk, "sharding_key")
-    queues = _queues(chunk, topics, counts[topic_of], topic_of, sharding, turn)
+    wanted = _wanted(chunk, topics, counts[topic_of], topic_of)
+    queues = _queues(counts[topic_of], sharding, turn)
+    if wanted is not None:
+        queues = np.where(wanted >= 0, wanted, queues)
     pairs, entries = np.unique(topic_of << 32 | queues, return_inverse=True)
     return Rows(
         bodies=bodies,
@@ -70,6 +76,7 @@ def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn:
         queue_topics=(pairs >> 32).astype(np.uint32),
         queue_ids=(pairs & 0xFFFFFFFF).astype(np.uint32),
         entries=entries.astype(np.uint16),
+        wanted=wanted,
     )
 
 
@@ -98,23 +105,27 @@ def _topics(chunk: pa.RecordBatch, topic: str | None) -> tuple[tuple[str, ...], 
     return tuple(encoded.dictionary.to_pylist()), np.asarray(encoded.indices, np.int64)
 
 
-def _queues(
-    chunk: pa.RecordBatch,
-    topics: Sequence[str],
-    counts: NDArray[np.int64],
-    topic_of: NDArray[np.int64],
-    sharding: Any,
-    turn: int,
-) -> NDArray[np.int64]:
-    """The queue of every row, i8[n]; `counts` are the queues of each row's topic."""
+def _queues(counts: NDArray[np.int64], sharding: Any, turn: int) -> NDArray[np.int64]:
+    """The queue of every row that names none, i8[n]; `counts` are the queues of each row's
+    topic."""
     queues = turn % counts
     if sharding is not None:
         keys = byte_column(sharding, "sharding_key")
         hashes = java_hashes(keys.data, keys.starts, keys.lengths).astype(np.int64)
         queues = np.where(keys.lengths > 0, np.abs(hashes) % counts, queues)
+    return queues
+
+
+def _wanted(
+    chunk: pa.RecordBatch,
+    topics: Sequence[str],
+    counts: NDArray[np.int64],
+    topic_of: NDArray[np.int64],
+) -> NDArray[np.int64] | None:
+    """The queues that rows name themselves; see Rows."""
     given = _column(chunk, "queue_id")
     if given is None:
-        return queues
+        return None
     there = np.asarray(given.is_valid())
     wanted = np.asarray(given.fill_null(0), np.int64)
     wrong = there & ((wanted < 0) | (wanted >= counts))
@@ -125,7 +136,7 @@ def _queues(
             f"queue_id {int(wanted[row])}, but topic {topics[int(topic_of[row])]!r} has the queues "
             f"0..{int(counts[row]) - 1}",
         )
-    return np.where(there, wanted, queues)
+    return np.where(there, wanted, -1)
 
 
 def _properties(properties: Any, sharding: Any) -> ByteColumn | None:
@@ -164,8 +175,17 @@ def _encoded_map(maps: pa.MapArray) -> pa.Array:
     reserved = pc.or_(
         pc.is_in(names, value_set=_reserved()), pc.starts_with(names, RESERVED_PREFIX)
     )
-    kept = np.asarray(pc.and_(_there(values), pc.invert(reserved)))
+    kept = np.asarray(pc.and_(values.is_valid(), pc.invert(reserved)))
     kept &= np.asarray(maps.is_valid())[row_of]
+    empty = kept & np.asarray(pc.fill_null(pc.equal(pc.binary_length(values), 0), False))
+    if empty.any():
+        at = int(np.argmax(empty))
+        name = names[at].as_py().decode("utf-8", "replace")
+        raise RowError(
+            int(row_of[at]),
+            f"property {name!r} has an empty value, which a record cannot hold (RocketMQ reads it "
+            "as none): make it null, or leave it out of the map",
+        )
     if not kept.all():
         mask = pa.array(kept)
         names, values, row_of = names.filter(mask), values.filter(mask), row_of[kept]

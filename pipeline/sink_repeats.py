@@ -1,78 +1,71 @@
 """A partition that was written before: whether it was with the same rows.
 
-A master recognises a repeated chunk by its number and its count of rows. That is not enough where a
-query gives other rows when it runs again, or chunks of another size: the first attempt's rows would
-stay and the new ones be taken for stored. So a task that had chunks recognised looks at what is
-stored: the body of each one's first record, and how many chunks there are of this batch.
+    chunk      0    1    2 ...              sequences of the writer's epoch
+    checksum   c0   c1   c2                 of all that is written, from the first chunk to this one
+
+A master refuses a chunk whose number it knows with another count of rows or another checksum. It
+remembers the last chunks of a writer only, but the checksum of one speaks for all before it. Two
+things it cannot see: that there are fewer chunks now than were stored, and that a batch is written
+after a later one, by a partition that had no rows in that. So a task asks.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Final
 
-from tandemlog.connection import Connection, Node
-from tandemlog.errors import OffsetOutOfRangeError
-from tandemlog.paging import MAX_ROWS
-from tandemlog.received import messages_of
 from tandemlog.v1 import broker_pb2
 
 from .idempotence import WriterName
 from .live_connections import connection_of, run
-from .live_errors import RepeatMismatchError
+from .live_errors import RepeatMismatchError, SinkError
 from .live_options import ClusterOptions
-from .sink_sender import MISMATCH, Repeated
+
+MISMATCH: Final = (
+    "the partition was written before with other rows, to another topic, or with other "
+    "batchMessages or batchBytes; of these rows nothing was stored now. Rows have to come in the "
+    "same order again: sort within the partitions behind a shuffle. Another write needs an "
+    "idempotencyId, or an idempotencyEpoch, of its own. deliveryGuarantee=at_least_once gets past "
+    "a batch that never comes the same again, and may store rows twice"
+)
 
 
-def check_repeats(
-    options: ClusterOptions, name: WriterName, chunks: int, repeated: Sequence[Repeated]
-) -> None:
-    """Raises RepeatMismatchError where the rows of the first attempt were others; `chunks` is how
-    many there are now."""
-    stored, crcs = run(_stored(options, name, repeated), "looking at what was stored before")
+def check_chunks(options: ClusterOptions, name: WriterName, chunks: int) -> None:
+    """Raises RepeatMismatchError where more chunks are stored than the `chunks` there are now."""
+    stored = stored_chunks(options, name)
     if stored > chunks:
         raise RepeatMismatchError(
             f"partition {name.partition}, writer {name.producer_id}: {stored} chunks are stored "
             f"and {chunks} were to be written; {MISMATCH}"
         )
-    for each, crc in zip(repeated, crcs, strict=True):
-        if crc is not None and crc != each.body_crc:
-            raise RepeatMismatchError(
-                f"partition {name.partition}, writer {name.producer_id}: chunk {each.chunk} is "
-                f"stored with another first row, at offset {each.physical_offset}; {MISMATCH}"
-            )
 
 
-async def _stored(
-    options: ClusterOptions, name: WriterName, repeated: Sequence[Repeated]
-) -> tuple[int, list[int | None]]:
-    """How many chunks of this batch the master knows, and the CRCs of their first bodies; None for
-    a record that is there no more."""
+def stored_chunks(options: ClusterOptions, name: WriterName) -> int:
+    """How many chunks of this batch the master knows."""
+    assert name.producer_id is not None
+    known = _known(options, name.producer_id)
+    return known.last_sequence + 1 if known.known and known.epoch == name.epoch else 0
+
+
+def check_newest(options: ClusterOptions, name: WriterName) -> None:
+    """Raises SinkError for a batch that is older than one which was written already, as far as the
+    first partition tells: its own writer, which a batch of other partitions need not have."""
+    assert name.producer_id is not None
+    first = name.of_partition(0)
+    known = _known(options, first)
+    if known.known and known.epoch > name.epoch:
+        raise SinkError(
+            f"partition {name.partition}, writer {name.producer_id}: batch {name.epoch} is to be "
+            f"written, and batch {known.epoch} was written already: the checkpoint, or "
+            "idempotencyEpoch, is older than the target topic. Nothing was stored now. Where a "
+            "checkpoint was restored from a backup, start with a new one, and with startingOffsets "
+            "behind what the target has"
+        )
+
+
+def _known(options: ClusterOptions, producer_id: str) -> broker_pb2.DescribeProducerResponse:
     connection = connection_of(options)
-    timeout_ms = options.request_timeout_ms
-    asked = broker_pb2.DescribeProducerRequest(producer_id=name.producer_id or "")
-    known = await connection.on_master(
-        lambda node: node.ask(node.broker.DescribeProducer, asked, timeout_ms)
+    asked = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
+    return run(
+        connection.on_master(
+            lambda node: node.ask(node.broker.DescribeProducer, asked, options.request_timeout_ms)
+        ),
+        "looking at what was stored before",
     )
-    stored = known.last_sequence + 1 if known.known and known.epoch == name.epoch else 0
-    offsets = [each.physical_offset for each in repeated]
-    return stored, await _crcs(connection, offsets, timeout_ms)
-
-
-async def _crcs(
-    connection: Connection, offsets: Sequence[int], timeout_ms: int
-) -> list[int | None]:
-    if not offsets:
-        return []
-    found: list[int | None] = []
-    try:
-        while len(found) < len(offsets):  # an answer has as many as fit into it
-            rest = offsets[len(found) : len(found) + MAX_ROWS]
-            request = broker_pb2.GetByOffsetRequest(physical_offsets=rest)
-
-            async def ask(node: Node, request: Any = request) -> broker_pb2.RecordsResponse:
-                return await node.ask(node.broker.GetByOffset, request, timeout_ms)
-
-            answer = await connection.on_master(ask)
-            found += [each.record.body_crc for each in messages_of(answer.records, answer.sizes)]
-    except OffsetOutOfRangeError:
-        return [None] * len(offsets)  # deleted by age since
-    return found

@@ -5,15 +5,15 @@
 
 Built of the client's parts, with one difference to its producer: a request keeps the number that
 its place among the chunks gives it. What would need another number ends the task, which Spark then
-runs again. Requests do not expire one by one either: the task gives up as a whole, sendTimeoutMs
-after the last answer.
+runs again. A request's checksum is of all that was written up to it, so that a master which knows
+the last one vouches for those that it has forgotten. Requests do not expire one by one either: the
+task gives up as a whole, sendTimeoutMs after the last answer.
 """
 
 import math
 import secrets
 import threading
 import time
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -31,9 +31,9 @@ from tandemlog.errors import (
     SequenceConflictError,
     TandemlogError,
 )
-from tandemlog.format.columns import gather_headers
 from tandemlog.format.encode_columns import encode_columns
 from tandemlog.format.errors import FormatError
+from tandemlog.format.request_checksum import content_checksum, request_checksum
 from tandemlog.framing import USER_PROPERTIES_LIMIT, Framer, too_large_body
 from tandemlog.futures import SendFuture, SyncGroup
 from tandemlog.loop_thread import LoopThread
@@ -47,22 +47,13 @@ from .live_connections import connection_of, run
 from .live_errors import RepeatMismatchError, RowError, SinkError
 from .live_options import WriteOptions
 from .sink_columns import Rows
+from .sink_repeats import MISMATCH, stored_chunks
 
 _IN_FLIGHT_BYTES: Final = 32 << 20
 _IN_FLIGHT_REQUESTS: Final = 32
 _ANSWER_SECONDS: Final = 15.0
 _GRPC_MARGIN: Final = 1 << 20
 _LOOK_SECONDS: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """A chunk that was stored before: where its first record lies, and the CRC of the body that
-    would have been sent now."""
-
-    chunk: int
-    physical_offset: int
-    body_crc: int
 
 
 class Outcomes:
@@ -72,28 +63,23 @@ class Outcomes:
         self.rows = 0
         self.bytes = 0
         self.duplicates = 0
-        self.repeated: list[Repeated] = []
         self.failure: TandemlogError | None = None
         self._open = 0
         self._changed = threading.Condition()
         self._last = time.monotonic()
 
-    def sink(self, chunk: int, body_crc: int) -> "_ChunkSink":
+    def sink(self) -> "_ChunkSink":
         with self._changed:
             self._open += 1
-            return _ChunkSink(self, chunk, body_crc)
+            return _ChunkSink(self)
 
-    def acknowledged(self, chunk: int, body_crc: int, answer: PutAnswer) -> None:
+    def acknowledged(self, answer: PutAnswer) -> None:
         with self._changed:
             self._open -= 1
             self._last = time.monotonic()
             self.rows += answer.count
             self.bytes += answer.byte_size
-            if answer.duplicate:
-                self.duplicates += 1
-                offset = int(answer.physical_offsets[0])
-                if offset >= 0:
-                    self.repeated.append(Repeated(chunk, offset, body_crc))
+            self.duplicates += answer.duplicate
             self._changed.notify_all()
 
     def failed(self, error: TandemlogError) -> None:
@@ -118,16 +104,22 @@ class Outcomes:
 class _ChunkSink(Nobody):
     """One request of a task."""
 
-    def __init__(self, outcomes: Outcomes, chunk: int, body_crc: int) -> None:
+    def __init__(self, outcomes: Outcomes) -> None:
         self._outcomes = outcomes
-        self._chunk = chunk
-        self._body_crc = body_crc
 
     def acknowledged(self, answer: PutAnswer) -> None:
-        self._outcomes.acknowledged(self._chunk, self._body_crc, answer)
+        self._outcomes.acknowledged(answer)
 
     def failed(self, error: TandemlogError) -> None:
         self._outcomes.failed(error)
+
+
+def _checksum(rows: Rows, framed: FramedColumns, before: int) -> int:
+    """Of all that is written from the first chunk to this one. Left out is what an attempt decides:
+    times and ids, and the queues of rows that name none, which change with a topic's queues."""
+    if rows.wanted is not None:
+        before = request_checksum((rows.wanted.astype("<i8").tobytes(),), before)
+    return content_checksum(framed.batch.records, framed.batch.sizes, before=before)
 
 
 class SinkSender:
@@ -137,6 +129,8 @@ class SinkSender:
     def __init__(self, options: WriteOptions, name: WriterName) -> None:
         self.outcomes = Outcomes()
         self.chunk = 0
+        self._checksum = 0
+        self._stored = 0
         self._options = options
         self._name = name
         self._connection: Connection = connection_of(options.cluster)
@@ -208,16 +202,17 @@ class SinkSender:
     def send(self, rows: Rows) -> None:
         """Takes the next chunk; waits while too much has no answer."""
         framed = self._framed(rows)
-        headers = gather_headers(
-            framed.batch.records, np.zeros(1, np.int64), framed.batch.sizes[:1]
-        )
-        sink = self.outcomes.sink(self.chunk, int(headers.body_crc[0]))
-        batch = framed.put_batch(durability_of(self._options.wait), sink, math.inf)
-        if batch.byte_size > self._max_request:
+        size = len(framed.batch.records)
+        if size > self._max_request:
             raise SinkError(
-                f"{self._where()}: the request has {batch.byte_size} bytes, the cluster takes "
+                f"{self._where()}: the request has {size} bytes, the cluster takes "
                 f"{self._max_request}: make batchBytes or batchMessages smaller"
             )
+        self._wait_for_repeats()
+        self._checksum = _checksum(rows, framed, self._checksum)
+        batch = framed.put_batch(
+            durability_of(self._options.wait), self.outcomes.sink(), math.inf, self._checksum
+        )
         try:
             while not self._accumulator.submit(batch):
                 self._check()
@@ -228,6 +223,18 @@ class SinkSender:
         except TandemlogError as error:
             raise self._failed(self.outcomes.failure or error) from error
         self.chunk += 1
+
+    def _wait_for_repeats(self) -> None:
+        """Until it is known of all that was stored before that it is what would be sent now. A
+        master that finds another chunk refuses that one alone: those behind it would be stored."""
+        if self._name.producer_id is None:
+            return
+        if self.chunk == 1:
+            self.finish()
+            if self.outcomes.duplicates:
+                self._stored = stored_chunks(self._options.cluster, self._name)
+        elif self.chunk == self._stored:
+            self.finish()
 
     def finish(self) -> None:
         """Waits until everything is acknowledged."""
@@ -292,12 +299,6 @@ class SinkSender:
                 f"keys, tags and properties take about {first} bytes, the limit is "
                 f"{USER_PROPERTIES_LIMIT}",
             )
-
-
-MISMATCH: Final = (
-    "the partition was written before with other rows, or with other batchMessages or batchBytes. "
-    "Rows have to come in the same order again: sort within the partitions behind a shuffle"
-)
 
 
 async def _itself(node: object) -> None:

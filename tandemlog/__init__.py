@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .connection import ConnectionOptions
     from .consumer import AsyncConsumer, AsyncStream
     from .errors import TandemlogError
-    from .follower import FollowOptions
+    from .follow_options import FollowOptions
     from .memory import keep_freed_memory
     from .message import Message, SendManyResult, SendResult
     from .positions import COMMITTED, EARLIEST, LATEST, QueueRange
@@ -74,7 +74,7 @@ _MODULES = {
     "connection": ("ConnectionOptions",),
     "consumer": ("AsyncConsumer", "AsyncStream"),
     "errors": ("TandemlogError",),
-    "follower": ("FollowOptions",),
+    "follow_options": ("FollowOptions",),
     "memory": ("keep_freed_memory",),
     "message": ("Message", "SendManyResult", "SendResult"),
     "positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),

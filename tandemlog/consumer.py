@@ -16,10 +16,12 @@ import numpy as np
 
 from .connection import Connection, ConnectionOptions, Node
 from .errors import InvalidArgumentError
-from .follower import Follower, FollowOptions
+from .follow_options import FollowOptions
+from .follower import Follower
 from .format.constants import group_fault
 from .format.errors import FormatError
 from .format.tags import parse_tags, tag_hashes
+from .handing import Handing
 from .positions import COMMITTED, EARLIEST, Positions, Queue, QueueRange, Start, queues_of
 from .pull_answer import PullAnswer
 from .reading import Reader
@@ -31,12 +33,13 @@ from .v1 import broker_pb2
 class AsyncStream:
     """What `follow` gives: messages, or whole batches of them. Close it, or use `async with`.
 
-    With automatic commits a message is saved as done when the next one is asked for.
+    With automatic commits a message is saved as done when the next one is asked for. A loop that
+    is left may be gone on with by another one, or by `next_batch`.
     """
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        self._handing: tuple[Queue, int] | None = None
+        self._handing = Handing(follower)
 
     @property
     def follower(self) -> Follower:
@@ -65,35 +68,30 @@ class AsyncStream:
     async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch; None at the end (`until_end`). Raises TimeoutError after
         `timeout_ms` without a message; the stream stays as it is."""
-        if self._handing is not None:
-            self._follower.handled(*self._handing)
-            self._handing = None
-        batch = await self._follower.next_batch(timeout_ms)
+        self._handing.came_back()
+        batch = self._handing.rest() or await self._follower.next_batch(timeout_ms)
         if batch is not None:
-            self._handing = ((batch.topic, batch.queue_id), batch.next_offset)
-            self._follower.handed_out(*self._handing)
+            self._handing.whole(batch)
         return batch
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        follower = self._follower
-        while (batch := await follower.next_batch()) is not None:
-            queue = (batch.topic, batch.queue_id)
+        handing = self._handing
+        while True:
+            handing.came_back()
+            batch = handing.rest() or await self._follower.next_batch()
+            if batch is None:
+                return
+            handing.begin(batch)
             offsets = batch.headers.queue_offset.tolist()
             for message, offset in zip(batch, offsets, strict=True):
-                follower.handed_out(queue, offset + 1)
+                handing.message(offset)
                 yield message
-                follower.handled(queue, offset + 1)
-            follower.handed_out(queue, batch.next_offset)
-            follower.handled(queue, batch.next_offset)
+                handing.came_back()
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Batches of one queue each, without an object per message."""
-        follower = self._follower
-        while (batch := await follower.next_batch()) is not None:
-            queue = (batch.topic, batch.queue_id)
-            follower.handed_out(queue, batch.next_offset)
+        while (batch := await self.next_batch()) is not None:
             yield batch
-            follower.handled(queue, batch.next_offset)
 
 
 class AsyncConsumer:
@@ -214,9 +212,8 @@ class AsyncConsumer:
 
         stops = None
         if until_end:
-            ranges = await self._positions.ranges(names)
-            ends = {(each.topic, each.queue_id): each.max_offset for each in ranges}
-            stops = {queue: ends.get(queue, 0) for queue in starts}
+            held, _ = await self._positions.held(names)
+            stops = {queue: held[queue].max_offset if queue in held else 0 for queue in starts}
         follower = Follower(
             Reader(self._connection, self._read_from),
             self._positions,

@@ -12,37 +12,43 @@ What an answer says of a queue, and what follows:
 
     FOUND, NO_MATCHED_MESSAGE     go on at next_offset
     at its end, or empty          wait
-    beyond its end                a slave that is behind, or a node that still recovers: stay, and
-                                  look elsewhere; on the master for good only after patience_ms
-    too small                     deleted by age: `on_lost` says whether to go on or to raise
-    unreadable, being removed     go on at next_offset, as RocketMQ's client does
+    beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
+                                  patience_ms that no node has it: then its log was cut
+    too small, being removed,     lost if all nodes that may be read from say so, the master among
+    unreadable, a hole            them; `on_lost` says whether to go on or to raise
 
-A follower survives any outage: it looks for another node for as long as it is open. What is wrong
-with the request itself (no such topic) ends it with that error.
+Which answers count, and whose, is in doubts.py. A follower survives any outage: it looks for
+another node for as long as it is open. What is wrong with the request itself (no such topic, by the
+master's word) ends it with that error.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Self
 
 import numpy as np
 
 from .connection import Node
+from .doubts import Doubts, Kind, judge, who_must_say
 from .errors import (
     BusyError,
     ClientClosedError,
     NodeUnavailableError,
     OffsetOutOfRangeError,
+    ShuttingDownError,
     TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
 )
+from .follow_options import FollowOptions
 from .format.tags import tag_hashes
 from .paging import MAX_POSITIONS
-from .positions import EARLIEST, LATEST, Positions, Queue
+from .positions import LATEST, Positions, Queue
 from .pull_answer import PullAnswer
 from .reading import Reader
 from .received import ReceivedBatch
@@ -51,43 +57,8 @@ from .v1 import broker_pb2
 
 logger = logging.getLogger(__name__)
 
-_STAY = frozenset(
-    {
-        broker_pb2.NO_MATCHED_LOGIC_QUEUE,
-        broker_pb2.NO_MESSAGE_IN_QUEUE,
-        broker_pb2.OFFSET_OVERFLOW_ONE,
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """Sizes in bytes, times in ms. `max_bytes` of one answer, `prefetch_bytes` ahead of the
-    caller, `wait_ms` of one long poll, `auto_commit_ms` between commits (None: by hand),
-    `on_lost` what to do where messages were deleted before they were read: EARLIEST (what is
-    left), LATEST or "error", `patience_ms` how long an offset beyond the end of the master's
-    queue may last before it counts as lost, `refresh_ms` between looks for new queues,
-    `parallel_pulls` requests at a time, each for some of the queues."""
-
-    max_bytes: int = 8 << 20
-    max_messages: int = 0
-    prefetch_bytes: int = 32 << 20
-    wait_ms: int = 15_000
-    auto_commit_ms: int | None = 5_000
-    on_lost: str = EARLIEST
-    patience_ms: int = 10_000
-    refresh_ms: int = 30_000
-    parallel_pulls: int = 2
-
-    def __post_init__(self) -> None:
-        if self.on_lost not in (EARLIEST, LATEST, "error"):
-            raise ValueError(f"on_lost must be earliest, latest or error: {self.on_lost!r}")
-        if self.max_bytes <= 0 or self.prefetch_bytes <= 0 or self.wait_ms < 0:
-            raise ValueError("max_bytes and prefetch_bytes must be positive, wait_ms not negative")
-        if self.parallel_pulls < 1:
-            raise ValueError(f"parallel_pulls must be at least 1: {self.parallel_pulls}")
-        if self.auto_commit_ms is not None and self.auto_commit_ms <= 0:
-            raise ValueError(f"auto_commit_ms must be positive or None: {self.auto_commit_ms}")
+_PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
+"""What a follower waits for, however long it takes."""
 
 
 class Follower:
@@ -110,7 +81,7 @@ class Follower:
         self._reader = reader
         self._positions = positions
         self._options = options
-        self._stops = stops
+        self._stops = dict(stops) if stops is not None else None
         self._all_queues = all_queues
         self._tags = tags
         self._hashes = sorted(tag_hashes(tags) or ())
@@ -127,7 +98,7 @@ class Follower:
         self._buffered = 0
         self._ready = asyncio.Event()
         self._room = asyncio.Event()
-        self._beyond: dict[Queue, float] = {}
+        self._doubts: Doubts[Queue] = Doubts()
         self._failure: TandemlogError | None = None
         self._closed = False
         loop = asyncio.get_running_loop()
@@ -187,12 +158,17 @@ class Follower:
                 self.skipped(batch)
         return None
 
-    async def next_batches(self, timeout_ms: float | None = None) -> list[ReceivedBatch]:
-        """All that is there, empty batches too (see `skipped`), for a caller in another thread;
-        nothing at the stops. Raises as next_batch."""
+    async def next_batches(
+        self, taken: deque[ReceivedBatch], timeout_ms: float | None = None
+    ) -> bool:
+        """Moves all that is there to `taken`, empty batches too (see `skipped`), for a caller in
+        another thread: one that is interrupted while it waits finds them there. False at the
+        stops. Raises as next_batch."""
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-            await self._wait_for_batches()
-        return [self._pop() for _ in range(len(self._buffer))]
+            found = await self._wait_for_batches()
+        while self._buffer:
+            taken.append(self._pop())
+        return found
 
     def skipped(self, batch: ReceivedBatch) -> None:
         """The tags left nothing of a batch: nothing to hand out, and done."""
@@ -259,53 +235,100 @@ class Follower:
 
         try:
             answer = await self._reader.ask(pull)
-        except (NodeUnavailableError, BusyError) as error:
+        except _PASSING as error:
             logger.warning("follower waits for a node: %s", error)
             return
-        beyond = False
-        for part in answer.parts:
-            queue = queues[part.head.position_index]
-            beyond = self._take(queue, part.head, part.records) or beyond
+        except (UnknownTopicError, UnknownQueueError) as error:
+            await self._unless_unknown_to_all(queues, error)
+            await self._somewhere_else(asked[-1], str(error))
+            return
+        doubtful = [
+            queue
+            for part in answer.parts
+            if not self._take(
+                queue := queues[part.head.position_index],
+                part.head,
+                part.records,
+                asked[-1].endpoint,
+            )
+        ]
+        for queue in doubtful:
+            await self._decide(queue)
         for queue in queues:
             if self._finished(queue):
                 lane.remove(queue)
         self._ready.set()
-        if beyond:
-            await self._somewhere_else(asked[-1])
+        if doubtful:
+            await self._somewhere_else(asked[-1], "it lacks what is read next")
         else:
             self._reader.hint(answer.suggest_slave)
 
+    async def _unless_unknown_to_all(
+        self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError
+    ) -> None:
+        """A slave may not have heard of a topic: raises `error` only if the master has not."""
+        try:
+            topics = await self._reader.connection.topics(sorted({topic for topic, _ in queues}))
+        except _PASSING as away:
+            logger.warning("follower waits for the master: %s, %s", error, away)
+            return
+        known = {topic.name: topic.read_queues for topic in topics}
+        if any(queue_id >= known.get(topic, 0) for topic, queue_id in queues):
+            raise error
+
     def _take(
-        self, queue: Queue, part: broker_pb2.QueueRecords, records: bytes | memoryview
+        self,
+        queue: Queue,
+        part: broker_pb2.QueueRecords,
+        records: bytes | memoryview,
+        endpoint: str,
     ) -> bool:
-        """One queue's part of an answer; whether the node does not have the offset yet."""
+        """One queue's part of an answer; False where the node does not have what is next."""
         offset = self._fetched[queue]
-        if part.status == broker_pb2.OFFSET_OVERFLOW_BADLY or (
-            part.status in _STAY and offset > part.max_offset
-        ):
-            return self._beyond_end(queue, offset, part)
-        self._beyond.pop(queue, None)
-        next_offset = part.next_offset
-        if part.status == broker_pb2.OFFSET_TOO_SMALL:
-            next_offset = self._lost(queue, offset, part)
-        elif part.status in _STAY:
-            next_offset = max(offset, next_offset)
-        if next_offset == offset and not part.count:
-            return False
         batch = ReceivedBatch(
             topic=queue[0],
             queue_id=queue[1],
             status=broker_pb2.PullStatus.Name(part.status),
-            next_offset=next_offset,
+            next_offset=part.next_offset,
             min_offset=part.min_offset,
             max_offset=part.max_offset,
             records=records,
             sizes=np.frombuffer(part.sizes, "<u4"),
         )
-        self._put(queue, batch)
-        return False
+        first = self._first_beyond(batch, offset)
+        said = judge(
+            part,
+            offset,
+            wanted=self._stops.get(queue) if self._stops is not None else None,
+            filtered=self._tags is not None,
+            first_offset=first,
+        )
+        if said.kind is not Kind.THERE:
+            if said.kind is Kind.BEHIND and said.following > offset:
+                self._doubts.settle(queue)
+                self._put(queue, replace(batch, next_offset=said.following))
+            now = asyncio.get_running_loop().time()
+            self._doubts.note(queue, endpoint, said, now)
+            return False
+        self._doubts.settle(queue)
+        if said.following > offset or part.count:
+            self._put(queue, replace(batch, next_offset=said.following))
+        return True
+
+    def _first_beyond(self, batch: ReceivedBatch, offset: int) -> int | None:
+        """The first record's offset where an answer without a filter leaves some out: what is in
+        front of the hole is taken, and the next answer begins with it."""
+        if self._tags is not None or not len(batch) or batch.next_offset - offset == len(batch):
+            return None
+        return int(batch.headers.queue_offset[0])
 
     def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
+        offset = self._fetched[queue]
+        if self._tags is None and 0 < len(batch) != batch.next_offset - offset:
+            offsets = batch.headers.queue_offset
+            expected = np.arange(offset, offset + len(batch))
+            holes = np.flatnonzero(offsets != expected)
+            batch = batch.before(int(expected[holes[0]]) if len(holes) else offset + len(batch))
         stop = self._stops.get(queue) if self._stops is not None else None
         if stop is not None and batch.next_offset > stop and len(batch):
             batch = batch.before(stop)
@@ -317,35 +340,51 @@ class Follower:
     def _finished(self, queue: Queue) -> bool:
         return self._stops is not None and self._fetched[queue] >= self._stops.get(queue, 0)
 
-    def _lost(self, queue: Queue, offset: int, part: broker_pb2.QueueRecords) -> int:
-        """Messages were deleted before they were read: where to go on."""
-        text = (
-            f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds "
-            f"{part.min_offset}..{part.max_offset}"
-        )
+    async def _decide(self, queue: Queue) -> None:
+        """Goes on behind what is lost, if those who know say that it is; else leaves the queue
+        where it stands. Raises OffsetOutOfRangeError as `on_lost` says."""
+        now = asyncio.get_running_loop().time()
+        topology = await self._reader.connection.current_topology()
+        patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
+        must_say = who_must_say(topology, self._reader.read_from, patient=patient)
+        gone = self._doubts.gone(queue, must_say)
+        if gone is not None:
+            self._lost(queue, gone.following, gone.min_offset, gone.max_offset)
+            return
+        if patient or not self._doubts.is_behind(queue):
+            return
+        held = await self._positions.held_by_master([queue[0]])
+        self._doubts.again(queue, now)
+        if held is None:
+            logger.warning("%s/%d stands: no master says whether messages are lost", *queue)
+            return
+        low, end = (held[queue].min_offset, held[queue].max_offset) if queue in held else (0, 0)
+        if self._fetched[queue] > end:
+            self._lost(queue, low, low, end)
+        elif self._stops is not None and self._stops.get(queue, 0) > end:
+            logger.warning("%s/%d ends at %d: what came behind it was cut", *queue, end)
+            self._stops[queue] = end
+
+    def _lost(self, queue: Queue, following: int, low: int, end: int) -> None:
+        """Messages that were to be read are in no node: goes on elsewhere in the queue."""
+        offset = self._fetched[queue]
+        text = f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds {low}..{end}"
         if self._options.on_lost == "error":
             raise OffsetOutOfRangeError(text, field="queue_offset", actual=offset)
-        logger.warning("messages lost to this follower: %s", text)
-        return part.min_offset if self._options.on_lost == EARLIEST else part.max_offset
+        if self._options.on_lost == LATEST and not low <= offset < end:
+            following = end
+        logger.warning("messages lost to this follower, it goes on at %d: %s", following, text)
+        self._doubts.settle(queue)
+        self._fetched[queue] = following
+        nothing = ReceivedBatch(
+            *queue, "OFFSET_TOO_SMALL", following, low, end, b"", np.zeros(0, np.uint32)
+        )
+        self._buffer.append(nothing)
 
-    def _beyond_end(self, queue: Queue, offset: int, part: broker_pb2.QueueRecords) -> bool:
-        """Whether to wait for the node to get there. Not for ever on the master: then its log was
-        cut, and what this follower read is no longer part of it."""
-        now = asyncio.get_running_loop().time()
-        since = self._beyond.setdefault(queue, now)
-        if (
-            self._reader.read_from is ReadFrom.SLAVE
-            or now - since < self._options.patience_ms / 1e3
-        ):
-            return True
-        del self._beyond[queue]
-        self._fetched[queue] = self._lost(queue, offset, part)
-        return False
-
-    async def _somewhere_else(self, node: Node) -> None:
-        """The node has not got so far: another one may have, else a short wait."""
+    async def _somewhere_else(self, node: Node, reason: str) -> None:
+        """The node lacks something: another one may have it, else a short wait."""
         if self._reader.read_from is not ReadFrom.MASTER:
-            self._reader.leave(node, "it is behind what was read elsewhere")
+            self._reader.leave(node, reason)
         await asyncio.sleep(0.05)
 
     async def _look_for_queues(self) -> None:
@@ -355,14 +394,21 @@ class Follower:
             await asyncio.sleep(self._options.refresh_ms / 1000)
             try:
                 queues = await self._all_queues()
+                new = [queue for queue in queues if queue not in self._fetched]
+                stands = await self._stands(new)
             except TandemlogError as error:
                 logger.debug("queues not refreshed: %s", error)
                 continue
-            for queue in queues:
-                if queue not in self._fetched:
-                    logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
-                    self._fetched[queue] = 0
-                    min(self._lanes, key=len).append(queue)
+            for queue in new:
+                logger.info("follower reads a new queue: topic=%s queue_id=%d", *queue)
+                self._fetched[queue] = stands.get(queue, 0)
+                min(self._lanes, key=len).append(queue)
+
+    async def _stands(self, queues: Sequence[Queue]) -> dict[Queue, int]:
+        """Where the group stands in queues: one that is new to this follower may not be to it."""
+        if self._group is None or not queues:
+            return {}
+        return await self._positions.committed(self._group, sorted({topic for topic, _ in queues}))
 
     async def _commit_on_and_on(self) -> None:
         assert self._options.auto_commit_ms is not None

@@ -1,5 +1,7 @@
 """Where a consumer begins, and how far it has come.
 
+Where queues begin and end is the cluster's to say, so its master is asked, whoever is read from.
+
 fetched    asked for and in the buffer
 delivered  handed to the caller: what a commit by hand saves
 done       the caller came back for more: what the automatic commit saves, so that a message
@@ -7,7 +9,7 @@ done       the caller came back for more: what the automatic commit saves, so th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +20,7 @@ from .errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from .knowing import Knowing
 from .paging import MAX_NAMES, MAX_ROWS, MAX_SEARCHES, every_page, in_parts, pages_of_topics
 from .reading import Reader
 from .v1 import admin_pb2, broker_pb2
@@ -44,6 +47,14 @@ class QueueRange:
     max_offset: int
     min_timestamp: int
     max_timestamp: int
+
+    def with_more(self, other: "QueueRange") -> "QueueRange":
+        """What two nodes hold together."""
+        if other.min_offset == other.max_offset or self.min_offset == self.max_offset:
+            return self if self.max_offset >= other.max_offset else other
+        first = self if self.min_offset <= other.min_offset else other
+        last = self if self.max_offset >= other.max_offset else other
+        return replace(last, min_offset=first.min_offset, min_timestamp=first.min_timestamp)
 
 
 def queues_of(
@@ -74,51 +85,78 @@ class Positions:
     def __init__(self, connection: Connection, reader: Reader) -> None:
         self._connection = connection
         self._reader = reader
+        self._knowing = Knowing(connection)
         self._timeout_ms = connection.options.request_timeout_ms
 
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
-        """The topics by name; raises UnknownTopicError naming those that are not there.
+        """The topics by name, or all; raises UnknownTopicError naming those that are not there.
 
         A slave hears of a new topic a moment after its master: what the master knows is waited
-        for.
+        for where another node is read from.
         """
-        try:
-            return await self._topics_here(names)
-        except UnknownTopicError:
-            await self._connection.topics(names)  # raises where the master does not know it either
-        async for attempt in self._connection.retrying():
-            with attempt:
-                try:
-                    return await self._topics_here(names)
-                except UnknownTopicError as late:
-                    raise NodeUnavailableError(f"{late}: not yet") from late
-        raise AssertionError("retries end with a result or an error")
-
-    async def _topics_here(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
-        """As the node that is read from knows them."""
-        found = await pages_of_topics(
-            names,
-            lambda request: self._reader.ask(
-                lambda node: node.ask(node.admin.ListTopics, request, self._timeout_ms)
-            ),
+        answers, _ = await self._knowing.ask(
+            lambda node: self._topics_of(node, names), "asking for topics"
         )
-        missing = set(names) - {topic.name for topic in found}
+        known: dict[str, admin_pb2.Topic] = {}
+        for each in (topic for answer in answers for topic in answer):
+            best = known.get(each.name)
+            if best is None or each.read_queues > best.read_queues:
+                known[each.name] = each
+        missing = set(names) - set(known)
         if missing:
             raise UnknownTopicError(
                 f"topics that do not exist: {', '.join(sorted(missing))}", field="topic"
             )
-        return found
+        if names:
+            await self._wait_for_topics(names)
+        return [known[name] for name in sorted(known)]
+
+    async def _wait_for_topics(self, names: Sequence[str]) -> None:
+        """Until the node that is read from knows them too."""
+        async for attempt in self._connection.retrying():
+            with attempt:
+                try:
+                    await self._reader.ask(lambda node: self._topics_of(node, names))
+                except UnknownTopicError as late:
+                    raise NodeUnavailableError(f"{late}: not yet") from late
 
     async def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
-        """The ranges of all queues of `topics`, or of every topic, that hold anything."""
+        """The ranges of all queues of `topics`, or of every topic, that hold anything, on the node
+        that is read from. See `held` for what the cluster holds."""
+        return await self._reader.ask(lambda node: self._ranges_of(node, topics))
+
+    async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
+        """What the cluster's queues hold, and whether its master says so: without one it is what
+        the nodes that answer hold together, and there may be more."""
+        answers, sure = await self._knowing.ask(
+            lambda node: self._ranges_of(node, topics), "asking what the queues hold"
+        )
+        found: dict[Queue, QueueRange] = {}
+        for each in (one for answer in answers for one in answer):
+            queue = each.topic, each.queue_id
+            found[queue] = each if queue not in found else found[queue].with_more(each)
+        return found, sure
+
+    async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
+        """The same by the master's word; None where there is none to ask now."""
+        try:
+            ranges = await self._knowing.ask_master(lambda node: self._ranges_of(node, topics))
+        except NodeUnavailableError:
+            return None
+        return {(each.topic, each.queue_id): each for each in ranges}
+
+    async def _topics_of(self, node: Node, names: Sequence[str]) -> list[admin_pb2.Topic]:
+        return await pages_of_topics(
+            names, lambda request: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+        )
+
+    async def _ranges_of(self, node: Node, topics: Sequence[str]) -> list[QueueRange]:
         found: list[broker_pb2.QueueRange] = []
         for names in in_parts(topics, MAX_NAMES) or [()]:
 
             async def ask(page: str, names: Sequence[str] = names) -> str:
                 request = broker_pb2.QueueRangesRequest(topics=names, page=page)
-                answer = await self._reader.ask(
-                    lambda node: node.ask(node.broker.QueueRanges, request, self._timeout_ms)
-                )
+                answer = await node.ask(node.broker.QueueRanges, request, self._timeout_ms)
                 found.extend(answer.ranges)
                 return answer.next_page
 
@@ -138,6 +176,24 @@ class Positions:
             key=lambda each: (each.topic, each.queue_id),
         )
 
+    async def _search_of(
+        self,
+        node: Node,
+        queues: Sequence[Queue],
+        timestamp: int,
+        boundary: broker_pb2.Boundary.ValueType,
+    ) -> list[int]:
+        offsets: list[int] = []
+        for part in in_parts(queues, MAX_SEARCHES):
+            request = broker_pb2.SearchOffsetRequest(
+                queues=[_position(queue, 0) for queue in part],
+                timestamp=timestamp,
+                boundary=boundary,
+            )
+            answer = await node.ask(node.broker.SearchOffset, request, self._timeout_ms)
+            offsets.extend(answer.offsets)
+        return offsets
+
     async def at_time(
         self,
         queues: Sequence[Queue],
@@ -146,18 +202,13 @@ class Positions:
     ) -> dict[Queue, int]:
         """LOWER: the first message stored at or after `timestamp` (ms); UPPER: the last stored at
         or before it."""
-        offsets: list[int] = []
-        for part in in_parts(queues, MAX_SEARCHES):
-            request = broker_pb2.SearchOffsetRequest(
-                queues=[_position(queue, 0) for queue in part],
-                timestamp=timestamp,
-                boundary=boundary,
-            )
-
-            async def ask(node: Node, request: Any = request) -> broker_pb2.SearchOffsetResponse:
-                return await node.ask(node.broker.SearchOffset, request, self._timeout_ms)
-
-            offsets.extend((await self._reader.ask(ask)).offsets)
+        if not queues:
+            return {}
+        answers, _ = await self._knowing.ask(
+            lambda node: self._search_of(node, queues, timestamp, boundary),
+            f"looking for messages of {timestamp} ms",
+        )
+        offsets = [max(each) for each in zip(*answers, strict=True)]
         return dict(zip(queues, offsets, strict=True))
 
     async def committed(self, group: str, topics: Sequence[str] = ()) -> dict[Queue, int]:
@@ -194,7 +245,7 @@ class Positions:
     ) -> dict[Queue, int]:
         """The offset of each queue at which reading begins."""
         topics = list(dict.fromkeys(topic for topic, _ in queues))
-        ranges = {(each.topic, each.queue_id): each for each in await self.ranges(topics)}
+        ranges, _ = await self.held(topics)
         low = {queue: ranges[queue].min_offset if queue in ranges else 0 for queue in queues}
         if start == EARLIEST:
             return low

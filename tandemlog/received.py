@@ -220,6 +220,11 @@ class ReceivedBatch:
             sizes=self.sizes[:count],
         )
 
+    def behind(self, count: int) -> "ReceivedBatch":
+        """The messages behind the first `count`."""
+        start = int(self.positions[count]) if count < len(self) else len(self.records)
+        return replace(self, records=self.records[start:], sizes=self.sizes[count:])
+
     def only_tags(self, tags: frozenset[str] | None) -> "ReceivedBatch":
         """This batch without the messages of other tags; itself where there is none."""
         if tags is None or not len(self):

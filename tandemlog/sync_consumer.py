@@ -15,7 +15,8 @@ from typing import Self
 from .connection import ConnectionOptions
 from .consumer import AsyncConsumer, AsyncStream
 from .errors import ClientClosedError
-from .follower import Follower, FollowOptions
+from .follow_options import FollowOptions
+from .handing import Handing
 from .loop_thread import LoopThread
 from .positions import Queue, QueueRange, Start
 from .received import ReceivedBatch, ReceivedMessage
@@ -24,14 +25,15 @@ from .topology import ReadFrom
 
 class Stream:
     """What `follow` gives: messages, or whole batches of them; for one thread. Close it, or use
-    `with`. With automatic commits a message is saved as done when the next one is asked for."""
+    `with`. With automatic commits a message is saved as done when the next one is asked for. A loop
+    that is left may be gone on with by another one, or by `next_batch`."""
 
     def __init__(self, thread: LoopThread, stream: AsyncStream) -> None:
         self._thread = thread
         self._stream = stream
-        self._follower: Follower = stream.follower
+        self._follower = stream.follower
         self._taken: deque[ReceivedBatch] = deque()
-        self._handing: tuple[Queue, int] | None = None
+        self._handing = Handing(stream.follower)
 
     def __enter__(self) -> Self:
         return self
@@ -55,26 +57,30 @@ class Stream:
     def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch; None at the end (`until_end`). Raises TimeoutError after
         `timeout_ms` without a message; the stream stays as it is."""
-        if self._handing is not None:
-            self._follower.handled(*self._handing)
-            self._handing = None
-        batch = self._next(timeout_ms)
+        self._handing.came_back()
+        batch = self._handing.rest() or self._next(timeout_ms)
         if batch is not None:
-            self._handing = ((batch.topic, batch.queue_id), batch.next_offset)
-            self._follower.handed_out(*self._handing)
+            self._handing.whole(batch)
         return batch
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        follower = self._follower
-        while (batch := self._next()) is not None:
-            queue = (batch.topic, batch.queue_id)
+        handing = self._handing
+        while True:
+            handing.came_back()
+            batch = handing.rest() or self._next()
+            if batch is None:
+                return
+            handing.begin(batch)
             offsets = batch.headers.queue_offset.tolist()
             for message, offset in zip(batch, offsets, strict=True):
-                follower.handed_out(queue, offset + 1)
+                handing.message(offset)
                 yield message
-                follower.handled(queue, offset + 1)
-            follower.handed_out(queue, batch.next_offset)
-            follower.handled(queue, batch.next_offset)
+                handing.came_back()
+
+    def batches(self) -> Iterator[ReceivedBatch]:
+        """Batches of one queue each, without an object per message."""
+        while (batch := self.next_batch()) is not None:
+            yield batch
 
     def _next(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """From what was taken over from the loop's thread; that is refilled with all it has."""
@@ -84,19 +90,8 @@ class Stream:
                 if len(batch):
                     return batch
                 self._follower.skipped(batch)
-            taken = self._thread.run(self._follower.next_batches(timeout_ms))
-            if not taken:
+            if not self._thread.run(self._follower.next_batches(self._taken, timeout_ms)):
                 return None
-            self._taken.extend(taken)
-
-    def batches(self) -> Iterator[ReceivedBatch]:
-        """Batches of one queue each, without an object per message."""
-        follower = self._follower
-        while (batch := self._next()) is not None:
-            queue = (batch.topic, batch.queue_id)
-            follower.handed_out(queue, batch.next_offset)
-            yield batch
-            follower.handled(queue, batch.next_offset)
 
 
 class Consumer:

@@ -55,6 +55,7 @@ class NodeInfo:
 class Topology:
     """All known nodes, and the cluster's settings as its master (else any node) tells them.
     `asked` are endpoints, `unanswered` says of those that gave no answer why, where that is known.
+    `newest_epoch` is the highest that a node of this cluster has told since the first picture.
     """
 
     nodes: tuple[NodeInfo, ...] = ()
@@ -67,6 +68,14 @@ class Topology:
     max_batch_size: int = 32 << 20
     master_id: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
+    newest_epoch: int = 0
+
+    @property
+    def authority(self) -> NodeInfo | None:
+        """The master, if no epoch above its own was ever told: it alone may say that something is
+        nowhere in the cluster. One that was deposed and does not know it may not."""
+        master = self.master
+        return master if master is not None and master.epoch >= self.newest_epoch else None
 
     @property
     def master(self) -> NodeInfo | None:
@@ -125,6 +134,7 @@ def merge_answers(
             rank = (status.epoch, master_speaks)
             if status.node_id not in told or rank > told[status.node_id][0]:
                 told[status.node_id] = (rank, info)
+    newest = max((node.epoch for node in own.values()), default=0)
     nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
     master_id = max(claims)[1] if claims else ""
     speaker = _speaker(answers, master_id)
@@ -142,7 +152,13 @@ def merge_answers(
         max_batch_size=speaker.max_batch_size or 32 << 20,
         master_id=master_id,
         unanswered=reasons,
+        newest_epoch=max(newest, _newest_before(previous, speaker.cluster_id)),
     )
+
+
+def _newest_before(previous: Topology, cluster_id: str) -> int:
+    """Another cluster at the same endpoints counts from its own beginning."""
+    return previous.newest_epoch if previous.cluster_id in ("", cluster_id) else 0
 
 
 def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:

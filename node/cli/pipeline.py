@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from pipeline import errors
 from pipeline.options import OnCorruption
+from pipeline.spark_version import version_fault
 from tandemlog.format.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 
 from . import exit_codes
@@ -328,7 +329,8 @@ def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
         except ModuleNotFoundError as missing:
             if (missing.name or "").split(".")[0] not in ("pyspark", "pyarrow", "py4j"):
                 raise
-            raise fail(f"{missing.name} is not installed: {NEEDS}", exit_codes.USAGE) from None
+            fault = version_fault() or f"{missing.name} is not installed"
+            raise fail(f"{fault}: {NEEDS}", exit_codes.USAGE) from None
         except errors.PipelineError as problem:
             raise fail(str(problem), _exit_code(problem)) from None
         except RuntimeError as problem:

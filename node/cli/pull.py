@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tandemlog.consumer import AsyncConsumer, AsyncStream
-from tandemlog.follower import FollowOptions
+from tandemlog.follow_options import FollowOptions
 from tandemlog.memory import keep_freed_memory
 from tandemlog.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.topology import ReadFrom

@@ -4,6 +4,7 @@
                 ── FakeNode (slave)  ─┴─ FakeLog      a slave sees the first `visible` records
 
     node.faults.append(Fault.DROP_AFTER)    the next request on the Append stream meets it
+    node.removed, node.holes                what this node lacks: older files, single messages
 
 All nodes share the log, so a change of master loses nothing. `running_cluster` runs one in a
 thread of its own, for synchronous clients.
@@ -57,6 +58,11 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     node_id: str
     faults: deque[Fault | RefusedError] = field(default_factory=deque)
     visible: int | None = None
+    removed: dict[tuple[str, int], int] = field(default_factory=dict)
+    holes: set[tuple[str, int, int]] = field(default_factory=set)
+    unheard_topics: set[str] = field(default_factory=set)
+    epoch: int | None = None
+    pulls_fail: bool = False
     suggest_slave: bool = False
     lag_bytes: int = 0
     advertised: str = ""
@@ -81,6 +87,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     def is_master(self) -> bool:
         return self.cluster.master_id == self.node_id
 
+    def _believed_master(self) -> str:
+        return self.cluster.master_id if self.epoch is None else self.node_id
+
     async def start(self) -> None:
         self._server = aio.server(options=SERVER_OPTIONS)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
@@ -104,6 +113,17 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
 
     def _limit(self) -> int:
         return len(self.log.records) if self.visible is None else self.visible
+
+    def _queue(self, key: tuple[str, int]) -> tuple[list[int], int, int]:
+        """Of a queue as this node has it: places in the log, first offset, end."""
+        limit = self._limit()
+        queue = [index for index in self.log.queues.get(key, ()) if index < limit]
+        low = max(self.log.removed.get(key, 0), self.removed.get(key, 0))
+        return queue, min(low, len(queue)), len(queue)
+
+    def _check_topic(self, topic: str) -> None:
+        if topic not in self.log.topics or topic in self.unheard_topics:
+            raise RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {topic} does not exist")
 
     # Broker
 
@@ -151,6 +171,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     ) -> broker_pb2.PullResponse:
         self.pulls += 1
         self.pulled.set()
+        if self.pulls_fail:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the disk hangs")
         try:
             answer, found = self._pull(request)
             if not found and request.wait_ms:
@@ -191,11 +213,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         empty: bool,
     ) -> broker_pb2.QueueRecords:
         key = (position.topic, position.queue_id)
-        if position.topic not in self.log.topics:
-            raise RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {position.topic}")
-        limit = self._limit()
-        queue = [index for index in self.log.queues.get(key, ()) if index < limit]
-        low, high = self.log.removed.get(key, 0), len(queue)
+        self._check_topic(position.topic)
+        queue, low, high = self._queue(key)
         offset = position.queue_offset
         answer = broker_pb2.QueueRecords(
             min_offset=low, max_offset=high, next_offset=offset, status=broker_pb2.FOUND
@@ -214,6 +233,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             return answer
         taken: list[bytes] = []
         for number in range(offset, high):
+            if (*key, number) in self.holes:
+                answer.next_offset = number + 1
+                continue
             record = self.log.records[queue[number]]
             if request.tag_hashes and self.log.tag_hash(queue[number]) not in request.tag_hashes:
                 answer.next_offset = number + 1
@@ -225,7 +247,10 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             room -= len(record)
             answer.next_offset = number + 1
         if not taken:
-            answer.status = broker_pb2.NO_MATCHED_MESSAGE
+            lost = (*key, offset) in self.holes
+            answer.status = (
+                broker_pb2.MESSAGE_WAS_REMOVING if lost else broker_pb2.NO_MATCHED_MESSAGE
+            )
         answer.count = len(taken)
         answer.records = b"".join(taken)
         answer.sizes = b"".join(len(record).to_bytes(4, "little") for record in taken)
@@ -235,16 +260,16 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         answer = broker_pb2.QueueRangesResponse()
-        for (topic, queue_id), queue in sorted(self.log.queues.items()):
-            if request.topics and topic not in request.topics:
+        for topic, queue_id in sorted(self.log.queues):
+            queue, low, high = self._queue((topic, queue_id))
+            if (request.topics and topic not in request.topics) or not high:
                 continue
-            low = self.log.removed.get((topic, queue_id), 0)
             times = [decode_record(self.log.records[at]).store_timestamp for at in queue[low:]]
             answer.ranges.add(
                 topic=topic,
                 queue_id=queue_id,
                 min_offset=low,
-                max_offset=len(queue),
+                max_offset=high,
                 min_timestamp=times[0] if times else -1,
                 max_timestamp=times[-1] if times else -1,
             )
@@ -255,7 +280,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     ) -> broker_pb2.SearchOffsetResponse:
         answer = broker_pb2.SearchOffsetResponse()
         for position in request.queues:
-            queue = self.log.queues.get((position.topic, position.queue_id), [])
+            queue, _, _ = self._queue((position.topic, position.queue_id))
             times = [decode_record(self.log.records[index]).store_timestamp for index in queue]
             answer.offsets.append(sum(1 for time in times if time < request.timestamp))
         return answer
@@ -321,8 +346,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         return admin_pb2.DescribeClusterResponse(
             cluster_id="fake",
             answered_by=self.node_id,
-            master_id=self.cluster.master_id,
-            nodes=[node._status() for node in self.cluster.nodes.values()],
+            master_id=self._believed_master(),
+            nodes=[node._status(asked=self) for node in self.cluster.nodes.values()],
             flush="async",
             replication="async",
             min_in_sync=1,
@@ -330,13 +355,15 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             max_batch_size=MAX_BATCH_SIZE,
         )
 
-    def _status(self) -> common_pb2.NodeStatus:
+    def _status(self, asked: "FakeNode") -> common_pb2.NodeStatus:
+        """As `asked` tells it: a master that was deposed knows of no later epoch."""
+        is_master = self.node_id == asked._believed_master()
         return common_pb2.NodeStatus(
             node_id=self.node_id,
-            role=common_pb2.MASTER if self.is_master else common_pb2.SLAVE,
+            role=common_pb2.MASTER if is_master else common_pb2.SLAVE,
             endpoint=self.advertised,
             state="running",
-            epoch=self.cluster.epoch,
+            epoch=self.cluster.epoch if asked.epoch is None else asked.epoch,
             wrote_offset=self.log.end,
             in_sync=self.lag_bytes == 0,
             lag_bytes=self.lag_bytes,
@@ -358,8 +385,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.ListTopicsResponse:
         names = list(request.names) or sorted(self.log.topics)
         for name in names:
-            if name not in self.log.topics:
-                refusal = RefusedError(common_pb2.UNKNOWN_TOPIC, f"topic {name} does not exist")
+            try:
+                self._check_topic(name)
+            except RefusedError as refusal:
                 return admin_pb2.ListTopicsResponse(error=refusal.error)
         return admin_pb2.ListTopicsResponse(topics=[self.log.topics[name] for name in names])
 

@@ -26,7 +26,7 @@ class PlainCluster:
 
     def __init__(self, held: Mapping[Queue, Held]) -> None:
         self.now = dict(held)
-        self.master: dict[Queue, Held] | None = None
+        self.sure = True
         self.groups: dict[str, Offsets] = {}
         self.sizes: dict[Queue, float] = {}
         self.times: dict[int, Offsets] = {}
@@ -41,9 +41,7 @@ class PlainCluster:
     def queues(self) -> list[Queue]:
         return sorted(self.now)
 
-    def held(self, queues: Iterable[Queue] = (), *, by_master: bool = False) -> dict[Queue, Held]:
-        if by_master and self.master is not None:
-            return dict(self.master)
+    def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
         return dict.fromkeys(queues, NOTHING) | self.now
 
     def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:

@@ -1,14 +1,13 @@
 import inspect
-import pickle
 
 import pytest
-from pyspark.sql.datasource import DataSource, EqualTo
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from fakes.live_topics import PlainCluster
 from pipeline.errors import OptionError
 from pipeline.live import LiveDataSource
-from pipeline.live_batch import FilteringBatchReader, LiveBatchReader
-from pipeline.live_errors import DataLossError, OffsetsError
+from pipeline.live_batch import LiveBatchReader
+from pipeline.live_errors import ClusterError, DataLossError, OffsetsError
 from pipeline.live_options import Use, read_options
 from pipeline.live_schema import LIVE
 from pipeline.offsets_resolve import Held
@@ -18,9 +17,7 @@ GIVEN = {"endpoint": "a", "topic": "t"}
 
 
 def reader(plain: PlainCluster, **options: str) -> LiveBatchReader:
-    read = read_options(GIVEN | options, Use.BATCH)
-    kind = FilteringBatchReader if read.pushdown else LiveBatchReader
-    return kind(read, LIVE, plain)  # type: ignore[arg-type]
+    return LiveBatchReader(read_options(GIVEN | options, Use.BATCH), LIVE, plain)  # type: ignore[arg-type]
 
 
 def spans(found: LiveBatchReader) -> list[list[str]]:
@@ -73,13 +70,19 @@ def test_places_that_are_not_there(options: dict[str, str], error: type[Exceptio
         reader(plain(), **options).partitions()
 
 
-def test_filters_are_for_the_reader_that_says_so() -> None:
-    assert "pushFilters" not in vars(LiveBatchReader)
-    narrowed = reader(plain(), pushdown="true")
-    rest = narrowed.pushFilters([EqualTo(("queue_id",), 1), EqualTo(("keys",), "k")])
-    assert list(rest) == [EqualTo(("keys",), "k")]
-    assert spans(narrowed) == [["t/1 0..5"]]
-    assert spans(pickle.loads(pickle.dumps(narrowed))) == [["t/1 0..5"]]
+def test_no_filter_is_taken_over_from_spark() -> None:
+    assert LiveBatchReader.pushFilters is DataSourceReader.pushFilters
+
+
+def test_without_a_master_nothing_is_judged_to_be_gone() -> None:
+    cluster = plain()
+    cluster.sure = False
+    assert spans(reader(cluster)) == [["t/0 2..10", "t/1 0..5"]]
+    for side in ("startingOffsets", "endingOffsets"):
+        for lenient in ("true", "false"):
+            places = {side: '{"t": {"0": 12, "1": -1, "2": -1}}', "failOnDataLoss": lenient}
+            with pytest.raises(ClusterError, match="there is no master now"):
+                reader(cluster, **places).partitions()
 
 
 def test_the_partition_that_spark_makes_up_is_empty() -> None:

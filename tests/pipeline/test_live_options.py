@@ -175,3 +175,10 @@ def test_the_schema_hears_of_wrong_names_first() -> None:
     assert chosen_columns({}) is None
     with pytest.raises(OptionError, match="columnz"):
         chosen_columns({"columnz": "body"})
+
+
+def test_pushdown_is_gone_and_it_is_said_why() -> None:
+    given = {"endpoint": "a", "topic": "t", "pushdown": "true"}
+    for read in (lambda: read_options(given, Use.BATCH), lambda: chosen_columns(given)):
+        with pytest.raises(OptionError, match="every other use of the same DataFrame"):
+            read()

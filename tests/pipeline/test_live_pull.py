@@ -69,6 +69,32 @@ def test_spans_of_several_queues_are_read_to_their_ends(running: ThreadedCluster
     assert running.cluster.master.pulls == 0
 
 
+def offsets_in_order(pulled: Pulling, *spans: Span) -> list[tuple[str, int, int]]:
+    found = rows(pulled, *spans)
+    columns = ("topic", "queue_id", "queue_offset")
+    return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
+
+
+@pytest.mark.parametrize("pull_bytes", [1, 700, 5_000, 1 << 20])
+@pytest.mark.parametrize("behind", [None, 0, 30, 90])
+def test_the_order_of_a_partition_is_that_of_its_spans(
+    running: ThreadedCluster, pull_bytes: int, behind: int | None
+) -> None:
+    """Whatever an answer has room for, and however far the slave is."""
+    for start in range(0, 100, 25):
+        produce(running, "t", 0, texts(10, start))
+        produce(running, "t", 1, texts(10, start + 10))
+        produce(running, "u", 0, texts(5, start + 20))
+    running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", behind))
+    spans = [Span("t", 0, 3, 40), Span("t", 1, 0, 38), Span("u", 0, 0, 20)]
+    expected = [
+        (each.topic, each.queue_id, offset)
+        for each in spans
+        for offset in range(each.start, each.end)
+    ]
+    assert offsets_in_order(pulling(running, pull_bytes=pull_bytes), *spans) == expected
+
+
 def test_every_column_comes_back(running: ThreadedCluster) -> None:
     produce(running, "t", 1, [b"a"], tags="x", keys="k1 k2", properties={"p": "v"})
     [row] = rows(pulling(running), Span("t", 1, 0, 1)).to_pylist()
@@ -119,6 +145,49 @@ def test_messages_that_are_gone(running: ThreadedCluster) -> None:
         bodies(pulling(running), Span("t", 0, 0, 20))
     lenient = pulling(running, fail_on_data_loss=False)
     assert bodies(lenient, Span("t", 0, 0, 20)) == texts(15, 5)
+
+
+def test_what_one_node_deleted_is_read_from_another(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    slave = running.cluster.nodes["n1"]
+    running.call(lambda: slave.removed.update({("t", 0): 5}))
+    running.call(lambda: slave.holes.add(("t", 0, 12)))
+    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_slaves_that_lack_messages_lose_none_without_a_master(
+    running: ThreadedCluster, fail: bool
+) -> None:
+    produce(running, "t", 0, texts(20))
+    slave, master = running.cluster.nodes["n1"], running.cluster.master
+    running.call(master.stop)
+    quick = cluster_options(running, retry_timeout_ms=300)
+    short = pulling(running, cluster=quick, pull_timeout_ms=200, fail_on_data_loss=fail)
+    running.call(lambda: setattr(slave, "visible", 15))
+    with pytest.raises(ClusterError, match=r"t/0 at 15 of 20; the nodes that answer are behind"):
+        bodies(short, Span("t", 0, 0, 20))
+    running.call(lambda: slave.removed.update({("t", 0): 5}))
+    with pytest.raises(ClusterError, match=r"t/0 at 0 of 20; the nodes that answer"):
+        bodies(short, Span("t", 0, 0, 20))
+    running.call(master.start)
+    assert bodies(short, Span("t", 0, 0, 20)) == texts(20)
+
+
+def test_a_slave_that_has_not_heard_of_a_topic(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    running.call(lambda: running.cluster.nodes["n1"].unheard_topics.add("t"))
+    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+
+
+def test_where_queues_end_is_the_masters_to_say(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", 5))
+    quick = cluster_options(running, retry_timeout_ms=300)
+    cluster = Cluster(quick, Selection(topics=("t",)))
+    assert (cluster.held()["t", 0].end, cluster.sure) == (20, True)
+    running.call(running.cluster.master.stop)
+    assert (cluster.held()["t", 0].end, cluster.sure) == (5, False)
 
 
 def test_an_end_that_nobody_reaches(running: ThreadedCluster) -> None:
@@ -181,7 +250,6 @@ def test_what_the_selected_queues_hold(running: ThreadedCluster) -> None:
     assert ("u", 0) not in found
     assert list(Cluster(options, Selection(pattern="u")).held()) == [("u", 0)]
     assert list(Cluster(options, Selection(assigned={"t": (1,)})).held()) == [("t", 1)]
-    assert Cluster(options, Selection(topics=("t",))).held(by_master=True)["t", 1].end == 3
 
 
 def test_groups_times_and_sizes(running: ThreadedCluster) -> None:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
+from fakes.fake_broker import running_cluster
 from pipeline.live_schema import LIVE
 from pipeline.schema import spark_schema
 from running import Running
@@ -96,17 +97,57 @@ def test_options_of_a_batch_read(
     assert split.rdd.getNumPartitions() == 8
     assert split.columns == ["body", "queue_id"]
     assert bodies(split) == rows_named(100)
-    narrowed = reader(spark, cluster, topicsPattern=f"{topic[:-1]}.", pushdown="true")
-    assert bodies(narrowed.where(f"topic = '{topic}' and tags = 'a' and queue_offset < 10")) == [
-        "row 0",
-        "row 10",
-        "row 20",
-        "row 30",
-    ]
+
+
+def test_a_dataframe_that_is_used_twice(
+    spark: "SparkSession", cluster: Running, topics: tuple[str, str]
+) -> None:
+    """Spark 4.3 keeps the filters that a source takes over for all uses of a DataFrame."""
+    produce(cluster, topics[0], 100, tags=["a" if n % 10 == 0 else "b" for n in range(100)])
+    setting = "spark.sql.python.filterPushdown.enabled"
+    for chosen in ("true", "false"):
+        spark.conf.set(setting, chosen)
+        try:
+            frame = reader(spark, cluster, topic=topics[0])
+            assert frame.count() == 100
+            assert frame.where("queue_id = 1").count() == 25
+            assert frame.where("tags = 'a'").count() == 10
+            assert frame.count() == 100
+            both = frame.where("queue_id = 1").union(frame.where("queue_id = 2"))
+            assert sorted(row.queue_id for row in both.collect()) == [1] * 25 + [2] * 25
+            assert frame.where("queue_offset < 3").crossJoin(frame.select("body")).count() == 1200
+        finally:
+            spark.conf.unset(setting)
+
+
+def test_the_order_of_a_read_depends_on_its_offsets_alone(spark: "SparkSession") -> None:
+    """Queues that share partitions, read with answers of different sizes, and from a slave that
+    is behind and one that is not."""
+    with running_cluster(slaves=1) as small:
+        small.log.create_topic("t", 6)
+        for start in range(0, 600, 50):
+            numbers = range(start, start + 50)
+            with Producer(small.endpoints) as producer:
+                producer.send_many(
+                    "t", [b"%d" % n for n in numbers], queues=[n * n % 6 for n in numbers]
+                )
+        read = spark.read.format("tandemlog").options(
+            endpoint=",".join(small.endpoints), topic="t", maxPartitions="2"
+        )
+        orders = []
+        for pull_bytes, behind in (("1", None), ("3k", None), ("8m", None), ("3k", 200), ("8m", 1)):
+            slave = small.cluster.nodes["n1"]
+            small.call(lambda slave=slave, behind=behind: setattr(slave, "visible", behind))
+            rows = read.option("pullBytes", pull_bytes).load().select("queue_id", "queue_offset")
+            orders.append([tuple(row) for row in rows.collect()])
+    assert orders[0] == sorted(orders[0])
+    assert all(order == orders[0] for order in orders)
+    assert len(orders[0]) == 600
 
 
 ERRORS = {
     "option": ({"topik": "x"}, "option topik does not exist: is topic meant"),
+    "pushdown": ({"pushdown": "true"}, "option pushdown does not exist any more: Spark 4.3"),
     "topic": ({"topic": "nope"}, "there is no topic 'nope'"),
     "offsets": ({"startingOffsets": '{"T": {"0": 9}}'}, "names T/0"),
     "range": (
@@ -322,3 +363,31 @@ def test_a_job_that_is_given_a_name_may_run_again(
             endpoint=cluster.master.endpoint, topic=topics[0], idempotencyId=topics[0][:50]
         ).save()
     assert stored(cluster, topics[0]) == rows_named(50)
+
+
+def test_a_name_that_is_given_twice_for_other_rows_is_an_error(
+    spark: "SparkSession", cluster: Running, topics: tuple[str, str]
+) -> None:
+    frame = spark.range(50, numPartitions=2).select(
+        F.concat(F.lit("row "), F.col("id")).alias("body")
+    )
+    other = frame.select(
+        F.when(F.col("body") == "row 7", "?").otherwise(F.col("body")).alias("body")
+    )
+    name = topics[0][:50]
+
+    def write(rows: "DataFrame", topic: str) -> None:
+        rows.write.format("tandemlog").mode("append").options(
+            endpoint=cluster.master.endpoint, topic=topic, idempotencyId=name
+        ).save()
+
+    write(frame, topics[0])
+    for rows, topic in (
+        (other, topics[0]),
+        (frame, topics[1]),
+        (frame.withColumn("keys", F.lit("k")), topics[0]),
+    ):
+        with pytest.raises(PySparkException, match="idempotencyId"):
+            write(rows, topic)
+    assert stored(cluster, topics[0]) == rows_named(50)
+    assert stored(cluster, topics[1]) == []

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fakes.live_topics import PlainCluster
-from pipeline.live_errors import DataLossError, OffsetsError
+from pipeline.live_errors import ClusterError, DataLossError, OffsetsError
 from pipeline.live_options import Use, read_options
 from pipeline.live_schema import LIVE
 from pipeline.live_stream import LiveStreamReader
@@ -189,9 +189,9 @@ def test_a_queue_that_is_new_is_read_from_its_beginning() -> None:
     assert spans(stream.partitions(start, end)) == [["t/1 3..8"]]
 
 
-def test_a_slave_that_is_behind_does_not_send_the_stream_back() -> None:
+def test_slaves_that_are_behind_do_not_send_the_stream_back() -> None:
     plain = cluster(t0=10)
-    plain.master = {("t", 0): held(0, 30)}
+    plain.sure = False
     stream = reader(plain)
     assert stream.latestOffset(t(20), ALL) == t(20)
 
@@ -210,6 +210,16 @@ def test_messages_deleted_before_they_were_read() -> None:
         stream.partitions(t(2), t(9))
     lenient = reader(plain, startingOffsets="earliest", failOnDataLoss="false")
     assert spans(lenient.partitions(t(2), t(9))) == [["t/0 2..9"]]
+
+
+def test_without_a_master_nothing_is_judged_to_be_gone() -> None:
+    plain = PlainCluster({("t", 0): held(5, 9)})
+    plain.sure = False
+    stream = reader(plain, startingOffsets="earliest")
+    assert spans(stream.partitions(t(2), t(9))) == [["t/0 2..9"]]
+    beyond = reader(plain, startingOffsets='{"t": {"0": 12}}', failOnDataLoss="false")
+    with pytest.raises(ClusterError, match=r"holds 5\.\.9\. But there is no master now"):
+        beyond.initialOffset()
 
 
 def test_small_queues_share_a_partition_unless_it_is_asked_otherwise() -> None:

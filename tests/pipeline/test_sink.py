@@ -150,6 +150,101 @@ def test_other_rows_the_second_time_are_an_error(running: ThreadedCluster) -> No
     assert stored(running) == texts(8)
 
 
+def properties_of(*rows: dict[str, str]) -> pa.Array:
+    return pa.array([list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("column", "first", "second"),
+    [
+        ("body", ["a", "b", "c"], ["a", "c", "b"]),
+        ("body", ["a", "b", "c"], ["a", "b", "C"]),
+        ("topic", ["t", "t", "t"], ["t", "t", "u"]),
+        ("topic", ["t", "t", "t"], ["u", "u", "u"]),
+        ("keys", ["k", "k", "k"], ["k", "k", "l"]),
+        ("keys", [None, None, None], ["k", "k", "k"]),
+        ("tags", ["x", "x", None], ["x", "x", "y"]),
+        ("queue_id", [0, 0, 0], [0, 0, 1]),
+        ("sharding_key", ["s", "s", "s"], ["s", "s", "r"]),
+        ("properties", [{}, {"p": "1"}, {}], [{}, {"p": "2"}, {}]),
+    ],
+)
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_whatever_differs_the_second_time_is_an_error(
+    running: ThreadedCluster, column: str, first: list[Any], second: list[Any], chunk: int
+) -> None:
+    def rows(values: list[Any]) -> dict[str, Any]:
+        kinds = {"queue_id": pa.int32()}
+        given = (
+            properties_of(*values)
+            if column == "properties"
+            else pa.array(values, kinds.get(column, pa.string()))
+        )
+        return {"topic": pa.array(["t", "t", "t"])} | {column: given}
+
+    def write_again(values: list[Any], more: int = 0) -> Written:
+        batch = pa.record_batch({"body": pa.array(["1", "2", "3"])} | rows(values))
+        batches = [batch, *[batch] * more]
+        given = options(running, topic=None, batch_messages=chunk)
+        return write_partition(given, NAME, iter(batches))
+
+    write_again(first)
+    assert write_again(first).duplicates == 3 // chunk
+    before = list(running.log.records)
+    # what comes behind the rows that differ must not be stored either
+    with pytest.raises(RepeatMismatchError, match="other rows, to another topic"):
+        write_again(second, more=2)
+    assert running.log.records == before
+
+
+def test_a_difference_that_the_master_has_forgotten_is_an_error(running: ThreadedCluster) -> None:
+    rows = texts(300)
+    write(running, rows, batch_messages=2)
+    before = list(running.log.records)
+    rows[7] = "another"
+    with pytest.raises(RepeatMismatchError, match="other rows"):
+        write(running, [*rows, *texts(50, 300)], batch_messages=2)
+    assert running.log.records == before
+
+
+def test_an_attempt_that_broke_off_is_not_gone_on_with_by_other_rows(
+    running: ThreadedCluster,
+) -> None:
+    running.call(lambda: running.cluster.master.faults.extend([None, refused("BAD_RECORD")]))
+    with pytest.raises(SinkError, match="partition 3"):
+        write(running, texts(12))
+    with pytest.raises(RepeatMismatchError):
+        write(running, texts(12)[::-1])
+    assert stored(running) == texts(4)
+    write(running, texts(12))
+    assert stored(running) == texts(12)
+
+
+def test_a_topic_that_got_more_queues_meanwhile_is_no_difference(
+    running: ThreadedCluster,
+) -> None:
+    write(running, texts(10))
+    running.log.create_topic("t", 7)
+    assert write(running, texts(10)).duplicates == 3
+
+
+def test_no_rows_where_there_were_some_are_an_error(running: ThreadedCluster) -> None:
+    assert write(running, []) == Written(0, 0, 0, 0)
+    write(running, texts(3))
+    with pytest.raises(RepeatMismatchError, match="1 chunks are stored and 0 were"):
+        write(running, [])
+
+
+def test_an_older_batch_is_refused_to_partitions_that_had_no_rows_since(
+    running: ThreadedCluster,
+) -> None:
+    """A checkpoint that was restored, with more partitions than before."""
+    write(running, texts(5), WriterName("query:0", 8, 0))
+    with pytest.raises(SinkError, match=r"batch 7 is to be written, and batch 8 was written"):
+        write(running, texts(5), NAME)
+    assert stored(running) == texts(5)
+
+
 def test_fewer_rows_the_second_time_are_an_error(running: ThreadedCluster) -> None:
     write(running, texts(12))
     with pytest.raises(RepeatMismatchError, match="3 chunks are stored and 2 were to be written"):
@@ -224,7 +319,8 @@ def test_silence_ends_a_task_after_a_while(running: ThreadedCluster) -> None:
 
 def test_no_rows_need_no_cluster() -> None:
     nowhere = WriteOptions(ClusterOptions(("127.0.0.1:1",)))
-    assert write_partition(nowhere, NAME, iter([])) == Written(0, 0, 0, 0)
+    nobody = WriterName(None, 0, 3)
+    assert write_partition(nowhere, nobody, iter([])) == Written(0, 0, 0, 0)
 
 
 def test_the_driver_looks_at_the_topic_first(running: ThreadedCluster) -> None:

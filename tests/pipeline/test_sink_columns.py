@@ -86,7 +86,9 @@ def test_a_row_without_a_topic() -> None:
 
 
 NAMES = st.text(st.characters(exclude_characters="\x01\x02", codec="utf-8"), min_size=1, max_size=6)
-VALUES = st.none() | st.text(st.characters(exclude_characters="\x02", codec="utf-8"), max_size=6)
+VALUES = st.none() | st.text(
+    st.characters(exclude_characters="\x02", codec="utf-8"), min_size=1, max_size=6
+)
 MAPS = st.lists(st.none() | st.dictionaries(NAMES, VALUES, max_size=4), min_size=1, max_size=8)
 
 
@@ -116,6 +118,12 @@ def test_what_the_store_keeps_for_itself_is_left_out() -> None:
     assert [decode_properties(each or b"") for each in values(found.properties)] == [{"mine": "1"}]
 
 
+def test_a_property_that_is_null_is_none() -> None:
+    pairs = [("mine", "1"), ("theirs", None), ("KEYS", "")]
+    found = rows(body=["x"], properties=pa.array([pairs], STRING_MAP))
+    assert [decode_properties(each or b"") for each in values(found.properties)] == [{"mine": "1"}]
+
+
 def test_a_sharding_key_is_a_property_too() -> None:
     found = rows(
         body=["x", "y", "z"],
@@ -136,6 +144,7 @@ def test_a_sharding_key_is_a_property_too() -> None:
         ([("a\x01b", "x")], "row 1 .* the character 0x01"),
         ([("ok", "y"), ("a", "x\x02y")], "row 1 of its chunk: a property holds the character 0x02"),
         ([("a\x02", "x")], "0x02"),
+        ([("ok", "y"), ("a", "")], "row 1 of its chunk: property 'a' has an empty value"),
     ],
 )
 def test_properties_that_cannot_be_stored(pairs: list[tuple[str, str]], words: str) -> None:

@@ -10,7 +10,7 @@ from fakes.fake_broker import FakeCluster
 from tandemlog import errors
 from tandemlog.connection import ConnectionOptions
 from tandemlog.consumer import AsyncConsumer
-from tandemlog.follower import FollowOptions
+from tandemlog.follow_options import FollowOptions
 from tandemlog.message import Message
 from tandemlog.producer import AsyncProducer
 

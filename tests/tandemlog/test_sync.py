@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import as_completed, wait
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from tandemlog import (
     ProducerOptions,
     errors,
 )
+from tandemlog.loop_thread import LoopThread
 
 
 @pytest.fixture
@@ -155,6 +157,43 @@ def test_following_messages_and_batches(cluster: ThreadedCluster) -> None:
         assert [int(message.body) for message in batch] == [98, 99]
         consumer.commit({("orders", 0): 7})
         assert consumer.committed()["orders", 0] == 7
+
+
+def test_a_loop_that_is_left_is_gone_on_with(cluster: ThreadedCluster) -> None:
+    with Producer(cluster.endpoints) as producer:
+        producer.send_many("orders", [b"%d" % number for number in range(10)], queues=0)
+    with Consumer(cluster.endpoints) as consumer, consumer.follow("orders") as stream:
+        for message in stream:
+            if message.queue_offset == 3:
+                break
+        for message in stream:
+            assert message.queue_offset == 4
+            break
+        batch = stream.next_batch()
+        assert batch is not None
+        assert [int(message.body) for message in batch] == [5, 6, 7, 8, 9]
+
+
+def test_an_interrupt_while_waiting_loses_nothing(
+    cluster: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the messages have crossed over and the caller has not got them yet."""
+    with Producer(cluster.endpoints) as producer:
+        producer.send_many("orders", [b"%d" % number for number in range(10)], queues=0)
+    run = LoopThread.run
+
+    def interrupted(thread: LoopThread, work: Any) -> Any:
+        run(thread, work)
+        raise KeyboardInterrupt
+
+    with Consumer(cluster.endpoints) as consumer, consumer.follow("orders") as stream:
+        with monkeypatch.context() as patch:
+            patch.setattr(LoopThread, "run", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                stream.next_batch()
+        batch = stream.next_batch(timeout_ms=10_000)
+        assert batch is not None
+        assert batch[0].body == b"0"
 
 
 def test_committing_by_hand(cluster: ThreadedCluster) -> None:

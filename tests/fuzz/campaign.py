@@ -41,7 +41,7 @@ class Campaign:
     target: Attacked
     first: int = 0
     done: int = 0
-    findings: dict[str, Call] = field(default_factory=dict)
+    findings: dict[str, tuple[str, Call]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     history: list[tuple[float, float, int]] = field(default_factory=list)
     open: dict[int, float] = field(default_factory=dict)
@@ -79,9 +79,9 @@ class Campaign:
 
     def add(self, wrong: str, call: Call) -> None:
         """A finding, once for each method and kind of fault."""
-        known = f"{call.path} {wrong[:60]}"
+        known = f"{call.path} {corpus.kind_of(wrong)}"
         if known not in self.findings and len(self.findings) < FINDINGS_AT_MOST:
-            self.findings[known] = call
+            self.findings[known] = f"{call.path}: {wrong}", call
 
     def _alive(self) -> bool:
         dead = [name for name, node in self.target.nodes.items() if not node.alive]
@@ -128,7 +128,7 @@ class Campaign:
     def save(self) -> list[str]:
         """Write the findings into the corpus; a line for each."""
         lines = []
-        for wrong, call in self.findings.items():
+        for wrong, call in self.findings.values():
             path = corpus.save(
                 "rpc", wrong, seed=self.maker.seed, number=call.number, calls=[call.to_json()]
             )

@@ -40,6 +40,11 @@ def save(kind: str, found: str, **content: Any) -> Path:
     return path
 
 
+def kind_of(found: str) -> str:
+    """What findings of one cause have in common: the words without the numbers."""
+    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", found)[:70]
+
+
 def pack(data: bytes) -> list[Any]:
     """The parts of `data`: a byte or a short pattern that repeats for long is written once."""
     parts: list[Any] = []

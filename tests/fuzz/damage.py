@@ -58,10 +58,9 @@ def a_store(name: str) -> Store:
     bench = Bench(STORE_CONFIG, topics=("T", "U"))
     for number in range(24):
         keys = b"KEYS\x01key%d\x02TAGS\x01tag%d\x02" % (number, number % 3)
-        puts = [
-            Put("U" if each == 7 else "T", 0 if each == 7 else each % 4, b"%d-%d" % (number, each), keys)
-            for each in range(8)
-        ]  # fmt: skip
+        bodies = [b"%d-%d" % (number, each) for each in range(8)]
+        puts = [Put("T", each % 4, body, keys) for each, body in enumerate(bodies[:7])]
+        puts.append(Put("U", 0, bodies[7], keys))
         bench.clock.advance(1.0)
         bench.store.append(batch_of(puts))
         if number % 6 == 0:

@@ -63,16 +63,16 @@ def methods_of(endpoint: str) -> list[Method]:
         database = ProtoReflectionDescriptorDatabase(channel)
         pool = DescriptorPool(database)
         for name in sorted(database.get_services()):
-            for method in pool.FindServiceByName(name).methods:
-                found.append(
-                    Method(
-                        path=f"/{name}/{method.name}",
-                        request=method.input_type,
-                        answer=GetMessageClass(method.output_type),
-                        client_streaming=method.client_streaming,
-                        server_streaming=method.server_streaming,
-                    )
+            found += [
+                Method(
+                    path=f"/{name}/{method.name}",
+                    request=method.input_type,
+                    answer=GetMessageClass(method.output_type),
+                    client_streaming=method.client_streaming,
+                    server_streaming=method.server_streaming,
                 )
+                for method in pool.FindServiceByName(name).methods
+            ]
     return found
 
 

@@ -94,7 +94,9 @@ class Attacked:
         node = self.nodes[name]
         text = node.log.read_text(errors="replace")[self.logs[name] :]
         at = text.find("Traceback (most recent call last)")
-        assert at < 0, f"a traceback in the log of the {name}:\n{text[max(0, at - 500) : at + 3000]}"
+        assert at < 0, (
+            f"a traceback in the log of the {name}:\n{text[max(0, at - 500) : at + 3000]}"
+        )
         most = LOG_BYTES_FREE + LOG_BYTES_PER_CALL * calls
         assert len(text) <= most, (
             f"{calls} calls wrote {len(text)} bytes of log on the {name}, the last:\n{text[-2000:]}"
@@ -136,7 +138,6 @@ def anonymous_bytes(node: NodeProcess) -> int:
     found = re.search(r"RssAnon:\s+(\d+) kB", status)
     assert found is not None
     return int(found[1]) << 10
-
 
 
 def _config(node: NodeProcess) -> StoreConfig:

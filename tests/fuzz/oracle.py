@@ -1,11 +1,11 @@
 """What an answer must be, whatever was asked: typed, said in a sentence, and never a traceback.
 
-    status OK, an answer without error          well
-    status OK, an answer with error.code        refused; INTERNAL and no message are findings
-    INVALID_ARGUMENT, RESOURCE_EXHAUSTED,       refused before there was an answer to put an error
-    UNIMPLEMENTED                               into; the details are a sentence
-    DEADLINE_EXCEEDED                           where the call was to wait
-    anything else                               a finding
+status OK, an answer without error          well
+status OK, an answer with error.code        refused; INTERNAL and no message are findings
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED,       refused before there was an answer to put an error
+UNIMPLEMENTED                               into; the details are a sentence
+DEADLINE_EXCEEDED                           where the call was to wait
+anything else                               a finding
 """
 
 from dataclasses import dataclass

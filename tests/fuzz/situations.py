@@ -18,19 +18,18 @@ from fakes.batches import Put, batch_of
 from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, Bench
 from ha.config import HaConfig, Replication, Role
+from ha.errors import ProtocolError
 from ha.frames import (
     Hello,
     MemberList,
-    Metadata,
     decode_master_frame,
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.errors import ProtocolError
 from ha.handshake import SlaveView, proven_prefix
 from ha.log_crc import log_crc
 from ha.master_group import MasterGroup
-from ha.master_session import MasterAction, SendAnswer, SendChunk
+from ha.master_session import MasterAction, SendAnswer, SendChunk, SendRefusal
 from ha.master_term import Term, begin_term, own_position
 from ha.slave_session import (
     Disconnect,
@@ -42,10 +41,10 @@ from ha.slave_session import (
     StoreAction,
 )
 from ha.slave_store import SlaveStore
-from ha.state import HaState, Member
+from ha.state import HaState, InSyncRecord, Member
 from storage.config import ConfirmSource, FlushMode, StoreConfig
 from tandemlog.format.epochs import EpochEntry, EpochTable
-from tandemlog.v1 import common_pb2
+from tandemlog.v1 import common_pb2, replication_pb2
 
 NOW = 100.0
 SLAVE_CONFIG = HaConfig(
@@ -124,7 +123,9 @@ class Master:
 
     def __init__(self) -> None:
         self.bench = Bench(STORE_CONFIG)
-        self.term: Term = self._lead(HaState("sim", "m", "mi"))
+        # a master that knows another node: whoever is not that one is a stranger
+        others = InSyncRecord(0, 0, frozenset({Member("o", "oi")}))
+        self.term: Term = self._lead(HaState("sim", "m", "mi", record=others))
         self._put(20)
         self.term = self._lead(self.term.state)
         self._put(20)
@@ -150,7 +151,7 @@ class Master:
             elif isinstance(action, SendChunk):
                 data = store.log.read(action.offset, action.length) if action.length else b""
                 sent.append(encode_master_frame(action.frame(data, 1)))
-            elif not hasattr(action, "reason"):
+            elif isinstance(action, SendRefusal):
                 sent.append(encode_master_frame(action.refusal))
         return sent
 
@@ -195,9 +196,7 @@ def situation(name: str) -> Situation:
     hello, view = slave.session.hello, slave.session.me
     to_slave, to_master = _play(slave)
     actions = store_actions(SlaveSession(hello, view, SLAVE_CONFIG, NOW), to_slave)
-    return Situation(
-        picture, state, hello, view, tuple(to_master), tuple(to_slave), tuple(actions)
-    )
+    return Situation(picture, state, hello, view, tuple(to_master), tuple(to_slave), tuple(actions))
 
 
 def store_actions(session: SlaveSession, frames: Sequence[bytes]) -> list[StoreAction]:
@@ -280,9 +279,8 @@ def _play(slave: Slave) -> tuple[list[bytes], list[bytes]]:
     hello = master.compared(slave.session.hello, group)
     to_slave = [encode_master_frame(MemberList((row,)))]
     to_slave += master.frames(group, group.receive(session, hello, NOW))
-    topics = master.bench.store.topics.to_json()
-    to_slave.append(encode_master_frame(Metadata("topics", topics, 1)))
-    to_slave.append(encode_master_frame(Metadata("consumer-offsets", b'{"offsetTable":{}}', 1)))
+    to_slave.append(_table("topics", master.bench.store.topics.to_json()))
+    to_slave.append(_table("consumer-offsets", b'{"offsetTable":{}}'))
     while chunks := session.pump(NOW):
         to_slave += master.frames(group, chunks)
     to_slave += master.frames(group, session.tick(NOW + 1))
@@ -290,3 +288,12 @@ def _play(slave: Slave) -> tuple[list[bytes], list[bytes]]:
         to_master += slave.obey(slave.session.receive(decode_master_frame(data), NOW))
     assert slave.bench.store.log.flushed.value == master.bench.store.log.flushed.value
     return to_slave, to_master
+
+
+def _table(kind: str, json: bytes) -> bytes:
+    """A table in one frame."""
+    frame = replication_pb2.MasterFrame()
+    frame.metadata.kind, frame.metadata.json, frame.metadata.version = kind, json, 1
+    if "last" in frame.metadata.DESCRIPTOR.fields_by_name:
+        frame.metadata.last = True
+    return frame.SerializeToString()

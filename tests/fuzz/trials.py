@@ -182,4 +182,3 @@ def _log_of(store: object, end: int) -> bytes:
 
 def _set_aside(files: object) -> bool:
     return any("resync-" in str(path) for path in picture_of(files))  # type: ignore[arg-type]
-

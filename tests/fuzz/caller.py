@@ -54,8 +54,6 @@ class Caller:
             return Outcome(grpc.StatusCode.OK, answers=(answer,))
         except aio.AioRpcError as fault:
             return Outcome(fault.code(), fault.details() or "")
-        except grpc.RpcError as fault:  # pragma: no cover - the sync base class
-            return Outcome(grpc.StatusCode.UNKNOWN, str(fault))
 
     async def _stream(self, channel: aio.Channel, call: Call) -> Outcome:
         stream: Any = channel.stream_stream(call.path)(timeout=WAIT_S)
@@ -73,7 +71,8 @@ class Caller:
             else:
                 return Outcome(grpc.StatusCode.OK, answers=tuple(answers))
             return Outcome(await stream.code(), await stream.details() or "", tuple(answers))
-        except asyncio.InvalidStateError:
+        except (asyncio.InvalidStateError, aio.BaseError):
+            # the node ended the call while this side was still writing
             return Outcome(await stream.code(), await stream.details() or "")
         finally:
             stream.cancel()

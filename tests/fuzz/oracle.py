@@ -19,6 +19,8 @@ from tandemlog.v1 import common_pb2
 MOST_ERROR_BYTES = 4_096
 _MAY_WAIT = ("/Append", "/Pull", "/Watch", "/Replicate", "/FetchSegmentRange", "/ServerReflection")
 _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED)
+# What gRPC says on this side where a stream ended while it wrote.
+_OWN_FAULT = "Internal error from Core"
 _NEVER = ("Traceback", "Exception", "Sent message larger", "Unexpected <")
 
 
@@ -69,6 +71,8 @@ def refused(method: Method, outcome: Outcome) -> bool:
 def _status_finding(
     call: Call, method: Method | None, status: grpc.StatusCode, details: str
 ) -> str:
+    if method is not None and method.streaming and details == _OWN_FAULT:
+        return ""
     if len(details) > MOST_ERROR_BYTES:
         return f"{status.name} with {len(details)} characters of details"
     if any(word in details for word in _NEVER):

@@ -6,7 +6,7 @@ import random
 MINUTES = float(os.environ.get("FUZZ_MINUTES", "0.5"))
 SEED = int(os.environ.get("FUZZ_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
 # How the time is shared out.
-SHARES = {"rpc": 0.55, "strangers": 0.05, "frames": 0.12, "files": 0.2, "http": 0.08}
+SHARES = {"rpc": 0.55, "link": 0.05, "frames": 0.12, "files": 0.2, "http": 0.08}
 
 
 def seconds(part: str) -> float:

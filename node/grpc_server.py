@@ -19,6 +19,7 @@ from tandemlog.v1 import (
 
 from .broker_service import BrokerService
 from .endpoints import ListenError
+from .health_service import HealthService
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class GrpcServer:
         self._server.add_registered_method_handlers(BROKER, _raw_handlers(broker))
         admin_pb2_grpc.add_AdminServicer_to_server(admin, self._server)
         replication.add_to(self._server)
-        self._health = health.aio.HealthServicer()
+        self._health = HealthService()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)

@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.queue_unit import UNIT_SIZE
+from tandemlog.format.constants import MIN_RECORD_SIZE
+from tandemlog.format.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 from .consume_queue import ConsumeQueue
 from .disk_refusal import refusal
@@ -37,6 +38,7 @@ from .queue_units import Change, QueueUnits
 logger = logging.getLogger(__name__)
 
 DAMAGED_END = -1
+MAX_QUEUE_OFFSET = (1 << 62) // UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +403,13 @@ class ConsumeQueueStore:
                 logger.warning("the log has number %d of %s twice", offset, self._name(dense))
                 continue
             if offset > end:
+                if self._is_beyond(dense, offsets[index:], cells[index : index + 1]):
+                    logger.error(
+                        "%s: a record says that it is number %d where %d is due: the record is "
+                        "damaged, and is left out of its queue",
+                        self._name(dense), offset, end,
+                    )  # fmt: skip
+                    continue
                 if units.queue(dense).first < 0 and end == 0:
                     units.begin(dense, offset)
                 else:
@@ -410,6 +419,20 @@ class ConsumeQueueStore:
                     units.fill(dense, offset)
             units.extend(dense, cells[index : index + 1])
         return True
+
+    def _is_beyond(self, dense: int, offsets: NDArray[np.int64], cell: NDArray[np.void]) -> bool:
+        """Whether the first of these numbers, above the queue's end, cannot be right: the log goes
+        on with a lower one that is still due, or has no room for the records that would be missing.
+        A body has a checksum, a number has not; one flipped bit of it must neither hide the
+        records that follow nor fill the disk with a queue of nothing."""
+        end, number = int(self._units.ends[dense]), int(offsets[0])
+        if bool(((offsets[1:] >= end) & (offsets[1:] < number)).any()):
+            return True
+        if not end:
+            return number > MAX_QUEUE_OFFSET
+        physical = int(cell.view(UNIT_DTYPE)["physical_offset"][0])
+        room = physical - int(self._units.last_physical[dense])
+        return (number - end) * MIN_RECORD_SIZE > room
 
     def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
         """Whether the queue holds these units already; those of deleted files count as held."""

@@ -1,13 +1,14 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fault spark interop docker bench proto docs format install clean
+.PHONY: demo test check unit golden sim cluster fuzz fault spark interop docker bench proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTEST := $(PYTHON) -m pytest
-OUTSIDE := cluster or fault or spark or interop or docker
+MINUTES := 10
+OUTSIDE := cluster or fuzz or fault or spark or interop or docker
 
 # The tests start hundreds of Python processes: they are to find our modules compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,6 +44,10 @@ unit: $(VENV)/.dev
 
 golden sim cluster fault spark interop docker: $(VENV)/.dev
 	$(PYTEST) -m $@
+
+# MINUTES of mutated requests, frames and files; FUZZ_SEED=… repeats a run.
+fuzz: $(VENV)/.dev
+	FUZZ_MINUTES=$(MINUTES) $(PYTEST) -o faulthandler_timeout=0 -m fuzz tests/fuzz
 
 bench: $(VENV)/.dev
 	$(PYTHON) -m benchmarks

@@ -20,6 +20,7 @@ from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler
 from .endpoints import ListenError
+from .health_service import HealthService
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class GrpcServer:
         self._server.add_registered_method_handlers(BROKER, _broker_handlers(broker, door))
         self._server.add_registered_method_handlers(ADMIN, _admin_handlers(admin, door))
         replication.add_to(self._server)
-        self._health = health.aio.HealthServicer()
+        self._health = HealthService()
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         others: Any = _Others(self._server, door)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, others)

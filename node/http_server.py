@@ -7,9 +7,11 @@ A node imports this module when it serves already: its two libraries are a third
 to import, and after a crash the first put waits for that.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from tandemlog.v1 import common_pb2
 
@@ -32,6 +34,7 @@ class HttpServer:
             application.router.add_get(path, self._answer_for(path))
             application.router.add_options(path, self._answer_for(path))
         application.router.add_get("/metrics", self._scrape)
+        logging.getLogger("aiohttp.server").addFilter(_is_ours)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
@@ -66,6 +69,13 @@ class HttpServer:
 
     async def _scrape(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is about this node. What a client wrote badly it is told with a
+    400; a traceback for each such request would fill the disk at the pace of whoever sends them."""
+    problem = record.exc_info[1] if record.exc_info else None
+    return not isinstance(problem, HttpProcessingError) or problem.code >= 500
 
 
 async def serve_http(

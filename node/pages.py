@@ -40,10 +40,10 @@ class PageNames(Generic[Key]):
 def _read_queue(text: str) -> tuple[str, int]:
     if len(text) > _LONGEST_PAGE:
         raise ValueError(text)
-    topic, queue_id = json.loads(text)
-    if not isinstance(topic, str) or not isinstance(queue_id, int):
-        raise ValueError(text)
-    return topic, queue_id
+    match json.loads(text):
+        case [str(topic), int(queue_id)]:
+            return topic, queue_id
+    raise ValueError(text)
 
 
 NAME_PAGES: PageNames[str] = PageNames(str, str)

@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tandemlog.format.queue_unit import UNIT_SIZE
 
+LOG_FILE_SIZES = range(4096, 1 << 31)
+"""In bytes."""
+
 
 class FlushMode(Enum):
     """When a put counts as safe on this node's disk."""
@@ -100,7 +103,7 @@ class StoreConfig:
     retention: RetentionConfig = field(default_factory=RetentionConfig)
 
     def __post_init__(self) -> None:
-        if not 4096 <= self.commit_log_file_size < 1 << 31:
+        if self.commit_log_file_size not in LOG_FILE_SIZES:
             raise ValueError(
                 f"commit_log_file_size must be 4096 .. 2^31-1: {self.commit_log_file_size}"
             )

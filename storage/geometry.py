@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tandemlog.format.file_names import parse_index_file_name, parse_queue_file_name
 from tandemlog.format.index_layout import index_file_size
-from tandemlog.format.queue_unit import DelayLevels
+from tandemlog.format.queue_unit import UNIT_SIZE, DelayLevels
 
-from .config import StoreConfig
+from .config import LOG_FILE_SIZES, StoreConfig
 from .errors import StoreLayoutError
 from .files import FileSystem
 from .mapped_file_queue import file_size_of
@@ -126,19 +126,28 @@ def _row_size(files: FileSystem, directory: Path) -> int:
     found = _lengths(files, directory)
     if found and found[-1][2] == 0:
         found.pop()
-    return file_size_of(found) if found else 0
+    if not found:
+        return 0
+    size = file_size_of(found)
+    if size not in LOG_FILE_SIZES:
+        raise StoreLayoutError(
+            f"{found[0][1]} has {size} bytes; a log file has {LOG_FILE_SIZES.start} to "
+            f"{LOG_FILE_SIZES.stop - 1}: bring the whole file back, or move the store away"
+        )
+    return size
 
 
 def _queue_file_size(files: FileSystem, root: Path) -> int:
     """The length of queue files; 0 where there are none.
 
     Some may be short after a crash, or missing, and be made again from the log: so the longest of
-    the first few counts, and gaps are not looked at.
+    the first few counts, and gaps are not looked at. A length that no queue file can have says
+    nothing.
     """
     lengths = []
     for _, _, directory in islice(queue_directories(files, root), SAMPLED_QUEUES):
         lengths += [length for _, _, length in _lengths(files, directory)]
-    return max(lengths, default=0)
+    return max((length for length in lengths if length % UNIT_SIZE == 0), default=0)
 
 
 def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, Path, int]]:

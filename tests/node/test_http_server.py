@@ -1,5 +1,6 @@
 """What a load balancer is told."""
 
+import asyncio
 from collections.abc import Mapping
 
 import aiohttp
@@ -108,3 +109,18 @@ async def test_over_http() -> None:
         assert (await aiohttp_get(port, "/master", "OPTIONS"))[0] == 503
     finally:
         await server.stop()
+
+
+async def test_what_a_client_writes_badly_leaves_no_traceback_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (port,) = free_ports(1)
+    server = await serve_http(SlaveNode(), "c", "n1", ("127.0.0.1", port))
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\n: no name\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.0 400")
+        writer.close()
+    finally:
+        await server.stop()
+    assert "Traceback" not in caplog.text

@@ -345,6 +345,8 @@ async def test_health_and_reflection(master: Node) -> None:
         for service in ("", "tandemlog.v1.Broker"):
             answer = await health.Check(health_pb2.HealthCheckRequest(service=service))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        everything = await health.List(health_pb2.HealthListRequest())
+        assert "tandemlog.v1.Broker" in everything.statuses
         call = reflection_pb2_grpc.ServerReflectionStub(channel.channel).ServerReflectionInfo()
         await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
         names = {each.name for each in (await call.read()).list_services_response.service}

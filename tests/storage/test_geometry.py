@@ -37,6 +37,19 @@ def test_files_on_disk_win_over_the_settings(tmp_path: Path) -> None:
     assert (adopted.commit_log_file_size, adopted.queue_file_size) == (4096, 400)
 
 
+def test_a_length_that_no_queue_file_has_says_nothing(tmp_path: Path) -> None:
+    sparse(tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}", 401)
+    assert geometry(tmp_path, queue_file_size=200).adopted().queue_file_size == 200
+    sparse(tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}", 400)
+    assert geometry(tmp_path, queue_file_size=200).adopted().queue_file_size == 400
+
+
+def test_a_length_that_no_log_file_has_is_named_with_the_way_out(tmp_path: Path) -> None:
+    sparse(tmp_path / "commitlog" / f"{0:020d}", 100)
+    with pytest.raises(StoreLayoutError, match=r"has 100 bytes; a log file has 4096 .* bring"):
+        geometry(tmp_path)
+
+
 def test_queues_are_sorted_by_number_and_strays_left_out(tmp_path: Path) -> None:
     for name in ("10", "9", "tmp"):
         (tmp_path / "consumequeue" / "T" / name).mkdir(parents=True)

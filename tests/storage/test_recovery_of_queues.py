@@ -153,3 +153,33 @@ def test_a_queue_file_that_is_gone_while_the_store_is_open_is_made_again() -> No
     bench.settle()
     assert set(kept) < set(everything(bench))
     assert_whole(bench)
+
+
+@pytest.mark.parametrize("bit", [1, 5, 12, 20, 31, 45, 62])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_flipped_bit_in_the_number_of_a_record_costs_that_record_alone(
+    bit: int, which: int
+) -> None:
+    """The number has no checksum. It came to the queue's rebuild, which left out what followed,
+    and filled the queue up to it."""
+    bench, _ = full(batches=4)
+    before = bench.bodies(queue_id=0)
+    log = bench.store.log.wrote.value
+    bench.put(3)
+    bench.store.flush()
+    bench._abandon()
+    bench.files.kill()
+    size = (bench.store.log.wrote.value - log) // 3
+    path, position = log_byte(log + which * size)
+    bench.files.content(path)[position + 20 + 7 - bit // 8] ^= 1 << bit % 8
+    used = sum(len(bench.files.content(QUEUE / name)) for name in bench.files.listdir(QUEUE))
+    bench.open()
+    bench.settle()
+    bodies = bench.bodies(queue_id=0)
+    assert bodies[: len(before)] == before
+    assert len(bodies) >= len(before) + 2
+    bench.put()
+    bench.settle()
+    assert len(bench.bodies(queue_id=0)) == len(bodies) + 1
+    held = sum(len(bench.files.content(QUEUE / name)) for name in bench.files.listdir(QUEUE))
+    assert held <= used + bench.config.queue_file_size

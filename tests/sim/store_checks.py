@@ -42,12 +42,13 @@ def check_promotion(
     promoted = Promoted(cluster, files, clock, node)
     if rots and not promoted.rot(rng):
         return
+    how = f"{node.name}, promoted with a damaged record" if rots else f"{node.name}, promoted"
     try:
         promoted.run(rng)
     except ViolationError as broken:
-        raise ViolationError(f"{node.name}, promoted: {broken}") from broken
+        raise ViolationError(f"{how}: {broken}") from broken
     except (StoreError, HaError, FormatError, OSError) as fault:
-        raise ViolationError(f"{node.name}, promoted: {fault!r}") from fault
+        raise ViolationError(f"{how}: {fault!r}") from fault
 
 
 class Promoted:
@@ -109,7 +110,10 @@ class Promoted:
             return False
         self.files.flip(path, at % size, 1 << rng.randrange(8))
         self.damaged = frozenset({at})
-        self.cluster.note(f"a copy of {self.node.name} has another bit at {at}")
+        self.cluster.note(
+            f"a copy of {self.node.name} has another bit at {at}, in {self.ledger.facts[chosen]}, "
+            f"dispatched {point.dispatched}, flushed {point.flushed}"
+        )
         return True
 
     def open(self) -> None:

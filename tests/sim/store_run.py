@@ -11,11 +11,14 @@ from unittest.mock import patch
 
 import storage.message_store
 import storage.queue_table
+import storage.queue_units
 from sim.ha_nodes import ViolationError
 from sim.store_world import StoreWorld
+from storage.consume_queue_store import ConsumeQueueStore
 
 STEPS = 150
 QUEUES = 1 << 10
+UNITS_BYTES = 1 << 17
 
 
 @contextmanager
@@ -26,6 +29,8 @@ def small_world() -> Iterator[None]:
     try:
         with (
             patch.object(storage.queue_table, "MAX_QUEUES", QUEUES),
+            patch.object(storage.queue_units, "MAX_QUEUES", QUEUES),
+            patch.dict(ConsumeQueueStore.__init__.__kwdefaults__, memory_bytes=UNITS_BYTES),
             patch.object(storage.message_store.os, "getpid", lambda: 4242),
         ):
             yield

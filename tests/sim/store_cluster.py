@@ -8,8 +8,7 @@ the world (store_world.py). A process dies where its disk says so: in the middle
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -151,23 +150,16 @@ class StoreCluster(Cluster):
     def power_cut(self, node: StoreNode, kept: Random | None = None) -> None:
         node.files.rest(power=True, kept=kept or self.rng)
 
-    @contextmanager
-    def on(self, node: StoreNode) -> Iterator[None]:
+    def on(self, node: StoreNode) -> "Process":
         """Around what a node's process does: it may die in it, or its disk may be in trouble."""
-        try:
-            with node.troubled():
-                yield
-        except NodeDeathError as death:
-            if death.files is not node.files:
-                raise
-            self.note(f"{node.name} dies in {death}")
-            self.count("deaths")
-            self.stop(node)
-            if self.rng.random() < 0.5:
-                self.power_cut(node)
-        except (StoreError, HaError, OSError) as fault:
-            self.note(f"{node.name}: {fault}")
-            self.count("refused by the disk")
+        return Process(self, node)
+
+    def died(self, node: StoreNode, where: NodeDeathError) -> None:
+        self.note(f"{node.name} dies in {where}")
+        self.count("deaths")
+        self.stop(node)
+        if self.rng.random() < 0.5:
+            self.power_cut(node)
 
     def guarded(self, node: StoreNode, call: Callable[[], object]) -> None:
         with self.on(node):
@@ -261,6 +253,34 @@ class StoreCluster(Cluster):
             if held is not None and held.incarnation == member.incarnation:
                 found.append(node)
         return found
+
+
+class Process:
+    """See StoreCluster.on."""
+
+    __slots__ = ("_cluster", "_node", "_trouble")
+
+    def __init__(self, cluster: StoreCluster, node: StoreNode) -> None:
+        self._cluster = cluster
+        self._node = node
+        self._trouble = node.troubled()
+
+    def __enter__(self) -> None:
+        self._trouble.__enter__()
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> bool:
+        if fault is None:
+            return False
+        self._trouble.__exit__(kind, fault, trace)
+        cluster, node = self._cluster, self._node
+        if isinstance(fault, NodeDeathError) and fault.files is node.files:
+            cluster.died(node, fault)
+            return True
+        if isinstance(fault, StoreError | HaError | OSError):
+            cluster.note(f"{node.name}: {fault}")
+            cluster.count("refused by the disk")
+            return True
+        return False
 
 
 def opened(settings: StoreConfig, files: NodeFiles, clock: NodeClock) -> MessageStore:

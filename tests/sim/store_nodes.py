@@ -5,8 +5,6 @@ StoreNode   clock (its own wall clock) ── files (its disk) ── store, whi
                                                                └─ slave: as in ha_nodes
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,19 +83,31 @@ class StoreNode:
         names = self.files.names(DIRECTORY / "commitlog")
         return min((int(name) for name in names if name.isdigit()), default=0)
 
-    @contextmanager
-    def troubled(self) -> Iterator[None]:
+    def troubled(self) -> "Trouble":
         """Around a call that may fail only where the disk is in trouble, and only by name."""
-        before = self.files.refused
-        store = self.store
-        try:
-            yield
-        except (ViolationError, DivergedError, BatchRefusedError):
-            raise
-        except (StoreError, HaError, FormatError, OSError) as fault:
-            failed = store is not None and store.failure is not None
-            if self.files.refused == before and not self.files.full and not failed:
-                raise ViolationError(f"{self.name}: {fault!r} on a good disk") from fault
-            raise
-        except Exception as fault:
-            raise ViolationError(f"{self.name}: {fault!r}") from fault
+        return Trouble(self)
+
+
+class Trouble:
+    """See StoreNode.troubled."""
+
+    __slots__ = ("_before", "_node", "_store")
+
+    def __init__(self, node: StoreNode) -> None:
+        self._node = node
+
+    def __enter__(self) -> None:
+        self._before = self._node.files.refused
+        self._store = self._node.store
+
+    def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
+        if fault is None or not isinstance(fault, Exception):
+            return  # all is well, or the process died
+        if isinstance(fault, ViolationError | DivergedError | BatchRefusedError):
+            return
+        node = self._node
+        if not isinstance(fault, StoreError | HaError | FormatError | OSError):
+            raise ViolationError(f"{node.name}: {fault!r}") from fault
+        failed = self._store is not None and self._store.failure is not None
+        if node.files.refused == self._before and not node.files.full and not failed:
+            raise ViolationError(f"{node.name}: {fault!r} on a good disk") from fault

@@ -148,14 +148,15 @@ class StoreWorld(Clients):
             stream = node.slave.stream if node.slave is not None else None
             if stream is None:
                 return
+            frames, actions, answers = (self.rng.randint(1, most) for most in (5, 8, 4))
             with self.on(node):
-                for _ in range(self.rng.randint(1, 4)):
+                for _ in range(frames):
                     self.slave_hears(node, stream)
-                self.work(node, self.rng.randint(1, 6))
+                self.work(node, actions)
                 if node.slave is not None and node.slave.session is not None:
                     self.obey_slave(node, node.slave.session.tick(self.now))
             with self.on(self.master):
-                for _ in range(self.rng.randint(1, 4)):
+                for _ in range(answers):
                     self.master_hears(stream)
             self.clock.advance(0.001)
 
@@ -240,6 +241,8 @@ class StoreWorld(Clients):
     def retain(self, node: StoreNode) -> None:
         self.task(node, "retention")
         self.ledger.dropped = max(self.ledger.dropped, node.log_begin)
+        with self.on(node):
+            self.positions(node)
 
     def jump(self) -> None:
         node = self.any_node()
@@ -314,10 +317,10 @@ class StoreWorld(Clients):
         for node in self.nodes.values():
             node.files.empty()
             node.files.die_in = node.files.fail_in = -1
-        for _ in range(400):
+        for number in range(400):
             self.clock.advance(0.01)
             for node in self.nodes.values():
-                self.look_after(node)
+                self.look_after(node, often=number % 8 == 0)
             self.flush_master()
             self.persist_set()
             self.obey_alarms()
@@ -336,16 +339,21 @@ class StoreWorld(Clients):
                 return
             raise ViolationError(f"an alarm of {name}, and no disk was lost: {alarm}")
 
-    def look_after(self, node: StoreNode) -> None:
+    def look_after(self, node: StoreNode, *, often: bool) -> None:
         broken = node.slave is not None and node.slave.broken
         if broken or (node.store is not None and node.store.failure is not None):
             self.stop(node)
-        with self.on(node):
-            self.start(node)
-        self.retain(node)
+        if node.store is None:
+            with self.on(node):
+                self.start(node)
+        if often:
+            self.retain(node)
         if node.slave is not None:
-            self.exchange(node, 3)
-        for _ in range(3):
+            self.exchange(node, 2)
+        for _ in range(8):
+            store = node.store
+            if store is None or store.reputed.value >= store.confirmed.value:
+                break
             self.dispatch_on(node)
 
     def healed(self) -> bool:

@@ -6,6 +6,7 @@ opened, promoted, written to and opened again without a change in the world.
          ──▶ close ──▶ verify: queues and index are those of a fresh rebuild ──▶ opens again
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
@@ -17,12 +18,14 @@ from ha.state_file import StateFile
 from sim.ha_nodes import ViolationError
 from sim.store_cluster import StoreCluster, opened
 from sim.store_disk import NodeFiles
+from sim.store_ledger import Ledger
 from sim.store_nodes import DIRECTORY, NodeClock, StoreNode
-from sim.store_requests import Producer
+from sim.store_requests import Request
 from storage.errors import BatchRefusedError, StoreError
+from storage.idempotence import mark_of
 from storage.message_store import MessageStore
 from storage.metadata import TopicConfig
-from storage.producer_table import ProducerTable
+from storage.producer_table import ProducerTable, Resume
 from storage.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify
@@ -82,7 +85,7 @@ class Promoted:
             self.check()
             self.store.reput.run_to()
             if not self.damaged:
-                check_producers(self.store)
+                check_producers(self.store, self.requests(), self.ledger)
             self.store.close()
             if not self.damaged:
                 check_derived(self.cluster, self.files)
@@ -148,20 +151,27 @@ class Promoted:
 
     def send_again(self) -> None:
         """Producers do what they do when an answer is late."""
-        for producer in self.cluster.producers:
-            for request in [*producer.done, *producer.chain]:
-                try:
-                    self.store.append(request.batch)
-                except BatchRefusedError as refused:
-                    if not self.may_refuse(producer, request.acknowledged, refused):
-                        raise ViolationError(f"{request} sent again: {refused}") from refused
-                    break
+        refused_of = set()
+        for request in self.requests():
+            if request.producer in refused_of:
+                continue
+            try:
+                self.store.append(request.batch)
+            except BatchRefusedError as refused:
+                if not self.may_refuse(request, refused):
+                    raise ViolationError(f"{request} sent again: {refused}") from refused
+                refused_of.add(request.producer)
 
-    def may_refuse(self, producer: Producer, acknowledged: bool, refused: StoreError) -> bool:
+    def requests(self) -> list[Request]:
+        """Those that may still be sent again, in order."""
+        producers = self.cluster.producers
+        return [each for producer in producers for each in (*producer.done, *producer.chain)]
+
+    def may_refuse(self, request: Request, refused: BatchRefusedError) -> bool:
         """A producer that is forgotten, or a request that never came; damage takes marks along."""
         if self.damaged or self.cluster.forgets:
             return True
-        return not acknowledged or refused.code == "UNKNOWN_TOPIC"
+        return not request.acknowledged or refused.code == "UNKNOWN_TOPIC"
 
     def put_to_every_queue(self) -> None:
         for topic, queue_id in self.ledger.queues():
@@ -181,10 +191,10 @@ def check_derived(cluster: StoreCluster, files: NodeFiles) -> None:
         raise ViolationError(f"verify: {report.faults[0]}")
 
 
-def check_producers(store: MessageStore) -> None:
-    """What the table knows of requests that the log holds is what the log says."""
-    fresh, log = ProducerTable(kept=1 << 20), store.log
-    source, table = store._parts.source, store.producers
+def check_producers(store: MessageStore, requests: Iterable[Request], ledger: Ledger) -> None:
+    """What the table says of requests that the log holds is what the log says."""
+    log, source, table = store.log, store._parts.source, store.producers
+    fresh = ProducerTable(kept=store.config.producer_sequences_kept)
     position = log.min_offset
     while position < table.next_offset:
         batch = source.batch(position, table.next_offset, index=False)
@@ -196,25 +206,21 @@ def check_producers(store: MessageStore) -> None:
             columns.producer_marks, batch.end,
         )  # fmt: skip
         position = batch.end
-    compare_tables(table, fresh, log.min_offset)
+    for request in requests:
+        if ledger.appended_at.get(request.puts[0].body, -1) < log.min_offset:
+            continue
+        known, made = said(table, request), said(fresh, request)
+        if known != made:
+            raise ViolationError(f"of {request} the table says {known}, the log says {made}")
 
 
-def compare_tables(table: ProducerTable, fresh: ProducerTable, begin: int) -> None:
-    for producer_id, known in table._producers.items():
-        made = fresh._producers.get(producer_id)
-        for request in known.requests:
-            if any(extent.physical_offset < begin for extent in request.extents):
-                continue
-            same = made.find(request.key) if made is not None else None
-            if same is None or (same.count, same.have) != (request.count, request.have):
-                raise ViolationError(
-                    f"the table knows {producer_id} {request.key} with {request.have} of "
-                    f"{request.count} records, the log says {same}"
-                )
-    for producer_id, made in fresh._producers.items():
-        held = table._producers.get(producer_id)
-        if held is not None and (held.last or (-1, -1)) < made.requests[-1].key:
-            raise ViolationError(
-                f"the log holds {producer_id} {made.requests[-1].key}, the table ends at "
-                f"{held.last}"
-            )
+def said(table: ProducerTable, request: Request) -> str:
+    """What would be done with the request if it came now."""
+    mark = mark_of(request.batch)
+    assert mark is not None
+    try:
+        outcome = table.check(mark, request.batch.count)
+    except BatchRefusedError as refused:
+        return refused.code
+    have = f" {outcome.have}" if isinstance(outcome, Resume) else ""
+    return type(outcome).__name__ + have

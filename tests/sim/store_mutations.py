@@ -34,15 +34,6 @@ def dispatch_what_is_written(this: ReputService, limit: int | None = None) -> in
     return RUN_ONCE(this, this._source.log.committed.value)
 
 
-def acknowledge_what_is_written(this: SlaveStore) -> Outcome:
-    SETTLE(this)
-    log = this.store.log
-    return Outcome(log.wrote.value + 1, this.store.reputed.value)
-
-
-SETTLE = SlaveStore.settle
-
-
 def settle_without_fsync(this: SlaveStore) -> Outcome:
     this._confirm(this.store.log.wrote.value)
     return Outcome(this.store.log.wrote.value, this.store.reputed.value)

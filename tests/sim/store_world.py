@@ -334,7 +334,7 @@ class StoreWorld(Clients):
         alarms = self.master.master.group.alarms if self.master.master is not None else {}
         for name, alarm in alarms.items():
             self.note(f"an alarm: {alarm}")
-            if "Restart the master" in alarm:
+            if "Restart" in alarm:
                 self.stop(self.master)
                 return
             raise ViolationError(f"an alarm of {name}, and no disk was lost: {alarm}")

@@ -69,10 +69,11 @@ class Promoted:
         self.store: MessageStore
 
     def run(self, rng: Random) -> None:
-        self.open()
-        self.check()
+        # what is seen on a copy, clients have not been told: the copy holds what nobody confirmed
         placed = dict(self.ledger.placed)
         try:
+            self.open()
+            self.check()
             self.send_again()
             self.put_to_every_queue()
             self.settle()

@@ -68,7 +68,7 @@ class Cluster:
         self.flush = flush
         self.min_in_sync = min_in_sync
         self.clock = FakeClock()
-        self.nodes = {name: SimNode(name, FakeDisk(file_size=512)) for name in NODES}
+        self.nodes = self.make_nodes()
         self.master_name = "a"
         self.streams: list[FakeStream] = []
         self.stale_acks: list[tuple[str, bytes]] = []
@@ -84,6 +84,9 @@ class Cluster:
         disks = Random(f"disks of {seed}")
         self.compare_s = disks.choice((0.0, 0.0, 5.0))
         self.prepare_s = disks.choice((0.0, 0.0, 0.0, 4.0))
+
+    def make_nodes(self) -> dict[str, SimNode]:
+        return {name: SimNode(name, FakeDisk(file_size=512)) for name in NODES}
 
     @property
     def now(self) -> float:
@@ -114,6 +117,10 @@ class Cluster:
         state = HaState("sim", node.name, self.incarnation())
         node.disk.state = encode_state(state)
         return state
+
+    def remember(self, node: SimNode, state: HaState) -> None:
+        """The master's state, durable on return."""
+        node.disk.state = encode_state(state)
 
     def incarnation(self) -> str:
         self.serial += 1
@@ -334,6 +341,12 @@ class Cluster:
             self.count("acked")
             self.check_members(node, put)
 
+    def check_recorded(self, master: SimNode) -> None:
+        """All that is acknowledged is durable on the set that was just recorded."""
+        for put in self.acked.values():
+            if put.start >= master.disk.start:
+                self.check_members(master, put)
+
     def check_members(self, master: SimNode, put: Put) -> None:
         """An acknowledged record is durable on every member of the record on disk."""
         members = decode_state(master.disk.state).record.members
@@ -387,8 +400,8 @@ class Cluster:
             return
         self.obey_master(node, session, stream, master.group.receive(session, frame, self.now))
         if master.group.seen_epoch > master.group.view.epoch:
-            state = replace(self.state(node), accepted_epoch=master.group.seen_epoch)
-            node.disk.state = encode_state(state)
+            seen = master.group.seen_epoch
+            self.remember(node, replace(self.state(node), accepted_epoch=seen))
         self.positions(node)
 
     def compare(
@@ -436,13 +449,11 @@ class Cluster:
         if master is None:
             return
         if master.persisting is not None:
-            record, master.persisting = master.persisting, None
+            record = master.persisting
             self.note(f"{node.name} records {sorted(m.node_id for m in record.members)}")
-            node.disk.state = encode_state(replace(self.state(node), record=record))
-            master.written = record
-            for put in self.acked.values():
-                if put.start >= node.disk.start:
-                    self.check_members(node, put)
+            self.remember(node, replace(self.state(node), record=record))
+            master.persisting, master.written = None, record
+            self.check_recorded(node)
         elif master.written is not None and self.now >= master.persist_at:
             record, master.written = master.written, None
             master.group.persisted(record)

@@ -1,0 +1,61 @@
+"""More worlds of real stores than the tests play, and one of them again.
+
+PYTHONPATH=tests python -m sim 5000            seeds 0..4999, on all processors
+PYTHONPATH=tests python -m sim 5000 7000       seeds 5000..6999
+PYTHONPATH=tests python -m sim 123 --shortest  the shortest part of seed 123 that fails
+"""
+
+import os
+import re
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from sim.ha_nodes import ViolationError
+from sim.store_run import play, shortest
+
+
+def outcome(seed: int) -> tuple[int, str, dict[str, int]]:
+    try:
+        return seed, "", play(seed).counters
+    except ViolationError as broken:
+        return seed, str(broken), {}
+    except Exception as fault:
+        return seed, f"seed {seed}: {fault!r}", {}
+
+
+def search(seeds: range) -> int:
+    """Play them all; how many failed."""
+    began, found, counters = time.monotonic(), Counter[str](), Counter[str]()
+    first: dict[str, str] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for _, text, counts in pool.map(outcome, seeds, chunksize=5):
+            counters.update(counts)
+            if text:
+                line = text.splitlines()[0]
+                kind = re.sub(r"\d+", "#", line)[:100]
+                found[kind] += 1
+                first.setdefault(kind, text)
+                print(line[:300], flush=True)
+    for kind, text in first.items():
+        print(f"\n{found[kind]} times, first:\n{text}")
+    seconds = time.monotonic() - began
+    print(
+        f"\n{dict(counters)}\n{len(seeds)} seeds, {len(seeds) / seconds:.1f}/s, "
+        f"{found.total()} violations"
+    )
+    return found.total()
+
+
+def main(arguments: list[str]) -> int:
+    numbers = [int(each) for each in arguments if each.isdigit()]
+    if "--shortest" in arguments:
+        steps, text = shortest(numbers[0])
+        print(f"{steps} steps: {text}" if text else f"seed {numbers[0]} keeps every promise")
+        return bool(text)
+    return bool(search(range(*numbers)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

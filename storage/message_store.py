@@ -18,7 +18,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +29,8 @@ from .abort_file import AbortFile
 from .allocator import remove_spares
 from .cleaning import Cleaner
 from .clock import Clock, SystemClock
-from .commit_log import CommitLog
 from .config import ConfirmSource, FlushMode, StoreConfig
-from .consume_queue_store import ConsumeQueueStore
-from .consumer_offsets import ConsumerOffsets
 from .disk_refusal import refusal
-from .epoch_file import EpochFile
 from .errors import (
     BatchRefusedError,
     DiskFullError,
@@ -50,27 +45,21 @@ from .file_pool import remove_drafts
 from .files import Buffer, FileSystem, RealFileSystem
 from .flush import FlushService
 from .geometry import Geometry
-from .index_service import IndexService
 from .last_stop import LastStop
 from .lock_file import LockFile
 from .log_scan import Damage
 from .log_surgery import cut_store, set_aside, take_over_log_end
-from .metadata import GroupTable, TopicConfig, TopicTable
+from .metadata import TopicConfig
 from .pacing import ReputPacing
 from .persistence import Persistence
-from .positions import Position
-from .producer_table import ProducerTable
 from .prologue import needs_prologue, prologue, take_prologue
 from .put_path import AppendResult, PutPath
-from .queue_table import QueueTable
 from .raw_intake import RawIntake, damage_end
-from .reads import GetResult, StoreReader
+from .reads import GetResult
 from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
-from .reput import ReputService
 from .room import Reserve
 from .set_aside import drop_set_aside, end_broken_off
-from .stats import StoreStats
 from .store_keeper import StoreKeeper, Task
 from .store_parts import StoreParts, close_parts, open_parts
 from .store_paths import StorePaths
@@ -104,6 +93,24 @@ class MessageStore:
     ) -> None:
         self.recovery = recovery
         self._parts = parts
+        # what it is made of
+        self.config = parts.config
+        self.clock = parts.clock
+        self.directory = parts.config.directory
+        self.log = parts.log
+        self.queues = parts.queues
+        self.queue_table = parts.queue_table
+        self.index = parts.index
+        self.producers = parts.producers
+        self.topics = parts.topics
+        self.groups = parts.groups
+        self.consumer_offsets = parts.consumer_offsets
+        self.epochs = parts.epochs
+        self.confirmed = parts.confirmed
+        self.reputed = parts.reputed
+        self.reput = parts.reput
+        self.reader = parts.reader
+        self.stats = parts.stats
         self._lock_file = lock
         self._abort = abort
         self._last_stop = last_stop
@@ -206,76 +213,6 @@ class MessageStore:
             config.directory, report.log_start, report.log_end, report.seconds,
         )  # fmt: skip
         return store
-
-    # ---- what it is made of
-
-    @property
-    def config(self) -> StoreConfig:
-        return self._parts.config
-
-    @property
-    def clock(self) -> Clock:
-        return self._parts.clock
-
-    @property
-    def directory(self) -> Path:
-        return self._parts.config.directory
-
-    @property
-    def log(self) -> CommitLog:
-        return self._parts.log
-
-    @property
-    def queues(self) -> ConsumeQueueStore:
-        return self._parts.queues
-
-    @property
-    def queue_table(self) -> QueueTable:
-        return self._parts.queue_table
-
-    @property
-    def index(self) -> IndexService | None:
-        return self._parts.index
-
-    @property
-    def producers(self) -> ProducerTable:
-        return self._parts.producers
-
-    @property
-    def topics(self) -> TopicTable:
-        return self._parts.topics
-
-    @property
-    def groups(self) -> GroupTable:
-        return self._parts.groups
-
-    @property
-    def consumer_offsets(self) -> ConsumerOffsets:
-        return self._parts.consumer_offsets
-
-    @property
-    def epochs(self) -> EpochFile:
-        return self._parts.epochs
-
-    @property
-    def confirmed(self) -> Position:
-        return self._parts.confirmed
-
-    @property
-    def reputed(self) -> Position:
-        return self._parts.reputed
-
-    @property
-    def reput(self) -> ReputService:
-        return self._parts.reput
-
-    @property
-    def reader(self) -> StoreReader:
-        return self._parts.reader
-
-    @property
-    def stats(self) -> StoreStats:
-        return self._parts.stats
 
     @property
     def failure(self) -> StoreError | None:

@@ -16,7 +16,7 @@ from ha import master_term
 from ha.config import HaConfig, Replication, Role
 from ha.errors import DivergedError, HaError
 from ha.master_group import MasterGroup
-from ha.metadata_sync import MetadataSource, tables_of
+from ha.metadata_sync import MetadataSource, TableCursor, tables_of
 from ha.slave_session import Disconnect
 from ha.slave_store import SlaveStore
 from ha.state import HaState, decode_state
@@ -129,7 +129,7 @@ class StoreCluster(Cluster):
         term = master_term.begin_term(store, state, self.saver(node), config)
         own = master_term.own_position(store)
         group = MasterGroup(config, term.me, term.view, term.record, own, self.now)
-        tables = MetadataSource(tables_of(store))
+        tables = MetadataSource(tables_of(store), node.clock)
         tables.refresh()
         node.master = StoreMaster(group, tables=tables, state=term.state)
         self.note(f"{node.name} master of epoch {term.view.epoch} at {own}: {said}")
@@ -207,7 +207,8 @@ class StoreCluster(Cluster):
         master.tables.refresh()
         for session, stream in master.streams:
             if session.streaming:
-                for frame in master.tables.unsent(master.sent.setdefault(stream.serial, {})):
+                cursor = master.sent.setdefault(stream.serial, TableCursor(master.tables))
+                while (frame := cursor.frame()) is not None:
                     stream.send_to_slave(frame)
 
     def check_recorded(self, master: StoreNode) -> None:

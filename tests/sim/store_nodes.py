@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from ha.errors import DivergedError, HaError
-from ha.metadata_sync import MetadataSource
+from ha.metadata_sync import MetadataSource, TableCursor
 from ha.state import HaState
 from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
 from sim.store_disk import NodeFiles
@@ -57,7 +57,7 @@ class StoreMaster(MasterSide):
     """A master's term: and what it sends beside the log."""
 
     tables: MetadataSource | None = None
-    sent: dict[int, dict[str, int]] = field(default_factory=dict)
+    sent: dict[int, TableCursor] = field(default_factory=dict)
     state: HaState | None = None
 
 

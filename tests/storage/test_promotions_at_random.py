@@ -10,7 +10,7 @@ import pytest
 from fakes.stores import CONFIG, Bench, records_of
 from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
-from storage.errors import StoreBusyError
+from storage.errors import DamagedChunkError, StoreBusyError
 from tandemlog.format.epochs import EpochTable
 
 QUEUES = 4
@@ -43,20 +43,37 @@ class Pair:
         end = master.log.committed.value
         if not whole:
             end = self.random.randrange(slave.log.wrote.value, end + 1)
-        while (position := slave.log.wrote.value) < end:
-            entry = master.epochs.table.entry_at(position)
-            assert entry is not None
-            if slave.epochs.table.last != entry:
-                slave.epochs.append(entry)
-            stop = master.epochs.table.end_of(position) or end
-            size = min(self.random.randrange(1, 2000), end - position, stop - position)
-            slave.append_raw(position, bytes(master.log.read(position, size)))
+        self.copy(end)
         confirmed = min(slave.flush(), master.flush())
         for store in (master, slave):
             store.advance_confirmed(confirmed)
             store.reput.run_to()
         self.look(self.master)
         self.look(self.slave)
+
+    def copy(self, end: int) -> None:
+        """The master's bytes come as over a stream, and damage in them by the master's word."""
+        master, slave = self.master.store, self.slave.store
+        intake, position, damaged_until = slave.raw_intake(), slave.log.wrote.value, 0
+        file_size = master.log.file_size
+        while position < end:
+            entry = master.epochs.table.entry_at(position)
+            assert entry is not None
+            last = slave.epochs.table.last
+            if last is None or last.epoch < entry.epoch:
+                slave.epochs.append(entry)
+            stop = master.epochs.table.end_of(position) or end
+            stop = min(stop, end, position - position % file_size + file_size)
+            size = min(self.random.randrange(1, 2000), stop - position)
+            try:
+                intake.take(position, bytes(master.log.read(position, size)), damaged_until)
+                position += size
+            except DamagedChunkError:
+                position = slave.log.wrote.value
+                damaged_until = master.damage_end(position)
+                assert damaged_until > position
+                slave.pass_over(position, damaged_until)
+                intake = slave.raw_intake()
 
     def look(self, bench: Bench) -> None:
         """Whatever a consumer is given under a number is what it was the first time."""

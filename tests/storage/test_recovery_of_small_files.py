@@ -114,7 +114,7 @@ def test_a_table_that_was_read_from_its_backup_is_said(name: str) -> None:
     bench.store.close()
     bench.files.atomic_replace(DIRECTORY / name, b"{")
     bench.open()
-    (note,) = bench.store.recovery.notes
+    note = bench.store.recovery.notes[0]  # a topic that it lacks may be made again after it
     assert name.rpartition("/")[2] in note
     assert ".bak" in note
 

@@ -85,7 +85,7 @@ def without_tags(store: Path, path: Path, before: Path) -> None:
 SMALL = [
     "checkpoint", "config/topics.json", "config/topics.json.bak", "config/consumerOffset.json",
     "epochFileCheckpoint", "epochFileCheckpoint.bak", "lock", "tandemlog/fsync-failed",
-    "tandemlog/index.json", "tandemlog/producers.json", "tandemlog/recovery.json",
+    "tandemlog/index.json", "tandemlog/producers", "tandemlog/recovery.json",
     "tandemlog/session.json",
 ]  # fmt: skip
 

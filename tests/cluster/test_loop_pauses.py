@@ -196,7 +196,11 @@ async def long_polls_woken_by_one_put(target: Target) -> None:
     async with tandemlog.AsyncProducer(target.node.endpoint) as producer:
         await (await producer.send(tandemlog.Message("polled", b"wake up", queue_id=0)))
     answers = await asyncio.gather(*pulls)
-    assert all(answer.queues[0].count for answer in answers)
+    # on a machine that has much else to do some wait too long for their turn: they are told so
+    turned_away = [answer for answer in answers if not answer.queues]
+    assert all(answer.error.code == common_pb2.BUSY for answer in turned_away)
+    assert all(answer.queues[0].count for answer in answers if answer.queues)
+    assert len(turned_away) < len(answers)
     for channel in channels:
         await channel.close()
 

@@ -37,7 +37,10 @@ from tandemlog.v1 import replication_pb2
 
 TYPED = (HaError, StoreError, FormatError, OSError)
 MOST_MEMBER_BYTES = 8_192
-NAMES = (b"s", b"m", b"sim", b"si", b"mi", b"preparing", b"topics", b"groups", b"consumer-offsets")
+NAMES = (
+    b"s", b"m", b"sim", b"si", b"mi", b"preparing", b"prologue", b"topics", b"groups",
+    b"consumer-offsets",
+)  # fmt: skip
 
 _mutator = Mutator(NAMES)
 

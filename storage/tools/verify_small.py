@@ -1,6 +1,7 @@
 """The small files of a store, for verify: all that an open reads, each by what can be held to it.
 
     tandemlog/*.json, *Checkpoint     a checksum
+    tandemlog/replication.json        its own shape: no checksum, an operator may correct it
     config/*.json                     its own shape: JSON, names that are names, numbers that can be
     checkpoint                        times and offsets that the log has; nothing behind them
     lock, abort, fsync-failed         what is ever written into them
@@ -32,6 +33,8 @@ from ..store_paths import StorePaths
 from .verify_report import Fault
 
 MOST_QUEUES: Final = 65_536
+REPLICATION: Final = "replication.json"
+"""The node's, which a store does not open (ha/state_file.py)."""
 _SLACK_MS: Final = 24 * 3_600_000
 _LONGS: Final = 6
 
@@ -49,6 +52,7 @@ def small_faults(
         (paths.recovery_point, decode_recovery_point),
         (paths.index_state, decode_index_state),
         (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
+        (paths.own / REPLICATION, _replication),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.epochs, decode_epochs),
@@ -122,6 +126,19 @@ def _checkpoint(data: bytes, newest_time: int, log_end: int) -> None:
     stray = next((at for at in range(8 * _LONGS, len(data)) if data[at]), -1)
     if stray >= 0:
         raise _WrongError(stray, "something stands where nothing is written")
+
+
+def _replication(data: bytes) -> None:
+    document = parse(data)
+    record = document["in_sync"]
+    if not isinstance(record, dict) or not isinstance(record["members"], list):
+        raise FormatError("in_sync has no members")
+    for name in ("cluster_id", "node_id", "incarnation"):
+        if not isinstance(document[name], str) or not document[name]:
+            raise FormatError(f"{name} is no name")
+    epochs = document["accepted_epoch"], record["epoch"], record["version"]
+    if not all(isinstance(number, int) and number >= 0 for number in epochs):
+        raise FormatError(f"an epoch is none: {epochs}")
 
 
 # ---- config/*.json

@@ -11,7 +11,10 @@ from ha.config import HaConfig
 from ha.errors import StateFileError
 from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
 from ha.state_file import StateFile, new_incarnation
+from storage.config import StoreConfig
 from storage.errors import DiskFullError
+from storage.message_store import MessageStore
+from storage.tools.verify import verify
 
 A, B = Member("a", "1"), Member("b", "2")
 STATE = HaState("c", "n", "i", 5, A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B})))
@@ -82,3 +85,17 @@ def test_a_full_disk_is_named_with_the_way_out(files: MemoryFiles) -> None:
 
 def test_incarnations_differ() -> None:
     assert new_incarnation() != new_incarnation()
+
+
+def test_verify_knows_the_file_and_names_it_where_it_is_damaged() -> None:
+    files = MemoryFiles()
+    settings = StoreConfig(directory=ROOT)
+    MessageStore.open(settings, files=files).close()
+    file = StateFile(ROOT, files)
+    for state in (STATE, HaState("c", "n", "i")):
+        file.save(state)
+        assert verify(settings, files).faults == []
+    whole = encode_state(STATE)
+    for damaged in (b"", whole[1:], whole.replace(b'"members"', b'"membess"'), b"[]"):
+        files.atomic_replace(file.path, damaged)
+        assert [each.file for each in verify(settings, files).faults] == [str(file.path)]

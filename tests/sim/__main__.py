@@ -15,6 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from sim.ha_nodes import ViolationError
 from sim.store_run import play, shortest
 
+WORKERS = int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
+
 
 def outcome(seed: int) -> tuple[int, str, dict[str, int]]:
     try:
@@ -29,7 +31,9 @@ def search(seeds: range) -> int:
     """Play them all; how many failed."""
     began, found, counters = time.monotonic(), Counter[str](), Counter[str]()
     first: dict[str, str] = {}
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    with ProcessPoolExecutor(
+        int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
+    ) as pool:
         for _, text, counts in pool.map(outcome, seeds, chunksize=5):
             counters.update(counts)
             if text:

@@ -82,6 +82,7 @@ class Cluster:
         # in some worlds every comparison, or every preparation, takes longer than a silent peer is
         # given
         disks = Random(f"disks of {seed}")
+        self.record_s = (0.0, 0.0, 0.3, 1.5)
         self.compare_s = disks.choice((0.0, 0.0, 5.0))
         self.prepare_s = disks.choice((0.0, 0.0, 0.0, 4.0))
 
@@ -441,7 +442,7 @@ class Cluster:
         record = master.group.tick(self.now)
         if record is not None:
             master.persisting = record
-            master.persist_at = self.now + self.rng.choice((0.0, 0.0, 0.3, 1.5))
+            master.persist_at = self.now + self.rng.choice(self.record_s)
 
     def persist(self, node: SimNode) -> None:
         """The two halves of recording a set: on disk, then known."""

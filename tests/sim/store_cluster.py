@@ -41,6 +41,7 @@ class StoreCluster(Cluster):
         self.settings = settings
         super().__init__(seed, settings.flush, min_in_sync=min(2, size))
         self.compare_s = self.prepare_s = 0.0
+        self.record_s = (0.0, 0.0, 0.03, 0.15)
         self.history = deque(maxlen=300)
         self.ledger = Ledger()
         self.producers: list[Producer] = []

@@ -65,6 +65,8 @@ def open_queues(
     """Every queue that has files, by topic and queue id.
 
     Those of which a file is gone are left out and told to `gaps`; without it that is an error.
+    They are told without their tracebacks: those name our frames, which name `gaps`, and what the
+    frames have mapped would stay mapped until the garbage collector comes.
     """
     for topic, queue_id, directory in geometry.queue_directories():
         try:
@@ -72,7 +74,7 @@ def open_queues(
         except MissingFileError as gap:
             if gaps is None:
                 raise
-            gaps.append(gap)
+            gaps.append(gap.with_traceback(None))
             continue
         if found is not None:
             yield found

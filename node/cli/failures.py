@@ -79,7 +79,8 @@ def one_line_errors() -> Iterator[None]:
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - lives to the end of the process
         raise typer.Exit(exit_codes.OK) from None
     except UnicodeEncodeError as problem:
-        # an argument whose bytes are no UTF-8, on its way into a request
+        # half a surrogate pair in a line of JSON, on its way into a request; of arguments see
+        # command.py
         text = f"not valid UTF-8: {problem.object!r}"
         raise fail(text, exit_codes.USAGE) from None
     except OSError as problem:

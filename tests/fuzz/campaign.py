@@ -21,7 +21,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.caller import Caller
 from fuzz.nodes import Attacked
-from fuzz.oracle import finding
+from fuzz.oracle import finding, kind_of_answer
 from fuzz.probe import Probe
 from fuzz.requests import Call, RequestMaker
 
@@ -35,7 +35,8 @@ FINDINGS_AT_MOST = 25
 
 @dataclass
 class Campaign:
-    """Calls `first`.. until time or count is up; `findings` by what is wrong, each once."""
+    """Calls `first`.. until time or count is up; `findings` by what is wrong, each once; `kinds`
+    of answers that there were: how deep the calls came."""
 
     maker: RequestMaker
     target: Attacked
@@ -43,6 +44,7 @@ class Campaign:
     done: int = 0
     findings: dict[str, tuple[str, Call]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
+    kinds: set[str] = field(default_factory=set)
     history: list[tuple[float, float, int]] = field(default_factory=list)
     open: dict[int, float] = field(default_factory=dict)
 
@@ -72,6 +74,7 @@ class Campaign:
         method = self.maker.methods.get(call.path)
         outcome = await caller.call(call, method)
         self.statuses[outcome.status.name] += 1
+        self.kinds.add(f"{call.path} {kind_of_answer(method, outcome)}")
         wrong = finding(call, method, outcome)
         if wrong and self._alive():
             self.add(wrong, call)

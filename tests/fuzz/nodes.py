@@ -109,9 +109,11 @@ class Attacked:
         assert self.cluster.master.stop() == 0
         configs = [_config(node) for node in self.nodes.values()]
         for config in configs:
-            assert [str(fault) for fault in verify(config).faults] == []
+            faults = [str(fault) for fault in verify(config).faults]
+            assert faults == [], faults
         report = compare(*configs)
-        assert [str(fault) for fault in report.faults] == []
+        faults = [str(fault) for fault in report.faults]
+        assert faults == [], faults
 
     def _slave_in_sync(self) -> bool:
         status = self.cluster.slaves[0].status()

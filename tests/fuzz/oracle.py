@@ -8,6 +8,7 @@ DEADLINE_EXCEEDED                           where the call was to wait
 anything else                               a finding
 """
 
+import re
 from dataclasses import dataclass
 
 import grpc
@@ -22,6 +23,7 @@ _REFUSALS = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTE
 # What gRPC says on this side where a stream ended while it wrote.
 _OWN_FAULT = "Internal error from Core"
 _NEVER = ("Traceback", "Exception", "Sent message larger", "Unexpected <")
+_PARTICULARS = re.compile(r"'[^']*'|\"\S*\"|\d+|\\\S+")
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,19 @@ def finding(call: Call, method: Method | None, outcome: Outcome) -> str:
             if len(error.message) > MOST_ERROR_BYTES:
                 return f"an error of {len(error.message)} characters"
     return ""
+
+
+def kind_of_answer(method: Method | None, outcome: Outcome) -> str:
+    """What an answer says, without its numbers and what it quotes."""
+    text = outcome.details
+    if method is not None:
+        for answer in outcome.answers[:1]:
+            message = method.answer.FromString(answer)
+            for name in ("error", "refusal"):
+                known = message.DESCRIPTOR.fields_by_name.get(name)
+                if known is not None and known.has_presence and message.HasField(name):
+                    text = str(getattr(message, name))
+    return f"{outcome.status.name} {_PARTICULARS.sub('#', text[:400])[:80]}"
 
 
 def refused(method: Method, outcome: Outcome) -> bool:

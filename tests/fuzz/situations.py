@@ -29,8 +29,9 @@ from ha.frames import (
 from ha.handshake import SlaveView, proven_prefix
 from ha.log_crc import log_crc
 from ha.master_group import MasterGroup
-from ha.master_session import MasterAction, SendAnswer, SendChunk, SendRefusal
+from ha.master_session import MasterAction, SendAnswer, SendChunk, SendPrologue, SendRefusal
 from ha.master_term import Term, begin_term, own_position
+from ha.prologue import prologue_frames
 from ha.slave_session import (
     Disconnect,
     Prepared,
@@ -148,6 +149,8 @@ class Master:
                 answer = action.answer
                 crc = log_crc(store, answer.proof_start, answer.offset)
                 sent.append(encode_master_frame(replace(answer, proof_crc=crc)))
+            elif isinstance(action, SendPrologue):
+                sent += prologue_frames(store, action.offset)
             elif isinstance(action, SendChunk):
                 data = store.log.read(action.offset, action.length) if action.length else b""
                 sent.append(encode_master_frame(action.frame(data, 1)))

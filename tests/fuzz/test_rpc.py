@@ -43,13 +43,13 @@ def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[
                 f"per_second={(campaign.done - warm) / took:.0f} {dict(campaign.statuses)} "
                 f"longest_wait_ms={slowest * 1000:.0f} alone_ms={longest * 1000:.0f}"
             )
-        lines = campaign.save()
-        assert not lines, f"seed {settings.SEED}:\n" + "\n".join(lines)
-        target.check(campaign.done)
         most = {name: MEMORY_GROWTH * held + allowance for name, held in before.items()}
         after = _rested(target, most)
         with capsys.disabled():
-            print(f"fuzz: memory before {before} after {after}")
+            print(f"fuzz: answers={len(campaign.kinds)} memory before {before} after {after}")
+        lines = campaign.save()
+        assert not lines, f"seed {settings.SEED}:\n" + "\n".join(lines)
+        target.check(campaign.done)
         for name, held in after.items():
             assert held <= most[name], f"the {name} holds {held}, {before} before"
         target.check_stores()

@@ -4,6 +4,7 @@ What a side raises it raises typed, as the streams around the sessions expect it
 (epochs, the in-sync set, confirmed bytes, what the disk holds) stays what it must be.
 """
 
+from contextlib import suppress
 from random import Random
 
 from fuzz.mutate import Mutator
@@ -19,6 +20,7 @@ from fuzz.situations import (
 from ha.errors import HaError
 from ha.frames import (
     Ack,
+    Answer,
     Hello,
     MemberList,
     decode_master_frame,
@@ -30,14 +32,19 @@ from ha.master_session import MasterSession
 from ha.master_term import next_epoch
 from ha.membership import slave_rows
 from ha.slave_session import SlaveSession
+from storage.commit_log import CommitLog
 from storage.errors import StoreError
+from storage.log_scan import LogScanner
 from tandemlog.format.epochs import EpochTable
 from tandemlog.format.errors import FormatError
 from tandemlog.v1 import replication_pb2
 
 TYPED = (HaError, StoreError, FormatError, OSError)
 MOST_MEMBER_BYTES = 8_192
-NAMES = (b"s", b"m", b"sim", b"si", b"mi", b"preparing", b"topics", b"groups", b"consumer-offsets")
+NAMES = (
+    b"s", b"m", b"sim", b"si", b"mi", b"preparing", b"prologue", b"topics", b"groups",
+    b"consumer-offsets",
+)  # fmt: skip
 
 _mutator = Mutator(NAMES)
 
@@ -92,11 +99,29 @@ def slave_hears(name: str, frames: list[bytes]) -> str:
         return "confirmed bytes have changed"
     if store.log.min_offset and not _set_aside(slave.bench.files) and held:
         return "confirmed bytes are gone"
+    wrote = store.log.wrote.value
     try:
         slave.bench.reopen()
     except Exception as problem:
         return f"the store does not open again: {problem!r}"
-    return ""
+    return _stored_fault(slave.bench.store.log, wrote, frames)
+
+
+def _stored_fault(log: CommitLog, wrote: int, frames: list[bytes]) -> str:
+    """A slave's log holds records to its end, unless the master said that it has damage there."""
+    scanner = LogScanner(log.row, log.min_offset, stop=wrote).run()
+    if scanner.end >= wrote or _announces_damage(frames):
+        return ""
+    return f"stored up to {wrote}, from {scanner.end} on it is no record: {scanner.reason}"
+
+
+def _announces_damage(frames: list[bytes]) -> bool:
+    for data in frames:
+        with suppress(*TYPED):
+            frame = decode_master_frame(data)
+            if isinstance(frame, Answer) and frame.damaged_until > frame.offset:
+                return True
+    return False
 
 
 def _ordinary(name: str, frames: list[bytes]) -> bool:

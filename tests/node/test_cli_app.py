@@ -51,6 +51,8 @@ def test_help_tells_the_exit_codes(
         (("put", "t", "--generate", "1", "--queue", "65536"), "'--queue'"),
         (("offsets", "\udcff"), "not valid UTF-8: '\\udcff'"),
         (("query", "t", "--key", "k\udcff"), "not valid UTF-8: 'k\\udcff'"),
+        (("put", "t", "--generate", "1", "--key", "a", "--key", "k\udcff"), "'--key': not valid"),
+        (("topic", "create", "\udcff"), "not valid UTF-8: '\\udcff'"),
         (("put", "t", "--property", "novalue"), "--property must be NAME=VALUE"),
         (("put", "t", "file", "--generate", "1"), "exclude each other"),
         (("offsets", "t", "--at", "x"), "not a time: 'x'"),

@@ -1,0 +1,52 @@
+"""The units of a store's queues for the tools: what they have mapped they give back."""
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fakes.memory_files import MemoryFiles
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.config import StoreConfig
+from storage.examination import examine
+from storage.geometry import Geometry
+from storage.store_paths import StorePaths
+from storage.tools.recover import plan
+from storage.tools.verify import verify
+
+QUEUE = DIRECTORY / "consumequeue" / "T" / "0"
+MIDDLE = QUEUE / "00000000000000000400"
+
+
+@pytest.fixture
+def gapped() -> Iterator[MemoryFiles]:
+    """The disk of a store: one queue lacks the second of its three files, the one behind it is
+    whole. Nothing is collected."""
+    bench = Bench()
+    bench.put(50)
+    bench.put(5, queue_id=1)
+    bench.settle()
+    bench.store.close()
+    bench.files.unlink(MIDDLE)
+    gc.disable()
+    try:
+        yield bench.files
+    finally:
+        gc.enable()
+
+
+def examine_as_foreign(config: StoreConfig, files: MemoryFiles) -> None:
+    files.unlink(StorePaths(config.directory).recovery_point)
+    assert examine(Geometry.of(config, files), files).clean
+
+
+@pytest.mark.parametrize("look", [verify, plan, examine_as_foreign])
+def test_a_queue_with_a_gap_leaves_no_file_mapped(
+    gapped: MemoryFiles, look: Callable[[StoreConfig, MemoryFiles], object]
+) -> None:
+    look(CONFIG, gapped)
+    for directory in (QUEUE, QUEUE.parent / "1", DIRECTORY / "commitlog"):
+        for name in gapped.listdir(directory):
+            handle = gapped.open(directory / name)
+            gapped.truncate(handle, gapped.size(handle) + 1)
+            gapped.close(handle)

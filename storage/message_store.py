@@ -484,7 +484,8 @@ class MessageStore:
     @property
     def needs_prologue(self) -> bool:
         """See prologue.py, as the next two."""
-        return needs_prologue(self._parts, foreign=self.recovery.foreign)
+        report = self.recovery
+        return needs_prologue(self._parts, foreign=report.foreign or report.producers_anew)
 
     def prologue(self, offset: int) -> bytes:
         return prologue(self._parts, offset)

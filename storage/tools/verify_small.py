@@ -49,6 +49,7 @@ def small_faults(
         (paths.recovery_point, decode_recovery_point),
         (paths.index_state, decode_index_state),
         (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
+        (paths.producer_begins, ProducerTable(kept=1, settled=lambda: 0).restore),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.epochs, decode_epochs),

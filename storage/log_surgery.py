@@ -144,6 +144,7 @@ def _forget_all(parts: StoreParts, offset: int) -> None:
     parts.reput.begin_at(offset)
     parts.source.cut(0)
     parts.queue_begins.remove()
+    parts.producer_begins.remove()
 
 
 def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:

@@ -49,6 +49,8 @@ class MendingSource(DispatchSource):
             property_crc=property_crc,
         )
         self.durable = self.whole = 0
+        # where the last damage ends that a master has announced, until the store vouches for more
+        self.announced = 0
         self._dispatched = dispatched
         self.passed: dict[int, Damage] = {}
 
@@ -86,6 +88,7 @@ class MendingSource(DispatchSource):
         self.passed[start] = damage
         self.durable = max(self.durable, end)
         self.whole = max(self.whole, end)
+        self.announced = max(self.announced, end)
 
     def trust(self, end: int, damages: Iterable[Damage]) -> None:
         """All of the log below `end`, where a record ends, is durable; this is damaged in it."""

@@ -328,7 +328,13 @@ class MessageStore:
 
         Raises FlushFailedError where that fails, for good.
         """
-        return self._flush.flush()
+        flushed = self._flush.flush()
+        if 0 < self._parts.source.announced < flushed:
+            # whoever is told of what lies behind the damage must find it again: the next open would
+            # take the damage for the end of the log, as it is not below what was known to be durable
+            self.persist()
+            self._parts.source.announced = 0
+        return flushed
 
     def _tasks(self) -> list[Task]:
         config = self.config
@@ -484,7 +490,8 @@ class MessageStore:
     @property
     def needs_prologue(self) -> bool:
         """See prologue.py, as the next two."""
-        return needs_prologue(self._parts, foreign=self.recovery.foreign)
+        report = self.recovery
+        return needs_prologue(self._parts, foreign=report.foreign or report.producers_anew)
 
     def prologue(self, offset: int) -> bytes:
         return prologue(self._parts, offset)
@@ -502,7 +509,7 @@ class MessageStore:
         """
         with self._write_lock:
             # of all that came: a slave's last flush may end inside a record, where no scan begins
-            self._last_stop.check_lost(self._flush.flush())
+            self._last_stop.check_lost(self.flush())
             self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
             self._pacing.begin_at(self.log.wrote.value)
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))

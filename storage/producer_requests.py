@@ -7,10 +7,11 @@ Only the newest request changes. The others are kept in the form in which a snap
 sixth of what objects would take: a node remembers dozens of requests of thousands of producers.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from tandemlog.format.producer_mark import ProducerMark
 
@@ -24,6 +25,8 @@ _NO_CHECKSUM: Final = -1
 
 Key = tuple[int, int]
 """Epoch and sequence."""
+CountRecords: TypeAlias = Callable[[int, int], tuple[int, int]]
+"""(start, end) of a stretch of the log -> its records, and the store time (ms) of the last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,25 @@ def unpack(data: bytes) -> Request:
         [Extent(*each) for each in _EXTENT.iter_unpack(data[_HEAD.size :])],
         None if checksum == _NO_CHECKSUM else checksum,
     )
+
+
+def cut_request(request: Request, log_offset: int, count_records: CountRecords) -> bool:
+    """Keep what lies below `log_offset`; False where that is nothing."""
+    offsets = [extent.physical_offset for extent in request.extents]
+    kept = request.extents[: bisect_left(offsets, log_offset)]
+    lost = sum(each.count for each in request.extents)
+    if kept:
+        last = kept[-1]
+        end = min(last.end_offset, log_offset)
+        count, timestamp = count_records(last.physical_offset, end)
+        if end < last.end_offset:
+            kept[-1] = Extent(last.physical_offset, count, end)
+        # the time too: what is left may have come before what was cut
+        request.timestamp = timestamp or request.timestamp
+    lost -= sum(each.count for each in kept)
+    request.extents = kept
+    request.have -= lost
+    return bool(kept)
 
 
 class Producer:

@@ -32,7 +32,6 @@ number that another node still knows: the master had forgotten it, and it begins
 
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +45,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
 
 from .producer_refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
-from .producer_requests import Extent, Producer, Request
+from .producer_requests import CountRecords, Extent, Producer, Request, cut_request
 from .producer_snapshot import TableSnapshot, decode, encode_row
 
 ANYWHERE: Final = 1 << 63
@@ -80,7 +79,6 @@ class Duplicate:
 
 
 Outcome: TypeAlias = New | Resume | Duplicate
-CountRecords: TypeAlias = Callable[[int, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +245,7 @@ class ProducerTable:
                 cut = False
                 while (last := producer.newest) is not None and last.end_offset > log_offset:
                     self._stale.add(producer_id)
-                    cut = _cut(last, log_offset, count_records)
+                    cut = cut_request(last, log_offset, count_records)
                     if cut:
                         break
                     producer.drop_newest()
@@ -321,6 +319,38 @@ class ProducerTable:
                 assert request is not None  # decode has looked
                 self._open = (restored.open, request)
             self._begin_generation(restored.log_offset)
+
+    def begin_with(self, data: bytes) -> None:
+        """Know what a snapshot says of producers that are not known here, as far as there is room:
+        the log below its offset was another store's (producer_begins.py). Raises FormatError."""
+        restored = decode(data, self._monotonic())
+        with self._lock:
+            room = max(self._limit - len(self._producers), 0)
+            new = [item for item in restored.producers.items() if item[0] not in self._producers]
+            added = dict(new[max(len(new) - room, 0) :])
+            # they come before all that is in the log
+            self._producers = added | self._producers
+            times = [each.newest.timestamp for each in added.values() if each.newest is not None]
+            self._newest_time = max(self._newest_time, *times, 0)
+            if restored.open in added and self.next_offset == restored.log_offset:
+                request = added[restored.open].newest
+                assert request is not None  # decode has looked
+                self._open = (restored.open, request)
+            self.changes += 1
+
+    def begin_at(self, log_offset: int, kept: int) -> None:
+        """Know only what lies below `log_offset`, the start of a file: `kept` requests of each
+        producer. One that has none there goes whole, as what was forgotten of it may lie above."""
+        with self._lock:
+            self.truncate(log_offset, lambda _start, _end: (0, 0))
+            if self.next_offset < log_offset:
+                self._open = None
+            for producer_id, producer in list(self._producers.items()):
+                if producer.newest is None:
+                    self._forget(producer_id)
+                elif producer.keep(kept, log_offset):
+                    self._stale.add(producer_id)
+            self.next_offset = log_offset
 
     # ---- inner parts; the caller holds the lock
 
@@ -410,22 +440,3 @@ def _parsed(
         except FormatError as fault:
             faults.append(f"record at {int(physical_offset[row])}: {fault}")
     return parsed, faults
-
-
-def _cut(request: Request, log_offset: int, count_records: CountRecords) -> bool:
-    """Keep what lies below `log_offset`; False where that is nothing."""
-    offsets = [extent.physical_offset for extent in request.extents]
-    kept = request.extents[: bisect_left(offsets, log_offset)]
-    lost = sum(each.count for each in request.extents)
-    if kept:
-        last = kept[-1]
-        end = min(last.end_offset, log_offset)
-        count, timestamp = count_records(last.physical_offset, end)
-        if end < last.end_offset:
-            kept[-1] = Extent(last.physical_offset, count, end)
-        # the time too: what is left may have come before what was cut
-        request.timestamp = timestamp or request.timestamp
-    lost -= sum(each.count for each in kept)
-    request.extents = kept
-    request.have -= lost
-    return bool(kept)

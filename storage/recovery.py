@@ -30,6 +30,7 @@ from .examination import Examination
 from .index_checking import check_newest, has_tag_entries
 from .index_loading import load_index
 from .log_tail import read_tail
+from .producer_snapshot import snapshot_offset
 from .queue_begins import Numbers
 from .queue_loading import LoadContext, load_queues
 from .recovery_report import RecoveryReport
@@ -174,19 +175,31 @@ def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -
 
 def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
     start, end = report.log_start, report.log_end
-    parts.producers.reset(start)
+    table = parts.producers
+    table.reset(start)
+    begins = parts.producer_begins.load(start)
+    if parts.producer_begins.note:
+        report.notes.append(parts.producer_begins.note)
     data = read_small(parts.files, parts.paths.producers)
-    if data is None:
-        return
     try:
-        parts.producers.restore(data)
+        # of before the log's begin: what was taken over since then knows more
+        stale = (
+            begins is not None
+            and data is not None
+            and (snapshot_offset(data) <= snapshot_offset(begins))
+        )
+        if data is not None and not stale:
+            table.restore(data)
+        report.producers_anew = data is None and begins is None
     except (FormatError, ValueError) as fault:
+        report.producers_anew = begins is None
         report.notes.append(
             f"{parts.paths.producers} is damaged and made again from the log: {fault}"
         )
-        return
-    if parts.producers.next_offset > end:
-        parts.producers.truncate(end, parts.source.count_records)
+    if table.next_offset > end:
+        table.truncate(end, parts.source.count_records)
+    if begins is not None:
+        table.begin_with(begins)
 
 
 def _dispatch(

@@ -16,6 +16,7 @@ class RecoveryReport:
 
     clean_stop         the last process closed the store (no abort file)
     foreign            the store has no recovery point of ours: every record was looked at
+    producers_anew     all that is known of producers was read from the log
     scanned_from       the log was checked from here to its end
     cut_bytes          bytes behind the last whole record that were not zero, now gone
     cut_reason         why the log ends there
@@ -32,6 +33,7 @@ class RecoveryReport:
 
     clean_stop: bool = True
     foreign: bool = False
+    producers_anew: bool = False
     log_start: int = 0
     log_end: int = 0
     scanned_from: int = 0

@@ -6,7 +6,7 @@ its index, and an empty log begins.
     2  recovery point, checkpoint   vouch for nothing any more
     3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
        tandemlog/index.json, producers,
-       queue-begins.json                                  removed: they speak of what has moved
+       queue-begins.json, producers-begin                 removed: they speak of what has moved
     4  tandemlog/set-aside          removed
 
 So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
@@ -184,6 +184,7 @@ def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
     remove_small(files, paths.index_state)
     remove_small(files, paths.producers)
     remove_small(files, paths.queue_begins)
+    remove_small(files, paths.producer_begins)
 
 
 def _empty(directory: Path, files: FileSystem) -> None:

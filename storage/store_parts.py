@@ -21,6 +21,7 @@ from .index_service import IndexService
 from .mending_source import MendingSource
 from .metadata import GroupTable, TopicTable
 from .positions import Position
+from .producer_begins import ProducerBeginsFile
 from .producer_table import ProducerTable
 from .queue_begins import QueueBeginsFile
 from .queue_table import QueueTable
@@ -58,6 +59,7 @@ class StoreParts:
     checkpoint: StoreCheckpoint
     recovery_point: RecoveryPointFile
     queue_begins: QueueBeginsFile
+    producer_begins: ProducerBeginsFile
     stats: StoreStats
 
 
@@ -136,6 +138,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         checkpoint=checkpoint,
         recovery_point=RecoveryPointFile(paths.recovery_point, files),
         queue_begins=QueueBeginsFile(paths.queue_begins, files),
+        producer_begins=ProducerBeginsFile(paths.producer_begins, files),
         stats=stats,
     )
 

@@ -93,5 +93,9 @@ class StorePaths:
         return self.own / "queue-begins.json"
 
     @property
+    def producer_begins(self) -> Path:
+        return self.own / "producers-begin"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

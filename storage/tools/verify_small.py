@@ -53,6 +53,7 @@ def small_faults(
         (paths.index_state, decode_index_state),
         (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
         (paths.own / REPLICATION, _replication),
+        (paths.producer_begins, ProducerTable(kept=1, settled=lambda: 0).restore),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.epochs, decode_epochs),

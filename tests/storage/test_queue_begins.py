@@ -10,6 +10,7 @@ from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
+from storage.producer_begins import table_before
 from storage.queue_begins import QueueBegins, decode
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import recover
@@ -216,7 +217,10 @@ def test_a_number_that_the_log_contradicts_gives_way() -> None:
     slave = Bench(REPLICATED, topics=())
     slave.store.reset(master.store.log.min_offset)
     wrong = QueueBegins(master.store.log.min_offset, {"T": {0: 1000, 1: IDLE, 2: 5}})
-    slave.store.take_prologue(wrong.encode())
+    numbers = wrong.encode()
+    slave.store.take_prologue(
+        len(numbers).to_bytes(8, "big") + numbers + table_before(master.store.producers, 0)
+    )
     copy(master, slave)
     assert slave.bodies() == master.bodies()
     slave.reopen()

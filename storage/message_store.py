@@ -330,8 +330,8 @@ class MessageStore:
         """
         flushed = self._flush.flush()
         if 0 < self._parts.source.announced < flushed:
-            # whoever is told of what lies behind the damage must find it again: the next open would
-            # take the damage for the end of the log, as it is not below what was known to be durable
+            # before anybody is told of what lies behind the damage: the next open would take that
+            # for the end of the log, as it is not below what was known to be durable
             self.persist()
             self._parts.source.announced = 0
         return flushed

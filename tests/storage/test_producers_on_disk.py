@@ -1,4 +1,4 @@
-"""The table of producers on the disk, what is dropped before it is there, and who has room after."""
+"""The table of producers on the disk: what has to wait for it, and who has room after an open."""
 
 from contextlib import nullcontext
 from dataclasses import replace

@@ -42,8 +42,9 @@ def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_B
     room = bisect_right(sizes, most_bytes)
     if room < len(sizes):
         rows = found.rows[len(sizes) - room :]
-        names = (row[1 : 1 + row[0]].decode() for row in rows)
-        found = replace(found, rows=rows, open=found.open if found.open in names else None)
+        names = {row[1 : 1 + row[0]].decode() for row in rows}
+        goes_on = found.open if found.open is not None and found.open in names else None
+        found = replace(found, rows=rows, open=goes_on)
     return found.encode()
 
 

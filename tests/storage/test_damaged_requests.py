@@ -1,4 +1,4 @@
-"""A request of which one record's head is damaged, on a node that is promoted, and one that cuts."""
+"""A request of which one record's head is damaged, on a promoted node and on one that cuts."""
 
 from dataclasses import replace
 

@@ -42,11 +42,14 @@ class LogReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostRecord:
-    """A damaged record of which it is still known what number it had in which queue."""
+    """A damaged record of which it is still known what number it had in which queue, when it was
+    stored (ms), and the producer's mark in it, empty for none."""
 
     topic: str
     queue_id: int
     queue_offset: int
+    store_timestamp: int = 0
+    mark: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,8 @@ def stored_segments(
         except OffsetOutOfRangeError:
             return []
         indexes = batch.queue_indexes[first : first + extent.count]
+        if walk(data, max_records=len(indexes)).count < len(indexes):
+            return []  # a damaged one is among them
         offsets = _queue_offsets(data, indexes, len(batch.queue_ids))
         extra = CRC_PROPERTY_SIZE if _has_property_crc(data) else 0
         segments.append(AppendSegment(first, extent.count, extent.physical_offset, offsets, extra))

@@ -17,6 +17,7 @@ import numpy as np
 
 from tandemlog.format.dispatch import unit_columns
 
+from .producer_feed import feed
 from .store_parts import StoreParts
 from .unit_queues import queue_of, queues_of
 
@@ -45,13 +46,7 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
                 following[dense] += 1
         found = unit_columns(columns)
         np.maximum.at(following, queues_of(table, found), found.queue_offset + 1)
-        parts.producers.take(
-            columns.physical_offset,
-            columns.size,
-            columns.store_timestamp,
-            columns.producer_marks,
-            batch.end,
-        )
+        feed(parts.producers, batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end

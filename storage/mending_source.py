@@ -17,6 +17,7 @@ from .commit_log import CommitLog
 from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
 from .errors import CorruptStoreError
 from .log_scan import MAX_TAIL, Damage, next_record, whole_but_for_head
+from .producer_feed import mark_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +82,21 @@ class MendingSource(DispatchSource):
         nothing = super().batch(following, following, index=False)
         return DispatchBatch(start, following, nothing.columns, self._lost(start, following))
 
+    def count_records(self, start: int, end: int) -> tuple[int, int]:
+        try:
+            return super().count_records(start, end)
+        except CorruptStoreError:
+            count = store_timestamp = 0
+        # a stretch with damage in it, which is passed over as dispatch does it
+        while start < end and (batch := self.batch(start, end, index=False)).end > start:
+            if batch.lost is not None:
+                count, store_timestamp = count + 1, batch.lost.store_timestamp
+            if batch.columns.count:
+                count += batch.columns.count
+                store_timestamp = int(batch.columns.store_timestamp[-1])
+            start = batch.end
+        return count, store_timestamp
+
     def pass_over(self, start: int, end: int) -> None:
         """The master whose log this one follows has no record in start .. end-1 either."""
         damage = Damage(start, end, "commitlog", "the master's log has no record there")
@@ -109,7 +125,13 @@ class MendingSource(DispatchSource):
         record = whole_but_for_head(bytes(self.log.view(start, end - start)), start)
         if record is None or not names_a_folder(record.topic):
             return None
-        return LostRecord(record.topic, record.queue_id, record.queue_offset)
+        return LostRecord(
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+            record.store_timestamp,
+            mark_bytes(record),
+        )
 
     def _lies_about_size(self, start: int, limit: int) -> bool:
         """Whether the record at `start`, which ends beyond `limit`, ends beyond all others too."""

@@ -328,12 +328,13 @@ class MessageStore:
 
         Raises FlushFailedError where that fails, for good.
         """
-        flushed = self._flush.flush()
-        if 0 < self._parts.source.announced < flushed:
-            # whoever is told of what lies behind the damage must find it again: the next open
-            # would take the damage for the log's end, as it was not known to be durable below it
+        flushed, source = self._flush.flush(), self._parts.source
+        if 0 < source.announced <= flushed:
+            # before anybody is told: the next open would take the damage for the end of the log, as
+            # it is not below what was known to be durable
             self.persist()
-            self._parts.source.announced = 0
+            if source.announced < flushed:
+                source.announced = 0
         return flushed
 
     def _tasks(self) -> list[Task]:

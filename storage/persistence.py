@@ -152,6 +152,7 @@ class Persistence:
             began, path = monotonic(), self._parts.paths.producers
             with refusing(f"{path} cannot be written"):
                 write_snapshot(self._parts.files, path, taken)
+            table.noted = taken.log_offset
             ended = monotonic()
             self._next_producers = ended + (ended - began) / PRODUCERS_SHARE
             # its rows are the table's: who keeps it must not keep them too

@@ -15,31 +15,45 @@ again from the log. Where the table knows a producer, the table is right. A log 
 ends below its begin, so nothing that is said here is ever undone.
 """
 
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 from tandemlog.format.errors import FormatError
 
 from .files import FileSystem
-from .producer_snapshot import snapshot_offset
+from .producer_snapshot import TableSnapshot, snapshot_offset
 from .producer_table import ProducerTable
 from .small_files import read_small, remove_small, write_small
 
 KEPT = 4
 """Requests of a producer: only its last ones can still be on their way. What came before them is
 answered as stored."""
+MOST_BYTES = 64 << 20
+"""Of those rows: a prologue that is too large to be sent would keep a slave out for ever."""
 
 
-def table_before(table: ProducerTable, log_offset: int) -> bytes:
-    """What a log that begins at `log_offset`, the start of a file, does not tell of the table."""
-    return _cut(table.snapshot().encode(), log_offset)
+def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_BYTES) -> bytes:
+    """What a log that begins at `log_offset`, the start of a file, does not tell of the table: of
+    the producers that put last, where that is more than `most_bytes`."""
+    found = _cut(table.snapshot().encode(), log_offset)
+    sizes = list(accumulate(len(row) for row in reversed(found.rows)))
+    room = bisect_right(sizes, most_bytes)
+    if room < len(sizes):
+        rows = found.rows[len(sizes) - room :]
+        names = {row[1 : 1 + row[0]].decode() for row in rows}
+        goes_on = found.open if found.open is not None and found.open in names else None
+        found = replace(found, rows=rows, open=goes_on)
+    return found.encode()
 
 
-def _cut(data: bytes, log_offset: int) -> bytes:
+def _cut(data: bytes, log_offset: int) -> TableSnapshot:
     """Raises FormatError."""
     older = ProducerTable()
     older.restore(data)
     older.begin_at(log_offset, KEPT)
-    return older.snapshot().encode()
+    return older.snapshot()
 
 
 class ProducerBeginsFile:
@@ -53,7 +67,7 @@ class ProducerBeginsFile:
     def save(self, data: bytes, log_offset: int) -> bytes:
         """Keep what another store's `table_before` says under a log that begins at `log_offset`,
         durably; the answer is what the table has to know now. Raises FormatError, OSError."""
-        kept = _cut(data, log_offset)
+        kept = _cut(data, log_offset).encode()
         write_small(self._files, self.path, kept)
         return kept
 

@@ -118,6 +118,9 @@ class ProducerTable:
         # the one whose last request is the oldest first
         self._producers: dict[str, Producer] = {}
         self._newest_time = 0
+        self._restored_at = float("-inf")
+        # the log offset that the table on the disk is true for, None where there is none
+        self.noted: int | None = None
         # the request whose records may go on at next_offset
         self._open: tuple[str, Request] | None = None
         # those whose row of the snapshot has to be made again
@@ -262,6 +265,8 @@ class ProducerTable:
         """Drop producers whose last request was stored `retention_ms` before the newest record;
         answers how many. Of those that are merely silent only the last requests stay."""
         with self._lock:
+            if self._monotonic() - self._restored_at < GRACE_S:
+                return 0  # by their times alone, as for room: a clock may have jumped
             before, idle = self._newest_time - retention_ms, self._monotonic() - GRACE_S
             silent = [each for each, producer in self._producers.items() if producer.seen <= idle]
             old = 0
@@ -281,6 +286,7 @@ class ProducerTable:
             self._stale.clear()
             self._open = None
             self._newest_time = 0
+            self.noted = None
             self._begin_generation(log_offset)
 
     def snapshot(self) -> TableSnapshot:
@@ -314,6 +320,8 @@ class ProducerTable:
             self._open = None
             newest = [each.newest for each in self._producers.values() if each.newest is not None]
             self._newest_time = max((each.timestamp for each in newest), default=0)
+            self._judge_silence(self._producers)
+            self.noted = restored.log_offset
             if restored.open is not None:
                 request = self._producers[restored.open].newest
                 assert request is not None  # decode has looked
@@ -332,6 +340,7 @@ class ProducerTable:
             self._producers = added | self._producers
             times = [each.newest.timestamp for each in added.values() if each.newest is not None]
             self._newest_time = max(self._newest_time, *times, 0)
+            self._judge_silence(added)
             if restored.open in added and self.next_offset == restored.log_offset:
                 request = added[restored.open].newest
                 assert request is not None  # decode has looked
@@ -354,8 +363,20 @@ class ProducerTable:
 
     # ---- inner parts; the caller holds the lock
 
+    def _judge_silence(self, restored: dict[str, Producer]) -> None:
+        """Of these this process has had no request: they make room by the log's own time, or a full
+        table would take nobody new for as long as GRACE_S after a restart."""
+        self._restored_at = self._monotonic()
+        for producer in restored.values():
+            newest = producer.newest
+            silent = self._newest_time - (0 if newest is None else newest.timestamp)
+            if silent > GRACE_S * 1000:
+                producer.seen = self._restored_at - GRACE_S
+
     def _begin_generation(self, log_offset: int) -> None:
         self.next_offset = log_offset
+        if self.noted is not None:
+            self.noted = min(self.noted, log_offset)
         self._generation += 1
         self.changes += 1
 

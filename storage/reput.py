@@ -33,6 +33,7 @@ from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource
 from .errors import CorruptStoreError, StoreError
 from .index_service import IndexService
 from .positions import Position
+from .producer_feed import feed
 from .producer_table import ProducerTable
 from .queue_table import QueueTable
 from .unit_queues import queue_of, queues_of
@@ -319,14 +320,7 @@ class ReputService:
         )
 
     def _put_producers(self, batch: DispatchBatch) -> None:
-        columns = batch.columns
-        faults = self._to.producers.take(
-            columns.physical_offset,
-            columns.size,
-            columns.store_timestamp,
-            columns.producer_marks,
-            batch.end,
-        )
+        faults = feed(self._to.producers, batch)
         for fault in faults:
             logger.warning("producer mark left out: %s", fault)
 

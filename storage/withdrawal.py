@@ -34,6 +34,8 @@ def withdraw(parts: StoreParts, log_end: int, rebuilt: Collection[str], *, saved
         data = read_small(parts.files, path)
         if data is not None and _offset(data, path == parts.paths.producers) > log_end:
             remove_small(parts.files, path)
+            if path == parts.paths.producers:
+                parts.producers.noted = None
             logger.warning("removed, as it speaks of what the log has lost: %s", path)
     point = None if saved else parts.recovery_point.load()
     if point is not None and max(point.dispatched, point.flushed, point.confirmed) > log_end:

@@ -11,6 +11,8 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
 from storage.errors import BatchRefusedError
+from storage.producer_begins import table_before
+from storage.producer_table import ProducerTable
 from storage.prologue import prologue
 from storage.tools.verify import verify
 from tandemlog.format.epochs import EpochEntry
@@ -241,6 +243,23 @@ def test_few_requests_of_each_go_along() -> None:
         master.put_marked(mark(sequence), 2)
     grow(master)
     assert len(prologue(master.store._parts, master.store.log.min_offset)) < len(begins) + 100
+
+
+@pytest.mark.parametrize("room", [0, 1, 3, 8])
+def test_where_there_are_too_many_those_that_put_last_go_along(room: int) -> None:
+    master = Bench(REPLICATED)
+    master.store.become_master(1)
+    for number in range(8):
+        master.put_marked(mark(0, producer=f"p{number}"), 2)
+    grow(master)
+    start, table = master.store.log.min_offset, master.store.producers
+    whole = table_before(table, start)
+    row = len(table.snapshot().rows[0])
+    found = ProducerTable()
+    found.restore(table_before(table, start, room * row))
+    assert len(found) == room
+    assert [each for each in range(8) if found.describe(f"p{each}")] == [*range(8 - room, 8)]
+    assert room < 8 or table_before(table, start, room * row) == whole
 
 
 def test_damage_is_said_and_the_table_goes_on() -> None:

@@ -1,0 +1,43 @@
+"""The table of producers on the disk: what has to wait for it, and who has room after an open."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.cleaning import Cleaner
+from storage.producer_table import GRACE_S
+from tandemlog.format.producer_mark import ProducerMark
+
+
+def test_retention_drops_no_log_that_the_table_on_the_disk_does_not_cover_yet() -> None:
+    """A large table is written less often than the recovery point."""
+    bench = Bench()
+    bench.put_marked(ProducerMark("p", 0, 0, 0, 2), 2)
+    bench.settle()
+    bench.store.persist()
+    bench.put_marked(ProducerMark("p", 0, 1, 0, 2), 2)
+    while len(bench.store.log.files) < 4:
+        bench.put(10, size=40)
+    bench.settle()
+    bench.store._persistence._next_producers = bench.clock.monotonic() + 1000
+    bench.store.persist()
+    bench.files.capacity = bench.files.disk_usage(DIRECTORY).used + 1000
+    cleaner = Cleaner(bench.store._parts, sleep=lambda _: None)
+    assert cleaner.run(nullcontext()) == 0
+    bench.clock.advance(1000)
+    bench.store.persist()
+    assert cleaner.run(nullcontext()) > 0
+    bench.kill()
+    assert bench.put_marked(ProducerMark("p", 0, 1, 0, 2), 2).duplicate
+
+
+def test_a_full_table_takes_new_producers_after_a_restart() -> None:
+    bench = Bench(replace(CONFIG, producers_kept=10))
+    for number in range(30):
+        bench.put_marked(ProducerMark(f"p{number}", 0, 0, 0, 2), 2)
+        bench.clock.advance(2 * GRACE_S)
+    bench.settle()
+    bench.reopen()
+    assert not bench.put_marked(ProducerMark("new", 0, 0, 0, 2), 2).duplicate
+    assert bench.put_marked(ProducerMark("p29", 0, 0, 0, 2), 2).duplicate
+    assert bench.store.producers.forget(1) == 0, "by their times alone nobody is forgotten"

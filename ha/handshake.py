@@ -24,6 +24,7 @@ slave that finds other bytes there comes back with checksums.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from storage.config import LOG_FILE_SIZES
 from tandemlog.format.epochs import EpochEntry, EpochTable
 
 from .errors import HandshakeRefusedError, ProtocolError
@@ -33,7 +34,6 @@ from .state import Member
 FINE_BLOCK_BYTES = 4096
 MAX_EPOCH_JUMP = 1 << 20
 """So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
-MAX_LOG_FILE_BYTES = 1 << 40
 GONE = "where its machine is gone for good, start a new node under its id"
 EPOCHS_LOST = (
     "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
@@ -157,8 +157,8 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
             f"epoch {me.accepted_epoch}: an old master, or one that lost its disk",
             retry=True,
         )
-    if not me.empty and me.file_size != answer.file_size:
-        raise HandshakeRefusedError(_file_size_reason(me.file_size, answer.file_size), retry=False)
+    if me.file_size != answer.file_size:
+        _check_new_file_size(answer, me)
     if answer.action is HelloAction.RESYNC:
         if me.confirm > answer.offset:
             raise HandshakeRefusedError(
@@ -183,10 +183,21 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
         )
 
 
+def _check_new_file_size(answer: Answer, me: SlaveView) -> None:
+    """An empty slave makes its files as long as the master's, which its store must open again."""
+    if not me.empty:
+        raise HandshakeRefusedError(_file_size_reason(me.file_size, answer.file_size), retry=False)
+    if answer.file_size not in LOG_FILE_SIZES:
+        raise ProtocolError(
+            f"the master's log files have {answer.file_size} bytes: no log has such files, they "
+            f"have {LOG_FILE_SIZES.start} or more"
+        )
+
+
 def _check_sense(answer: Answer) -> None:
     """Numbers that no master has, whatever this slave holds. Raises ProtocolError."""
     size = answer.file_size
-    if not 0 < size <= MAX_LOG_FILE_BYTES:
+    if not 0 < size < LOG_FILE_SIZES.stop:
         raise ProtocolError(f"the master's log files have {size} bytes: no log has such files")
     if not answer.min_offset <= answer.max_offset or answer.confirm > answer.max_offset:
         raise ProtocolError(

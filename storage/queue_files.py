@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
 
-from .errors import MissingFileError
+from .errors import MissingFileError, StoreLayoutError
 from .files import FileSystem
 from .geometry import Geometry
 from .mapped_file_queue import MappedFileQueue
@@ -83,10 +83,17 @@ def open_queues(
 def open_queue(
     files: FileSystem, topic: str, queue_id: int, directory: Path, file_size: int
 ) -> QueueFiles | None:
-    """None where the directory has no files."""
+    """None where the directory has no files. Raises StoreLayoutError for files of lengths that no
+    queue file has."""
     row = MappedFileQueue(files, directory, file_size, read_only=True)
     if not row.row:
         return None
+    if row.file_size % UNIT_SIZE:
+        # where there is only one file, nothing beside it says so
+        raise StoreLayoutError(
+            f"{row.row[0].path} has {row.file_size} bytes, queue files have {file_size}: bring the "
+            "whole file back, or rebuild the queues"
+        )
     end = row.row[0].base
     for file in row.row:
         units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)

@@ -30,7 +30,7 @@ def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[
         # what a first call of each kind brings into memory is not what calls leave there
         asyncio.run(campaign.run(budget / 3))
         before, warm = target.memory(), campaign.done
-        allowance = 0 if warm >= WARM_CALLS else COLD_BYTES
+        cold = {name for name in before if campaign.asked[name] < WARM_CALLS}
         start = time.monotonic()
         with probed(target, tmp_path) as pauses:
             asyncio.run(campaign.run(budget * 2 / 3))
@@ -43,7 +43,10 @@ def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[
                 f"per_second={(campaign.done - warm) / took:.0f} {dict(campaign.statuses)} "
                 f"longest_wait_ms={slowest * 1000:.0f} alone_ms={longest * 1000:.0f}"
             )
-        most = {name: MEMORY_GROWTH * held + allowance for name, held in before.items()}
+        most = {
+            name: MEMORY_GROWTH * held + (COLD_BYTES if name in cold else 0)
+            for name, held in before.items()
+        }
         after = _rested(target, most)
         with capsys.disabled():
             print(f"fuzz: answers={len(campaign.kinds)} memory before {before} after {after}")

@@ -250,7 +250,7 @@ ANSWER = Answer(HelloAction.CONTINUE, 4000, epoch=4, file_size=FILE, max_offset=
 def test_a_fitting_answer_is_followed() -> None:
     check_answer(ANSWER, slave())
     check_answer(replace(ANSWER, action=HelloAction.TRUNCATE, offset=3000), slave())
-    check_answer(replace(ANSWER, offset=0), slave(max_offset=0, confirm=0, file_size=1))
+    check_answer(replace(ANSWER, offset=0), slave(max_offset=0, confirm=0))
     check_answer(replace(ANSWER, action=HelloAction.RESYNC, offset=3000, min_offset=3000), slave())
 
 
@@ -290,6 +290,14 @@ def test_an_answer_that_would_lose_something_is_not_followed(
 def test_an_answer_that_does_not_fit_is_a_protocol_error(got: Answer) -> None:
     with pytest.raises(ProtocolError, match="does not fit this log"):
         check_answer(got, slave())
+
+
+@pytest.mark.parametrize("size", [1, 4095, 1 << 31, 1 << 40])
+def test_an_empty_slave_takes_over_no_file_size_that_its_store_would_not_open(size: int) -> None:
+    empty = slave(max_offset=0, confirm=0)
+    check_answer(replace(ANSWER, offset=0, file_size=4096), empty)
+    with pytest.raises(ProtocolError, match=f"have {size} bytes: no log has such files"):
+        check_answer(replace(ANSWER, offset=0, file_size=size), empty)
 
 
 IN_SYNC = frozenset({Member("s", "si")})

@@ -8,6 +8,7 @@ import pytest
 from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import StoreConfig
+from storage.errors import StoreLayoutError
 from storage.examination import examine
 from storage.geometry import Geometry
 from storage.store_paths import StorePaths
@@ -50,3 +51,19 @@ def test_a_queue_with_a_gap_leaves_no_file_mapped(
             handle = gapped.open(directory / name)
             gapped.truncate(handle, gapped.size(handle) + 1)
             gapped.close(handle)
+
+
+@pytest.mark.parametrize("look", [verify, plan, examine_as_foreign])
+def test_the_only_file_of_a_queue_with_half_a_unit_is_named(
+    look: Callable[[StoreConfig, MemoryFiles], object],
+) -> None:
+    bench = Bench()
+    bench.put(5)
+    bench.settle()
+    bench.store.close()
+    path = QUEUE / "00000000000000000000"
+    handle = bench.files.open(path)
+    bench.files.truncate(handle, 399)
+    bench.files.close(handle)
+    with pytest.raises(StoreLayoutError, match=f"{path} has 399 bytes, queue files have"):
+        look(CONFIG, bench.files)

@@ -39,9 +39,16 @@ CONFIG = StoreConfig(
     index_entries=24,
 )
 TOPICS = ("orders", "audit", "x")
-TURNS = 11
+TURNS = 7
+LONG = b"." * 1500
+"""What makes the log go on in a second file; of all else in it are a few KB."""
 IDLE = ("idle", 0, 7)
 """Topic, queue id and number of a queue whose records had all expired before this log begins."""
+STRETCH = 32
+BLANK_HEAD = 8
+CHECKPOINT_USED = 48
+Place = tuple[Path, int, int]
+"""File, position, and how many bytes from there on are turned."""
 Where = tuple[str, int, int]
 """Topic, queue id and queue offset of a message."""
 
@@ -55,16 +62,45 @@ class Base:
     records: dict[Where, bytes]
     offsets: dict[Where, int] = field(default_factory=dict)
     """Where each record lies in the log."""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Where each record begins and ends in the log."""
     texts: dict[Where, int] = field(default_factory=dict)
     """Where the properties of each record begin, counted from the record."""
     has_idle: bool = False
 
-    def places(self, *folders: str) -> Iterator[tuple[Path, int]]:
-        """Every byte of every file below these, or of all files."""
+    def places(self, *folders: str) -> Iterator[Place]:
+        """Every byte of every file below these, or of all files; those that hold nothing, and of
+        the long body, in stretches whose bytes are all turned at once."""
         for path, data in sorted(self.contents.items()):
             name = str(path.relative_to(DIRECTORY))
-            if not folders or name.startswith(folders):
-                yield from ((path, at) for at in range(len(data)))
+            if folders and not name.startswith(folders):
+                continue
+            at = 0
+            while at < len(data):
+                count = 1
+                while count < STRETCH and self._are_alike(path, at, count + 1):
+                    count += 1
+                yield path, at, count
+                at += count
+
+    def _are_alike(self, path: Path, at: int, count: int) -> bool:
+        end = at + count
+        data = self.contents[path][at:end]
+        if len(data) < count or data in LONG:
+            return len(data) == count
+        if path.name == "checkpoint":
+            return at >= CHECKPOINT_USED
+        if path.parent.name != "commitlog":
+            return False
+        first, last = int(path.name) + at, int(path.name) + end
+        if any(at < last and first < end for at, end in self.spans):
+            return False
+        return first >= max((end for end in self.ends if end <= first), default=0) + BLANK_HEAD
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each record ends in the log."""
+        return [end for _, end in self.spans]
 
     def turned(self, path: Path, at: int, mask: int, count: int = 1) -> MemoryFiles:
         """With `count` bytes turned from there on."""
@@ -101,18 +137,19 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
             Put(
                 topic,
                 numbers.randrange(2),
-                b"%s body %d %d" % (topic.encode(), turn, number),
+                b"%s body %d %d" % (topic.encode(), turn, number)
+                + (LONG if (turn, number) == (4, 1) else b""),
                 b"KEYS\x01k%d\x02TAGS\x01%s\x02" % (turn % 3, b"ab"[number % 2 :][:1]),
             )
             for number, topic in enumerate(TOPICS)
         ]
-        if turn in (4, 7):
-            mark = ProducerMark("producer", 1, int(turn == 7), 0, len(puts))
+        if turn in (2, 5):
+            mark = ProducerMark("producer", 1, int(turn == 5), 0, len(puts))
             head = b"__TL_SEQ\x01%s\x02" % mark.encode().encode()
             puts[0] = replace(puts[0], properties=head + puts[0].properties)
         store.append(batch_of(puts))
         store.reput.run_to() if not clean or turn % 2 else None
-        if turn == 5:
+        if turn == 3:
             store.flush()
             store.epochs.append(EpochEntry(2, store.log.wrote.value))
             store.consumer_offsets.commit("g", "orders", 0, 1)
@@ -123,6 +160,7 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
         store.close()
     else:
         store.persist()
+        store.persist()  # the table of producers that one finds may be of the save before
         store._lock_file.release()
         files.kill()
     contents = {path: bytes(files.content(path)) for path in sorted(_files_below(files, DIRECTORY))}
@@ -134,6 +172,7 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
         record = decode_record(data)
         base.records[where] = data
         base.offsets[where] = record.physical_offset
+        base.spans.append((record.physical_offset, record.physical_offset + record.size))
         base.texts[where] = len(data) - len(record.properties_raw)
     return base
 

@@ -1,9 +1,9 @@
 """Each byte of a small store turned, one at a time: what is served is right or nothing, what is not
 served is named, and nothing beside the turned byte is lost.
 
-Here a sample of the bytes; all of them with TANDEMLOG_EVERY_BYTE=1, which takes half an hour. Masks
-change from byte to byte, so each bit of a field comes up. What no check can see has a function of
-its own here, which says why.
+Here a sample of the bytes; all of them with TANDEMLOG_EVERY_BYTE=1. Masks change from byte to byte,
+so each bit of a field comes up. What no check can see has a function of its own here, which says
+why.
 """
 
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.flipped_stores import IDLE, Base, Served, Where, base_store, verified
+from fakes.flipped_stores import IDLE, Base, Place, Served, Where, base_store, verified
 from fakes.stores import DIRECTORY
 from storage.errors import StoreError
 
@@ -30,12 +30,12 @@ def base_of(*, clean: bool, property_crc: bool) -> Base:
     return _BASES[key]
 
 
-def sampled(base: Base, *folders: str, every: int = SAMPLE) -> Iterator[tuple[Path, int, int]]:
+def sampled(base: Base, *folders: str, every: int = SAMPLE) -> Iterator[tuple[Place, int]]:
     step = PARTS or every
-    for number, (path, at) in enumerate(base.places(*folders)):
+    for number, place in enumerate(base.places(*folders)):
         if number % step == step // 2:
             turn = number // step
-            yield path, at, 0xFF if turn % 3 == 0 else 1 << (turn % 8)
+            yield place, 0xFF if turn % 3 == 0 else 1 << (turn % 8)
 
 
 def log_offset(path: Path, at: int) -> int:
@@ -44,8 +44,8 @@ def log_offset(path: Path, at: int) -> int:
 
 def record_at(base: Base, offset: int) -> Where | None:
     """Which record has the byte of the log at `offset`."""
-    for where, start in base.offsets.items():
-        if start <= offset < start + len(base.records[where]):
+    for where, (start, end) in zip(base.offsets, base.spans, strict=True):
+        if start <= offset < end:
             return where
     return None
 
@@ -57,9 +57,8 @@ def has_no_effect(base: Base, path: Path, at: int) -> bool:
     name, old = str(path.relative_to(DIRECTORY)), base.contents[path][at]
     if name.startswith("commitlog/"):
         offset = log_offset(path, at)
-        ends = [start + len(base.records[where]) for where, start in base.offsets.items()]
-        behind = offset - max((end for end in ends if end <= offset), default=0)
-        in_magic_of_blank = 4 <= behind < 8 and offset < max(ends)
+        behind = offset - max((end for end in base.ends if end <= offset), default=0)
+        in_magic_of_blank = 4 <= behind < 8 and offset < max(base.ends)
         return record_at(base, offset) is None and not in_magic_of_blank
     if name.startswith(("consumequeue/", "index/")):
         return old == 0
@@ -71,11 +70,12 @@ NOT_COVERED = ("config/",)
 is a name or a number all the same."""
 
 
-def hold(base: Base, path: Path, at: int, mask: int) -> None:
-    """What must hold of the store with this byte turned."""
+def hold(base: Base, place: Place, mask: int) -> None:
+    """What must hold of the store with this byte turned, or these that hold nothing."""
+    path, at, count = place
     name = str(path.relative_to(DIRECTORY))
     what = f"{name} byte {at} mask {mask:#x}"
-    files = base.turned(path, at, mask)
+    files = base.turned(path, at, mask, count)
     try:
         faults = [str(fault) for fault in verified(base, files).faults]
     except StoreError as fault:
@@ -141,22 +141,22 @@ def _is_first_of_index(base: Base, name: str, at: int) -> bool:
 @pytest.mark.parametrize("property_crc", [False, True], ids=["plain", "property_crc"])
 def test_the_log(*, clean: bool, property_crc: bool) -> None:
     base = base_of(clean=clean, property_crc=property_crc)
-    for path, at, mask in sampled(base, "commitlog"):
-        hold(base, path, at, mask)
+    for place, mask in sampled(base, "commitlog"):
+        hold(base, place, mask)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("folders", [("consumequeue", "index"), ("tandemlog", "config", "epoch")])
 def test_what_is_derived_and_what_is_small(*, clean: bool, folders: tuple[str, ...]) -> None:
     base = base_of(clean=clean, property_crc=False)
-    for path, at, mask in sampled(base, *folders, every=61):
-        hold(base, path, at, mask)
+    for place, mask in sampled(base, *folders, every=61):
+        hold(base, place, mask)
 
 
 def test_the_checkpoint() -> None:
     base = base_of(clean=True, property_crc=False)
-    for path, at, mask in sampled(base, "checkpoint", "lock", "abort", every=509):
-        hold(base, path, at, mask)
+    for place, mask in sampled(base, "checkpoint", "lock", "abort", every=509):
+        hold(base, place, mask)
 
 
 def test_two_queues_that_took_each_others_place() -> None:

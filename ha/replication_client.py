@@ -16,7 +16,8 @@ from grpc import aio
 
 from storage.clock import Clock
 from storage.errors import StoreError
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem
+from storage.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
 
 from .config import HaConfig

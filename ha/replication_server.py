@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from storage.clock import Clock
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem
+from storage.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
 
 from .config import HaConfig, Replication

@@ -26,8 +26,8 @@ from typing import Any
 
 from storage.config import StoreConfig
 from storage.errors import StoreLockedError
-from storage.files import RealFileSystem
 from storage.geometry import Geometry
+from storage.real_files import RealFileSystem
 from tandemlog.format.words import counted
 
 from .config import ConfigError

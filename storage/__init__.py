@@ -19,13 +19,14 @@ from .errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
-from .files import FileSystem, RealFileSystem
+from .files import FileSystem
 from .message_store import MessageStore
 from .metadata import MetadataError, TopicConfig
 from .positions import Position
 from .put_path import AppendResult
 from .queue_search import Boundary
 from .reads import FoundRecords, GetResult, GetStatus, NoRecordError, QueueRange
+from .real_files import RealFileSystem
 from .recovery_report import RecoveryReport
 
 __all__ = [

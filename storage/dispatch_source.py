@@ -4,8 +4,8 @@
              start         end         the next batch starts here
 
 A batch never crosses a file and never goes beyond the limit; where a file's BLANK follows its
-last record, the batch ends at the next file. A record whose topic names no folder is damage like
-any other: one turned bit makes `orders` into `/rders`, and that has no queue of this store.
+last record, the batch ends at the next file. A record of a queue that cannot be is damage like any
+other: one turned bit makes `orders` into `/rders`, or queue 1 into queue 268,435,457.
 """
 
 from collections.abc import Callable
@@ -21,9 +21,11 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.file_names import names_a_folder, queue_file_name
 from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels
+from tandemlog.format.ragged import first_true, none_true
 from tandemlog.format.walk import StopReason, WalkResult, walk
 
 from .errors import CorruptStoreError
+from .queue_table import MAX_QUEUE_ID
 
 BATCH_BYTES = 4 << 20
 
@@ -130,7 +132,7 @@ class DispatchSource:
             index_tags=self.index_tags if index_tags is None else index_tags,
             headers=headers,
         )
-        stray = self._first_without_folder(columns)
+        stray = self._first_without_queue(columns)
         if stray >= 0:
             return self._before(stray, columns, start, index=index, index_tags=index_tags)
         end = start + found.end
@@ -152,6 +154,9 @@ class DispatchSource:
         if row:
             return self.batch(start, offset, offset - start, index=index, index_tags=index_tags)
         topic = columns.topics[int(columns.topic_index[row])]
+        queue_id = int(columns.queue_id[row])
+        if not 0 <= queue_id <= MAX_QUEUE_ID:
+            raise self._damage(offset, f"queue_id: {queue_id} is not in 0..{MAX_QUEUE_ID}")
         raise self._damage(offset, f"topic: {topic!r} names no folder")
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
@@ -176,15 +181,17 @@ class DispatchSource:
                 start += found.end
         return count, store_timestamp
 
-    def _first_without_folder(self, columns: DispatchColumns) -> int:
-        """The first record whose topic cannot have a folder; -1 where all can."""
-        if self._sound_topics.issuperset(columns.topics):
+    def _first_without_queue(self, columns: DispatchColumns) -> int:
+        """The first record whose topic cannot have a folder, or such a queue; -1 where all can."""
+        # as an unsigned number one below 0 is too large
+        beyond = columns.queue_id.view(np.uint32) > MAX_QUEUE_ID
+        sound = self._sound_topics.issuperset(columns.topics)
+        if sound and none_true(beyond):
             return -1
         stray = [n for n, topic in enumerate(columns.topics) if not names_a_folder(topic)]
-        if stray:
-            return int(np.isin(columns.topic_index, stray).argmax())
-        self._sound_topics.update(columns.topics)
-        return -1
+        if not stray:
+            self._sound_topics.update(columns.topics)
+        return first_true(beyond | np.isin(columns.topic_index, stray))
 
     def _guess(self, start: int, size: int) -> NDArray[np.int64] | None:
         return None if self._starts is None else self._starts(start, start + size) - start

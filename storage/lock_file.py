@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 from .abort_file import AbortFile
 from .disk_refusal import refusal
 from .errors import StoreLockedError
-from .files import FileSystem, RealFileSystem
+from .files import FileSystem
+from .real_files import RealFileSystem
 
 logger = logging.getLogger(__name__)
 

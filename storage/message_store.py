@@ -42,7 +42,7 @@ from .errors import (
 )
 from .examination import examine
 from .file_pool import remove_drafts
-from .files import Buffer, FileSystem, RealFileSystem
+from .files import Buffer, FileSystem
 from .flush import FlushService
 from .geometry import Geometry
 from .last_stop import LastStop
@@ -56,6 +56,7 @@ from .prologue import needs_prologue, prologue, take_prologue
 from .put_path import AppendResult, PutPath
 from .raw_intake import RawIntake, damage_end
 from .reads import GetResult
+from .real_files import RealFileSystem
 from .recovery import Progress, recover
 from .recovery_report import RecoveryReport
 from .room import Reserve

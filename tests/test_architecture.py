@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("storage", "ha", "node", "tandemlog", "pipeline")
-MAX_LINES = 600
+MAX_LINES = 565
 
 # Which of our own packages a package may import; the longest matching name counts.
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from storage.config import StoreConfig
-from storage.files import RealFileSystem
+from storage.real_files import RealFileSystem
 from storage.store_paths import StorePaths
 from tandemlog.connection import ConnectionOptions
 from tandemlog.endpoints import parse_endpoints

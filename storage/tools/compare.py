@@ -20,11 +20,12 @@ from tandemlog.format.queue_unit import PRE_BLANK_SIZE
 from ..config import StoreConfig
 from ..errors import UnreadableError
 from ..examination import examine
-from ..files import FileSystem, RealFileSystem
+from ..files import FileSystem
 from ..geometry import Geometry
 from ..index_entries import read_index_file
 from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
+from ..real_files import RealFileSystem
 from ..store_paths import StorePaths
 from .cautions import cautions
 from .verify import Fault, Progress, fault_of, unreadable_fault

@@ -15,11 +15,12 @@ from tandemlog.format.record import Record
 
 from ..config import StoreConfig
 from ..epoch_file import EpochFile
-from ..files import FileSystem, RealFileSystem
+from ..files import FileSystem
 from ..geometry import Geometry
 from ..index_entries import read_index_file
 from ..log_files import LogScan
 from ..mapped_file_queue import MappedFileQueue
+from ..real_files import RealFileSystem
 from ..store_checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 from .cautions import cautions

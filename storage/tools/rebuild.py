@@ -16,7 +16,7 @@ from ..clock import Clock, SystemClock
 from ..config import StoreConfig
 from ..dispatch_source import DispatchSource
 from ..errors import StoreError, StoreLayoutError
-from ..files import FileSystem, RealFileSystem
+from ..files import FileSystem
 from ..geometry import ROCKSDB_MARK, Geometry
 from ..index_checking import has_tag_entries
 from ..index_service import IndexService
@@ -24,6 +24,7 @@ from ..lock_file import LockFile
 from ..mapped_file_queue import MappedFileQueue
 from ..queue_begins import QueueBegins, QueueBeginsFile
 from ..queue_files import open_queue
+from ..real_files import RealFileSystem
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
 from ..store_paths import StorePaths

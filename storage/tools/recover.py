@@ -17,12 +17,13 @@ from ..config import ConfirmSource, StoreConfig
 from ..epoch_file import EpochFile
 from ..errors import DiskFullError
 from ..examination import Examination, examine
-from ..files import FileSystem, RealFileSystem
+from ..files import FileSystem
 from ..geometry import Geometry
 from ..last_stop import LastStop
 from ..lock_file import LockFile
 from ..message_store import MessageStore
 from ..queue_files import QueueFiles, open_queues
+from ..real_files import RealFileSystem
 from ..recovery_point import RecoveryPointFile
 from ..recovery_report import RecoveryReport
 from ..set_aside import NOTHING

@@ -31,11 +31,12 @@ from tandemlog.format.words import counted
 
 from ..config import StoreConfig
 from ..errors import UnreadableError
-from ..files import FileSystem, RealFileSystem
+from ..files import FileSystem
 from ..geometry import ROCKSDB_MARK, Geometry
 from ..log_scan import LogScanner, ScanPart
 from ..mapped_file_queue import MappedFileQueue
 from ..queue_files import QueueFiles, open_queues
+from ..real_files import RealFileSystem
 from ..recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import Caution, page_cache_caution, set_aside_caution

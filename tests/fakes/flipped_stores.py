@@ -1,7 +1,8 @@
 """A small store with everything in it, of which one byte is turned; and what must still hold.
 
-    base     a few KB on a disk in memory: three topics, keys, tags, a request of a producer, a file
-             of the log that ends in a BLANK, two terms, consumer offsets, three index files
+    base     a few KB on a disk in memory: three topics, keys, tags, requests of a producer, a file
+             of the log that ends in a BLANK, two terms, consumer offsets, several index files, a
+             queue of which the log has nothing any more
     turned   a copy of its files in which one byte is another
 
 What is served from a turned store is the right message or none: the payload of each (topic, queue,
@@ -21,6 +22,7 @@ from storage.config import StoreConfig
 from storage.errors import StoreError
 from storage.message_store import MessageStore
 from storage.metadata import TopicConfig
+from storage.queue_begins import QueueBegins
 from storage.queue_search import Boundary
 from storage.reads import GetStatus, NoRecordError
 from storage.tools.verify import VerifyReport, verify
@@ -32,11 +34,21 @@ from tandemlog.format.record import Record, decode_record
 CONFIG = StoreConfig(
     directory=DIRECTORY,
     commit_log_file_size=4096,
-    queue_file_size=200,
-    index_slots=8,
+    queue_file_size=100,
+    index_slots=4,
     index_entries=24,
 )
 TOPICS = ("orders", "audit", "x")
+TURNS = 7
+LONG = b"." * 1500
+"""What makes the log go on in a second file; of all else in it are a few KB."""
+IDLE = ("idle", 0, 7)
+"""Topic, queue id and number of a queue whose records had all expired before this log begins."""
+STRETCH = 32
+BLANK_HEAD = 8
+CHECKPOINT_USED = 48
+Place = tuple[Path, int, int]
+"""File, position, and how many bytes from there on are turned."""
 Where = tuple[str, int, int]
 """Topic, queue id and queue offset of a message."""
 
@@ -48,55 +60,96 @@ class Base:
     config: StoreConfig
     contents: dict[Path, bytes]
     records: dict[Where, bytes]
-    tags: dict[Where, str] = field(default_factory=dict)
+    offsets: dict[Where, int] = field(default_factory=dict)
+    """Where each record lies in the log."""
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    """Where each record begins and ends in the log."""
+    texts: dict[Where, int] = field(default_factory=dict)
+    """Where the properties of each record begin, counted from the record."""
+    has_idle: bool = False
 
-    def places(self, *folders: str) -> Iterator[tuple[Path, int]]:
-        """Every byte of every file below these, or of all files."""
+    def places(self, *folders: str) -> Iterator[Place]:
+        """Every byte of every file below these, or of all files; those that hold nothing, and of
+        the long body, in stretches whose bytes are all turned at once."""
         for path, data in sorted(self.contents.items()):
             name = str(path.relative_to(DIRECTORY))
-            if not folders or name.startswith(folders):
-                yield from ((path, at) for at in range(len(data)))
+            if folders and not name.startswith(folders):
+                continue
+            at = 0
+            while at < len(data):
+                count = 1
+                while count < STRETCH and self._are_alike(path, at, count + 1):
+                    count += 1
+                yield path, at, count
+                at += count
 
-    def turned(self, path: Path, at: int, mask: int) -> MemoryFiles:
+    def _are_alike(self, path: Path, at: int, count: int) -> bool:
+        end = at + count
+        data = self.contents[path][at:end]
+        if len(data) < count or data in LONG:
+            return len(data) == count
+        if path.name == "checkpoint":
+            return at >= CHECKPOINT_USED
+        if path.parent.name != "commitlog":
+            return False
+        first, last = int(path.name) + at, int(path.name) + end
+        if any(at < last and first < end for at, end in self.spans):
+            return False
+        return first >= max((end for end in self.ends if end <= first), default=0) + BLANK_HEAD
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each record ends in the log."""
+        return [end for _, end in self.spans]
+
+    def turned(self, path: Path, at: int, mask: int, count: int = 1) -> MemoryFiles:
+        """With `count` bytes turned from there on."""
         files = MemoryFiles()
         for each, data in self.contents.items():
             files.make_directory(each.parent)
             handle = files.open(each, create=True)
-            held = bytearray(data)
             if each == path:
-                held[at] ^= mask
-            files.pwrite(handle, held, 0)
+                turned = bytes(byte ^ mask for byte in data[at : at + count])
+                data = data[:at] + turned + data[at + count :]
+            files.pwrite(handle, data, 0)
             files.close(handle)
         return files
 
 
 def base_store(*, clean: bool, property_crc: bool = False) -> Base:
-    """Filled and stopped, or killed in the middle of its work."""
+    """Filled and stopped, its log beginning at 0; or killed in the middle of its work, its log
+    beginning later, as one does that was copied from another node."""
     config = replace(CONFIG, property_crc=property_crc)
     files, clock = MemoryFiles(), FakeClock()
     store = MessageStore.open(config, files=files, clock=clock)
-    store.epochs.append(EpochEntry(1, 0))
+    if not clean:
+        topic, queue_id, number = IDLE
+        start = 5 * config.commit_log_file_size
+        store.reset(start)
+        store.take_prologue(QueueBegins(start, {topic: {queue_id: number}}).encode())
+    store.epochs.append(EpochEntry(1, store.log.wrote.value))
     for topic in TOPICS:
         store.topics.create(TopicConfig(topic, 2, 2), clock.now_ms())
     numbers = random.Random(7)
-    for turn in range(11):
+    for turn in range(TURNS):
         clock.advance(1.5)
         puts = [
             Put(
                 topic,
                 numbers.randrange(2),
-                b"%s body %d %d" % (topic.encode(), turn, number),
+                b"%s body %d %d" % (topic.encode(), turn, number)
+                + (LONG if (turn, number) == (4, 1) else b""),
                 b"KEYS\x01k%d\x02TAGS\x01%s\x02" % (turn % 3, b"ab"[number % 2 :][:1]),
             )
             for number, topic in enumerate(TOPICS)
         ]
-        if turn in (4, 7):
-            mark = ProducerMark("producer", 1, int(turn == 7), 0, len(puts))
+        if turn in (2, 5):
+            mark = ProducerMark("producer", 1, int(turn == 5), 0, len(puts))
             head = b"__TL_SEQ\x01%s\x02" % mark.encode().encode()
             puts[0] = replace(puts[0], properties=head + puts[0].properties)
         store.append(batch_of(puts))
         store.reput.run_to() if not clean or turn % 2 else None
-        if turn == 5:
+        if turn == 3:
             store.flush()
             store.epochs.append(EpochEntry(2, store.log.wrote.value))
             store.consumer_offsets.commit("g", "orders", 0, 1)
@@ -107,15 +160,20 @@ def base_store(*, clean: bool, property_crc: bool = False) -> Base:
         store.close()
     else:
         store.persist()
+        store.persist()  # the table of producers that one finds may be of the save before
         store._lock_file.release()
         files.kill()
     contents = {path: bytes(files.content(path)) for path in sorted(_files_below(files, DIRECTORY))}
-    base = Base(config, contents, {})
+    base = Base(config, contents, {}, has_idle=not clean)
     found = Served(base, files)
-    base.records = found.messages
-    base.tags = {where: decode_record(data).tags or "" for where, data in base.records.items()}
-    assert len(base.records) == 11 * len(TOPICS)
     assert not found.named, found.named
+    assert len(found.messages) == TURNS * len(TOPICS)
+    for where, data in found.messages.items():
+        record = decode_record(data)
+        base.records[where] = data
+        base.offsets[where] = record.physical_offset
+        base.spans.append((record.physical_offset, record.physical_offset + record.size))
+        base.texts[where] = len(data) - len(record.properties_raw)
     return base
 
 
@@ -137,6 +195,9 @@ class Served:
         self.messages: dict[Where, bytes] = {}
         self.named: list[str] = []
         self.wrong: list[str] = []
+        # records that were served with other bytes than they were stored with
+        self.altered: set[bytes] = set()
+        self.idle = IDLE[2]
         try:
             store = MessageStore.open(base.config, files=files, clock=FakeClock())
         except StoreError as fault:
@@ -146,15 +207,15 @@ class Served:
         self.opened = True
         try:
             report = store.recovery
+            self.named += report.notes
             self.named += [str(each) for each in report.damages]
             self.named += [f"{name}: {why}" for name, why in report.queues_rebuilt.items()]
-            self.named += [each for each in report.notes if "damaged" in each or "taken" in each]
-            self.cut = report.cut_bytes
             for topic in TOPICS:
                 for queue_id in range(2):
                     self._pull(store, topic, queue_id)
-            for _ in range(2):
-                self._ask_otherwise(store)
+            self._ask_otherwise(store)
+            if base.has_idle:
+                self._ask_idle(store)
             self.named += [str(each) for each in store._parts.source.passed.values()]
         finally:
             store._lock_file.release()
@@ -217,28 +278,30 @@ class Served:
                     record = decode_record(data)
                     if key not in (record.keys or "").split():
                         self.wrong.append(f"key {key} of {topic} finds another message")
-                    self._known(topic, data)
+                    self._known(data)
             for queue_id in range(2):
                 for boundary in Boundary:
                     try:
                         store.reader.search_offset(topic, queue_id, 1, boundary)
                     except StoreError as fault:
                         self.named.append(str(fault))
-        for data in self.base.records.values():
+        for offset in self.base.offsets.values():
             try:
-                self._known("", store.reader.record_at(decode_record(data).physical_offset))
+                self._known(store.reader.record_at(offset))
             except (NoRecordError, StoreError) as fault:
                 self.named.append(str(fault))
 
-    def _known(self, topic: str, data: bytes) -> None:
-        if not self.base.records or data in self.base.records.values():
-            return
-        self.altered.add(data)
+    def _ask_idle(self, store: MessageStore) -> None:
+        """The number that the next message of a queue gets which has none in this log."""
+        topic, queue_id, number = IDLE
+        dense = store.queue_table.get(topic, queue_id)
+        self.idle = 0 if dense < 0 else int(store.queue_table.next_queue_offsets[dense])
+        if self.idle > number:
+            self.wrong.append(f"{topic}/{queue_id} goes on at {self.idle}, it stood at {number}")
 
-    @property
-    def altered(self) -> set[bytes]:
-        """Records that were served with other bytes than they were stored with."""
-        return self.__dict__.setdefault("_altered", set())
+    def _known(self, data: bytes) -> None:
+        if self.base.records and data not in self.base.records.values():
+            self.altered.add(data)
 
     def altered_in_queues(self) -> list[Where]:
         known = self.base.records

@@ -13,8 +13,8 @@ from grpc import aio
 from fakes.replicas import SYNC, Replica, eventually
 from ha.membership import READ_ONLY
 from storage.errors import CorruptStoreError, FlushFailedError
-from storage.files import RealFileSystem
 from storage.metadata import TopicConfig
+from storage.real_files import RealFileSystem
 from tandemlog.format.epochs import EpochTable
 
 Make = Callable[..., Replica]

@@ -19,7 +19,7 @@ from node.cli.output import MAX_CELL, StreamedTable, cell_text, write_lines, wri
 from node.cli.pull import EveryQueue
 from node.cli.times import parse_time_ms
 from storage.errors import StoreLockedError
-from storage.files import RealFileSystem
+from storage.real_files import RealFileSystem
 from tandemlog import errors as client_errors
 
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from storage.abort_file import AbortFile
-from storage.files import RealFileSystem
+from storage.real_files import RealFileSystem
 
 
 def test_it_exists_between_create_and_remove(tmp_path: Path) -> None:

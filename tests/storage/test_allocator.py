@@ -10,7 +10,7 @@ from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import Bench
 from storage.allocator import SPARE_NAME, FileAllocator
 from storage.errors import DiskFullError, StoreReadOnlyError
-from storage.files import RealFileSystem
+from storage.real_files import RealFileSystem
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -19,8 +19,8 @@ from storage.errors import (
     StoreClosedError,
     StoreLayoutError,
 )
-from storage.files import RealFileSystem
 from storage.queue_table import QueueTable
+from storage.real_files import RealFileSystem
 from tandemlog.format.record import decode_record, is_blank
 from tandemlog.format.walk import walk
 

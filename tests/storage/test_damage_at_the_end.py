@@ -11,7 +11,8 @@ from storage.errors import StoreError, StoreLayoutError
 from storage.tools.recover import plan, recover
 from tandemlog.format.epochs import EpochEntry
 
-HEAD = [*range(8), *range(28, 36)]
+HEAD = [*range(8), 12, 13, *range(28, 36)]
+"""Size, magic, the bytes of the queue id that make it one that cannot be, and physical offset."""
 
 
 def closed(count: int = 10, **settings: object) -> tuple[Bench, list[int]]:

@@ -5,8 +5,8 @@ import pytest
 from fakes.log_builder import LogBuilder
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
-from storage.files import RealFileSystem
 from storage.geometry import Geometry
+from storage.real_files import RealFileSystem
 from tandemlog.format.queue_unit import encode_unit
 from tandemlog.format.record import Record
 

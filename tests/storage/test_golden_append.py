@@ -10,9 +10,9 @@ from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
 from storage.commit_log import CommitLog
 from storage.config import StoreConfig
-from storage.files import RealFileSystem
 from storage.mapped_file_queue import MappedFileQueue
 from storage.queue_table import QueueTable
+from storage.real_files import RealFileSystem
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.constants import MULTI_QUEUE_OFFSET
 from tandemlog.format.record import Record, decode_record, is_blank

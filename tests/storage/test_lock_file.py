@@ -8,8 +8,8 @@ import pytest
 from fakes.memory_files import MemoryFiles
 from storage.abort_file import AbortFile
 from storage.errors import DiskFullError, StoreLockedError
-from storage.files import RealFileSystem
 from storage.lock_file import LockFile
+from storage.real_files import RealFileSystem
 
 HOLD = """
 import fcntl, os, sys

@@ -8,8 +8,8 @@ import pytest
 
 from fakes.memory_files import MemoryFiles
 from storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
-from storage.files import RealFileSystem
 from storage.mapped_file_queue import MappedFileQueue
+from storage.real_files import RealFileSystem
 
 ROOT = Path("/queue")
 

@@ -13,9 +13,9 @@ from fakes.stores import DIRECTORY
 from storage.clock import SystemClock
 from storage.errors import StoreError
 from storage.file_pool import FilePool
-from storage.files import RealFileSystem
 from storage.index_file import IndexFile, create_index_file
 from storage.message_store import MessageStore
+from storage.real_files import RealFileSystem
 from storage.tools.verify import verify
 from tandemlog.format.index_layout import key_hash, tag_key
 from tandemlog.format.record import decode_record

@@ -75,6 +75,8 @@ class RawIntake:
             self._hold(view[:used])
             if self._held_bytes < BLANK_SIZE:
                 return used
+        size: int
+        magic: int
         size, magic = _SIZE_AND_MAGIC.unpack_from(self._head())
         start = offset + used - self._held_bytes
         left = self._file_size - start % self._file_size

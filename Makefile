@@ -42,8 +42,16 @@ check: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(PYTEST) -n auto -m "not (golden or sim or $(OUTSIDE))"
 
-golden sim cluster fault spark interop docker: $(VENV)/.dev
+golden cluster fault spark interop docker: $(VENV)/.dev
 	$(PYTEST) -m $@
+
+# SEEDS=5000 plays so many worlds of real stores on all processors, without the tests.
+sim: $(VENV)/.dev
+ifdef SEEDS
+	PYTHONPATH=.:tests $(PYTHON) -m sim $(SEEDS)
+else
+	$(PYTEST) -n auto -m sim
+endif
 
 # MINUTES of mutated requests, frames and files; FUZZ_SEED=… repeats a run.
 fuzz: $(VENV)/.dev

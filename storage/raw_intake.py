@@ -5,7 +5,8 @@
     held back            ra|b                            the beginning of a record, in memory
 
 Only whole, valid records come into the log, so nothing else is ever fsynced, acknowledged or
-dispatched; the beginning of one that goes on in the next chunk is held back until its end is here.
+dispatched; the beginning of one, or of the BLANK of a file, that goes on in the next chunk is held
+back until its end is here.
 Sizes, magic, positions and inner lengths are looked at, by columns; for bodies the CRC vouches that
 has come with the chunk. At the first bytes that are no record everything before them is stored and
 DamagedChunkError names the place: the stream ends, and the next one begins there.
@@ -17,10 +18,11 @@ below `damaged_until` are taken unjudged.
 
 import logging
 from collections.abc import Callable
+from struct import Struct
 
 import numpy as np
 
-from tandemlog.format.constants import BLANK_SIZE, MIN_RECORD_SIZE
+from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MIN_RECORD_SIZE
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.fault_columns import walk_strict
 from tandemlog.format.plain_records import all_plain
@@ -35,6 +37,7 @@ from .log_scan import next_record
 logger = logging.getLogger(__name__)
 
 FEW_RECORDS = 8
+_SIZE_AND_MAGIC = Struct(">iI")
 MAX_RECORD_BYTES = 128 << 20
 """A record that says it is larger is damage: it would be held back in memory."""
 
@@ -72,11 +75,14 @@ class RawIntake:
             self._hold(view[:used])
             if self._held_bytes < BLANK_SIZE:
                 return used
-        size = int.from_bytes(self._head()[:4])
+        size: int
+        magic: int
+        size, magic = _SIZE_AND_MAGIC.unpack_from(self._head())
         start = offset + used - self._held_bytes
         left = self._file_size - start % self._file_size
-        if not MIN_RECORD_SIZE <= size <= min(left, MAX_RECORD_BYTES):
-            size = self._held_bytes  # a BLANK, or damage: as far as it is here
+        blank = magic == MAGIC_BLANK and size == left
+        if size > min(left, MAX_RECORD_BYTES) or not (blank or size >= MIN_RECORD_SIZE):
+            size = self._held_bytes  # damage: as far as it is here
         count = min(max(size - self._held_bytes, 0), len(view) - used)
         self._hold(view[used : used + count])
         used += count
@@ -112,6 +118,11 @@ class RawIntake:
             if size != left - good:
                 self._store_if(offset, view[:good])
                 raise DamagedChunkError(at, f"a BLANK of {size} bytes, {left - good} are left")
+            if len(view) < left and size <= MAX_RECORD_BYTES:
+                # whole too: its rest alone would be no record to the next stream
+                self._store_if(offset, view[:good])
+                self._hold(view[good:])
+                return
             self._blank_until = offset + left
             good = len(view)
         self._store_if(offset, view[:good])

@@ -52,22 +52,32 @@ def _offset(data: bytes, producers: bool) -> int:
 def _lowered(
     parts: StoreParts, point: RecoveryPoint, log_end: int, rebuilt: Collection[str]
 ) -> RecoveryPoint:
-    """What of the point is still true: of every queue what was durable and was not cut since."""
-    ends, damaged = parts.queues.ends(), parts.queues.damaged
+    """What of the point is still true: of every queue what was durable and was not cut since, and
+    of one that has to be made again the number that it has in any case."""
+    ends, least, damaged = parts.queues.ends(), parts.queues.next_offsets(), parts.queues.damaged
+    lowest: dict[str, dict[int, int]] = {}
 
     def end_of(topic: str, queue_id: int, noted: int) -> int:
         dense = parts.queue_table.get(topic, queue_id)
-        if noted < 0 or dense < 0 or dense in damaged or f"{topic}/{queue_id}" in rebuilt:
-            return -1
-        return min(noted, int(ends[dense]))
+        if dense >= 0 and noted >= 0 and dense not in damaged:
+            noted = min(noted, int(ends[dense]))
+            if f"{topic}/{queue_id}" not in rebuilt:
+                return noted
+        if dense >= 0:
+            # what it has counted of the lost tail it has not counted
+            known = noted if noted >= 0 else point.least.get(topic, {}).get(queue_id, 0)
+            lowest.setdefault(topic, {})[queue_id] = min(known, int(least[dense]))
+        return -1
 
+    queues = {
+        topic: {queue_id: end_of(topic, queue_id, noted) for queue_id, noted in each.items()}
+        for topic, each in point.queues.items()
+    }
     return replace(
         point,
         dispatched=min(point.dispatched, parts.queues.next_offset),
         flushed=min(point.flushed, log_end),
         confirmed=min(point.confirmed, log_end),
-        queues={
-            topic: {queue_id: end_of(topic, queue_id, noted) for queue_id, noted in each.items()}
-            for topic, each in point.queues.items()
-        },
+        queues=queues,
+        least=lowest,
     )

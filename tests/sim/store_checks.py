@@ -18,7 +18,7 @@ from ha.state_file import StateFile
 from sim.ha_nodes import ViolationError
 from sim.store_cluster import StoreCluster, opened
 from sim.store_disk import NodeFiles
-from sim.store_ledger import Ledger
+from sim.store_ledger import Fact, Ledger
 from sim.store_nodes import DIRECTORY, NodeClock, StoreNode
 from sim.store_requests import Request
 from storage.errors import BatchRefusedError, StoreError
@@ -30,6 +30,9 @@ from storage.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
+
+CRC_END = 12
+"""A record begins with size, magic and the CRC of its body."""
 
 
 def check_promotion(
@@ -105,9 +108,7 @@ class Promoted:
             return False
         behind = [at for at in facts if at >= point.dispatched]
         chosen = rng.choice(behind if behind and rng.random() < 0.7 else facts[-4:])
-        at = chosen + rng.choice(
-            (0, 1, 2, 3, rng.randrange(self.ledger.facts[chosen].end - chosen))
-        )
+        at = self.told_of(self.ledger.facts[chosen], rng)
         size = self.cluster.settings.commit_log_file_size
         path = paths.commit_log / f"{at - at % size:020d}"
         if self.files.peek(path) is None:
@@ -119,6 +120,21 @@ class Promoted:
             f"dispatched {point.dispatched}, flushed {point.flushed}"
         )
         return True
+
+    def told_of(self, fact: Fact, rng: Random) -> int:
+        """A byte that a check covers without property_crc: of size, magic, CRC or body. A turned
+        bit in a queue offset makes another good record (decision 0021)."""
+        size = self.cluster.settings.commit_log_file_size
+        base = fact.start - fact.start % size
+        data = self.files.peek(StorePaths(DIRECTORY).commit_log / f"{base:020d}") or b""
+        body = data.find(fact.body, fact.start - base, fact.end - base)
+        covered = [
+            *range(CRC_END),
+            *range(body - fact.start + base, body + len(fact.body) - fact.start + base),
+        ]
+        return fact.start + rng.choice(
+            (rng.randrange(4), rng.choice(covered if body >= 0 else range(CRC_END)))
+        )
 
     def open(self) -> None:
         store = self.store = opened(self.cluster.settings, self.files, self.clock)

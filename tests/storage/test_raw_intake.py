@@ -74,12 +74,29 @@ def test_whole_records_come_through_however_they_are_cut(
         intake.take(position, log[position:end])
         position = end
         held = len(taken.data)
-        in_blank = any(stop <= held and log[stop + 4 : stop + 8] == BLANK for stop in stops)
-        assert held in stops or in_blank, "only whole records are in the log"
+        assert held in stops or held % FILE == 0, "only whole records are in the log"
     assert taken.data == log
 
 
-BLANK = encode_blank(8)[4:8]
+@given(
+    st.lists(st.integers(0, 1500), min_size=1, max_size=12),
+    st.lists(st.integers(1, 900), min_size=1, max_size=8),
+)
+def test_a_stream_that_ends_anywhere_is_followed_by_another(
+    sizes: list[int], steps: list[int]
+) -> None:
+    """It begins where the log ends: a record does there, or a BLANK, or a file."""
+    log, _ = log_of(sizes)
+    taken = Taken()
+    for broken_at in range(0, len(log), 97):
+        begin = len(taken.data)
+        feed(RawIntake(FILE, taken.store), log[: max(begin, broken_at)], steps_of(steps), begin)
+    feed(RawIntake(FILE, taken.store), log, steps_of(steps), len(taken.data))
+    assert taken.data == log
+
+
+def steps_of(steps: list[int]) -> Callable[[int], int]:
+    return lambda position: steps[position % len(steps)]
 
 
 @given(

@@ -151,3 +151,33 @@ def test_a_table_that_takes_long_to_write_is_written_less_often() -> None:
     before = bench.files.read_file(path)
     bench.store.close()
     assert bench.files.read_file(path) != before
+
+
+@pytest.mark.parametrize("damaged", [True, False], ids=["before", "at the open"])
+def test_the_least_end_of_a_damaged_queue_does_not_count_what_is_lost(damaged: bool) -> None:
+    """Its next record would leave a gap that the other replicas do not have."""
+    bench = Bench()
+    bench.put(1, queue_id=1)
+    if damaged:
+        persist = bench.store.persist
+
+        def after_damage() -> None:
+            bench.store.queues.mark_damaged(bench.store.queue_table.get("T", 0), "a test")
+            persist()
+
+        bench.store.persist = after_damage  # type: ignore[method-assign]
+    with_a_lost_tail(bench)
+    if not damaged:
+        folder = DIRECTORY / "consumequeue/T/0"
+        for name in bench.files.listdir(folder):
+            bench.files.unlink(folder / name)
+    bench.files.fail("atomic_replace", errno.ENOSPC, name="tandemlog/producers", times=1)
+    bench.open()
+    assert bench.store.recovery.waits
+    point = bench.store._parts.recovery_point.load()
+    assert point is not None
+    assert (point.queues["T"][0], point.least["T"][0]) == (-1, 3)
+    bench._abandon()
+    bench.files.kill()
+    bench.open()
+    assert bench.store.queues.max_offset(0) == 3

@@ -98,8 +98,7 @@ class CommitLog:
         """What `check` holds a client's batch against."""
         self.starts = RecentStarts()
         """Where the records of the last appends begin; of raw bytes nobody has looked."""
-        self.ends_with_record = True
-        """False while the last bytes are another node's, which come in any pieces."""
+        self._parts_end = -1
         self._synced_since_open = False
         self._write_lock = threading.Lock()
 
@@ -210,8 +209,18 @@ class CommitLog:
             self._stages.store_timestamp = store_timestamp
         return segments
 
-    def append_raw(self, offset: int, data: Buffer) -> int:
-        """Store bytes of another node's log, which are taken as they are; answers the new end.
+    def ends_with_record(self, offset: int) -> bool:
+        """Whether a record is known to end at `offset`, up to where the log was flushed once: not
+        while its last bytes are another node's in any pieces, or it was cut at any place."""
+        return offset > self._parts_end
+
+    def judged_whole(self) -> None:
+        """A record is known to end where the log ends."""
+        self._parts_end = -1
+
+    def append_raw(self, offset: int, data: Buffer, *, whole: bool = False) -> int:
+        """Store bytes of another node's log, which are taken as they are; returns the new end.
+        They are `whole` if a record, or a BLANK, ends with them.
 
         `offset` must be where this log ends; one that is empty may begin at the start of any
         file. A chunk never crosses the end of a file. Raises OffsetOutOfRangeError and
@@ -229,7 +238,8 @@ class CommitLog:
                 )
             if size:
                 piece = np.frombuffer(data, np.uint8)
-                self.ends_with_record = False
+                if not whole:
+                    self._parts_end = offset + size
                 self._store(plan_raw(offset, size), piece)
                 self._published(offset + size)
         return offset + size
@@ -334,6 +344,7 @@ class CommitLog:
             if not self.min_offset <= offset <= self.wrote.value:
                 raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
             try:
+                self._parts_end = offset
                 return self._cut(offset)
             except OSError as error:
                 raise self._stages.flush_failed("truncation", error) from error
@@ -384,7 +395,7 @@ class CommitLog:
                     )
                 ) from error
             self._stages.begin_at(offset)
-            self.ends_with_record = True
+            self._parts_end = -1
             self._stages.store_timestamp = self._stages.flushed_timestamp = 0
 
     def drop_before(self, offset: int) -> list[Path]:

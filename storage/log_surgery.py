@@ -160,7 +160,7 @@ def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
     if position < end:
         logger.warning("cutting an incomplete record: offset=%d end=%d", position, end)
         cut_store(parts, persistence, position)
-    log.ends_with_record = True
+    log.judged_whole()
     if found.damages:
         # or the next open would take it for the end: it is not below what was known to be durable
         persistence.save()

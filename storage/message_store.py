@@ -18,6 +18,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -431,18 +432,19 @@ class MessageStore:
 
     # ---- replication
 
-    def append_raw(self, offset: int, data: Buffer) -> None:
-        """Store a master's bytes as they are. Raises what CommitLog.append_raw does."""
+    def append_raw(self, offset: int, data: Buffer, *, whole: bool = False) -> None:
+        """Store a master's bytes as they are; `whole` if a record ends with them. Raises what
+        CommitLog.append_raw does."""
         with self._write_lock:
             if self._closed:
                 raise StoreClosedError("the store is closed")
-            self.log.append_raw(offset, data)
+            self.log.append_raw(offset, data, whole=whole)
         self.stats.raw_chunks += 1
         self.stats.raw_bytes += len(data)
 
     def raw_intake(self) -> RawIntake:
         """What judges and stores the bytes of one stream of a master."""
-        return RawIntake(self.log.file_size, self.append_raw)
+        return RawIntake(self.log.file_size, partial(self.append_raw, whole=True), self.append_raw)
 
     def pass_over(self, start: int, end: int) -> None:
         """The master says that its own log has no record in start .. end-1: dispatch is not to

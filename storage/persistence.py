@@ -75,8 +75,8 @@ class Persistence:
             if isinstance(failure, FlushFailedError):
                 raise failure.with_traceback(None)
             # read before the flushes: what is flushed later is not what they speak of
-            whole = parts.log.ends_with_record and log_end is None
             flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
+            whole = parts.log.ends_with_record(flushed) and log_end is None
             if log_end is not None:
                 flushed = min(flushed, log_end)
             if flushed <= parts.log.min_offset:
@@ -87,7 +87,7 @@ class Persistence:
             index_time = self._save_index()
             self._save_producers(flushed, closing)
             # before and after: the role may have changed in between
-            whole = whole and parts.log.ends_with_record
+            whole = whole and parts.log.ends_with_record(flushed)
             point = self._save_point(queues, flushed, durable, whole=whole)
             with refusing(f"{parts.checkpoint.path} cannot be written"):
                 parts.checkpoint.save(self._checkpoint(point, index_time, durable))

@@ -43,11 +43,18 @@ MAX_RECORD_BYTES = 128 << 20
 
 
 class RawIntake:
-    """Of one stream; see the module. `store(offset, data)` appends. One thread calls."""
+    """Of one stream; see the module. `store(offset, data)` appends what ends with a record, and
+    `store_part` what may end anywhere. One thread calls."""
 
-    def __init__(self, file_size: int, store: Callable[[int, Buffer], None]) -> None:
+    def __init__(
+        self,
+        file_size: int,
+        store: Callable[[int, Buffer], None],
+        store_part: Callable[[int, Buffer], None] | None = None,
+    ) -> None:
         self._file_size = file_size
         self._store = store
+        self._store_part = store_part if store_part is not None else store
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._blank_until = 0
@@ -59,7 +66,7 @@ class RawIntake:
         unjudged = max(damaged_until, self._blank_until)
         if offset < unjudged and not self._held:
             count = min(unjudged - offset, len(view))
-            self._store(offset, view[:count])
+            self._store_part(offset, view[:count])
             offset, view = offset + count, view[count:]
         if self._held and len(view):
             used = self._complete(offset, view)
@@ -124,6 +131,9 @@ class RawIntake:
                 self._hold(view[good:])
                 return
             self._blank_until = offset + left
+            if len(view) < left:
+                self._store_part(offset, view)
+                return
             good = len(view)
         self._store_if(offset, view[:good])
         if found.stop is StopReason.INCOMPLETE:

@@ -88,6 +88,7 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
         # cut the point would make damage of that
         parts.recovery_point.save(replace(point, flushed=found.log_end))
     parts.log.truncate(found.log_end)
+    parts.log.judged_whole()
     parts.log.store_timestamp = found.store_timestamp
     parts.source.trust(found.log_end, found.damages)
     parts.source.durable = min(found.durable, found.log_end)

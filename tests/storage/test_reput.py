@@ -129,7 +129,7 @@ def test_corrupt_bytes_stop_dispatch_before_them(world: World, position: int) ->
 def test_a_queue_id_that_cannot_be_is_corruption(world: World) -> None:
     world.put(1)
     bad = world.log.put("T", 1 << 25)
-    with pytest.raises(CorruptStoreError, match="queue id"):
+    with pytest.raises(CorruptStoreError, match="queue_id"):
         world.derived.dispatch()
     assert world.derived.reput.reputed.value <= bad
 

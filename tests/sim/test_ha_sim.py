@@ -13,7 +13,12 @@ import pytest
 
 from sim.ha_mutations import MUTATIONS
 from sim.ha_nodes import ViolationError
-from sim.ha_scenes import lost_by_the_master
+from sim.ha_scenes import (
+    acknowledged_by_a_lost_disk,
+    empty_master,
+    joined_and_gone,
+    lost_by_the_master,
+)
 from sim.ha_world import World, digest
 from storage.config import FlushMode
 
@@ -25,26 +30,26 @@ SEARCH = 150
 """Seeds to try where the one below does not show the mutation any more."""
 
 CAUGHT_AT = {
-    "acks count in any epoch and incarnation": 276,
     "the master counts what it has not fsynced": 19,
-    "a joining member counts only when recorded": 260,
     "a leaving member is not waited for any more": 9,
     "equal length is equal history": 5,
     "a log without epochs is trusted": 5,
     "no proof of bytes": 5,
     "a restart goes on in the same epoch": 5,
-    "a master on an empty disk is followed": 389,
     "a slave that prepares is silent": 4,
     "a master that compares is silent": 7,
     "a lost disk keeps its name": 38,
 }
 
 BY_SCENE = {
+    "acks count in any epoch and incarnation": acknowledged_by_a_lost_disk,
+    "a joining member counts only when recorded": joined_and_gone,
+    "a master on an empty disk is followed": empty_master,
     "confirmed bytes may be cut": lost_by_the_master,
     "a master without fsync trusts its log after a power cut": lost_by_the_master,
     "the set grows while acknowledged bytes are missing": lost_by_the_master,
 }
-"""What chance shows in one of two thousand worlds only."""
+"""What chance shows too seldom, and at other seeds after every change of the protocol."""
 
 
 def run_seed(seed: int, steps: int = STEPS) -> World:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tandemlog.format.columns import HeaderColumns
 from tandemlog.format.constants import (
     FIXED_SIZE,
+    MAGIC_BLANK,
     MAGIC_OFFSET,
     MAGIC_V1,
     MAGIC_V2,
@@ -49,6 +50,7 @@ SEARCH_STEP = 1 << 20
 MAX_TAIL = 64 << 20
 _SIZE_AND_MAGIC = Struct(">iI")
 _I64 = Struct(">q")
+_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 _MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
@@ -229,6 +231,7 @@ def _begins_record(tail: bytes, left: int, offset: int) -> bool:
 def whole_but_for_head(data: bytes, offset: int) -> Record | None:
     """The record that `data`, at log `offset`, is if its size, magic or physical offset alone are
     damaged; None where more is."""
+    data = _without_blank(data)
     if len(data) < MIN_RECORD_SIZE:
         return None
     said = _I64.pack(offset)
@@ -241,6 +244,16 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
         except CorruptRecordError:
             continue
     return None
+
+
+def _without_blank(data: bytes) -> bytes:
+    """`data` up to the BLANK that it ends with: damage in the last record of a file is followed
+    by the next file's first record only."""
+    place = data.rfind(_BLANK_MAGIC)
+    begin = place - MAGIC_OFFSET
+    if begin > 0 and int.from_bytes(data[begin:place], "big") == len(data) - begin:
+        return data[:begin]
+    return data
 
 
 def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:

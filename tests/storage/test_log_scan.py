@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.log_scan import LogScanner
+from storage.log_scan import LogScanner, whole_but_for_head
 from storage.mapped_file_queue import MappedFileQueue
 from tandemlog.format.record import encode_blank, encode_record
 
@@ -136,3 +136,13 @@ def test_a_topic_that_names_no_folder_is_damage(durable: bool) -> None:
     else:
         assert (found.records, found.end) == (5, starts[5])
         assert "names no folder" in found.reason
+
+
+@pytest.mark.parametrize("blank", [b"", encode_blank(100).ljust(100, b"\0")])
+def test_a_damaged_head_is_told_also_in_the_last_record_of_a_file(blank: bytes) -> None:
+    record = encode_record(topic="T", body=b"b" * 50, queue_id=3, physical_offset=700)
+    damaged = bytearray(record + blank)
+    damaged[2] ^= 1  # of its size
+    found = whole_but_for_head(bytes(damaged), 700)
+    assert found is not None
+    assert (found.topic, found.queue_id, found.body) == ("T", 3, b"b" * 50)

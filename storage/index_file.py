@@ -24,6 +24,7 @@ whole or not at all.
 import errno
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -283,6 +284,12 @@ class IndexFile:
                 self._changed[pages] = True
             raise
 
+    @property
+    def is_written_back(self) -> bool:
+        """Whether the file has all that header and slots are in memory."""
+        with self._publishing:
+            return not self._changed.any()
+
     def release(self) -> None:
         """Give the memory back; the next insert reads the table again. What was not written back
         is as if it had never been."""
@@ -365,7 +372,14 @@ def create_index_file(
     files.fsync_directory(path.parent)
     files.fsync_directory(workshop)
     made = IndexFile(path, pool, slots, entries)
-    made.begin(before)
+    try:
+        made.begin(before)
+    except OSError:
+        # the next try makes another file of this name: a descriptor of this one must not get
+        # what is written to that
+        with suppress(OSError):
+            pool.delete(str(path))
+        raise
     return made
 
 

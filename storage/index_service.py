@@ -205,7 +205,9 @@ class IndexService:
                 with self._lock:
                     if generation == self._generation:
                         for file in self._list[:-1]:
-                            file.release()
+                            # dispatch may have filled it and begun another one meanwhile
+                            if file.is_written_back:
+                                file.release()
                         return state.log_offset
 
     def close(self) -> None:

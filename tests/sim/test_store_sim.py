@@ -22,10 +22,6 @@ BLOCK = 25
 SEARCH = 100
 """Seeds to try where the one below does not show the mutation any more."""
 
-OPEN = dict.fromkeys((363, 1302), "names 0 as the one before it in its chain")
-"""Found and not mended yet: a key's chain in the index passes over an entry after a failed write.
-A seed that does not show it any more fails here: take it out then."""
-
 CAUGHT_AT = {"a slave acknowledges what it has not fsynced": 1}
 
 
@@ -33,11 +29,7 @@ CAUGHT_AT = {"a slave acknowledges what it has not fsynced": 1}
 def test_real_stores_keep_what_was_promised(first: int) -> None:
     acknowledged = 0
     for seed in range(first, min(first + BLOCK, SEEDS)):
-        if seed in OPEN:
-            with pytest.raises(ViolationError, match=OPEN[seed]):
-                play(seed)
-        else:
-            acknowledged += play(seed).counters.get("acked", 0)
+        acknowledged += play(seed).counters.get("acked", 0)
     assert acknowledged > 50, "a world in which nothing happens proves nothing"
 
 

@@ -236,3 +236,18 @@ def test_no_store_file_is_written_through_a_map(files: MemoryFiles) -> None:
     file.cut(4, NOW)
     file.rebuild_chains()
     assert not files.calls["map"]
+
+
+def test_a_file_that_was_begun_again_gets_what_is_written_to_it(files: MemoryFiles) -> None:
+    pool = pool_of(files)
+
+    def make() -> IndexFile:
+        return create_index_file(PATH, ROOT / "tandemlog", pool, SLOTS, ENTRIES, IndexHeader())
+
+    files.fail("pwrite", errno.ENOSPC, name=str(PATH), times=1)
+    with pytest.raises(OSError, match="No space"):
+        make()
+    file = make()
+    insert(file, [1, 8, 15])
+    pool.sync()
+    assert found(opened(files), 8) == [10]

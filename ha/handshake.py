@@ -34,7 +34,7 @@ from .state import Member
 FINE_BLOCK_BYTES = 4096
 MAX_EPOCH_JUMP = 1 << 20
 """So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
-GONE = "where its machine is gone for good, start a new node under its id"
+GONE = "if its machine is lost, start a new node under its id"
 EPOCHS_LOST = (
     "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
     "their epochs the two logs have nothing in common"

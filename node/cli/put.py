@@ -118,7 +118,7 @@ def put_command(
     ] = None,
     generate: Annotated[
         int | None,
-        typer.Option("--generate", metavar="COUNT", min=1, help="Make COUNT messages up."),
+        typer.Option("--generate", metavar="COUNT", min=1, help="Send COUNT generated messages."),
     ] = None,
     size: Annotated[
         int,

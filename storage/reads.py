@@ -50,7 +50,14 @@ from .positions import Position
 from .queue_search import Boundary
 from .queue_table import QueueTable
 from .record_copy import Expected, copy_records, first_missing, first_wrong
-from .selection import MIN_EXAMINED, Selection, first_impossible, select, units_to_read
+from .selection import (
+    MIN_EXAMINED,
+    Selection,
+    first_gone,
+    first_impossible,
+    select,
+    units_to_read,
+)
 from .stats import StoreStats
 
 MAX_QUERY = 64
@@ -208,7 +215,10 @@ class StoreReader:
         wrong = 0
         for _ in range(ATTEMPTS):
             log_start = self._log.min_offset
-            units = self._units(dense, queue_offset, count, 0 if tag_hashes else max_bytes)
+            if tag_hashes:
+                units = self._queues.read(dense, queue_offset, count)
+            else:
+                units = self._units(dense, queue_offset, count, max_messages, max_bytes, log_start)
             if not len(units):
                 return self._missed(
                     GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
@@ -248,11 +258,24 @@ class StoreReader:
             # Files may have been dropped, or the log cut, while we looked: then look again.
         raise self._damaged(dense, queue_offset + wrong)
 
-    def _units(self, dense: int, queue_offset: int, count: int, max_bytes: int) -> NDArray[np.void]:
-        """At most `count` units from there on; with `max_bytes`, where all of them are taken, not
-        many more than fill it: the first ones tell the size of a record."""
+    def _units(
+        self,
+        dense: int,
+        queue_offset: int,
+        count: int,
+        max_messages: int,
+        max_bytes: int,
+        log_start: int,
+    ) -> NDArray[np.void]:
+        """At most `count` units from there on, of which all are wanted: no more than `max_messages`
+        if the first ones all have their records, and not many more than fill `max_bytes`, as the
+        first ones tell the size of a record."""
+        if 0 < max_messages < MIN_EXAMINED:
+            units = self._queues.read(dense, queue_offset, min(count, max_messages))
+            if len(units) and first_gone(units, log_start) < 0:
+                return units
         units = self._queues.read(dense, queue_offset, min(count, MIN_EXAMINED))
-        if max_bytes > 0 and len(units):
+        if len(units):
             size = int(units["size"].sum(dtype=np.int64))
             count = min(count, len(units) * max_bytes // max(size, 1) + MIN_EXAMINED // 4)
         if len(units) < MIN_EXAMINED or count <= MIN_EXAMINED:

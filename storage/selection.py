@@ -81,6 +81,12 @@ def select(
     return Selection(examined, chosen, offsets[chosen], sizes[chosen], bool(wanted.any()))
 
 
+def first_gone(units: NDArray[np.void], log_start: int) -> int:
+    """Index of the first of UNIT_DTYPE[n] that has no record in a log that begins at `log_start`,
+    or -1: its record is below that, or it is pre-blank."""
+    return first_true((units["physical_offset"] < log_start) | (units["size"] == PRE_BLANK_SIZE))
+
+
 def first_impossible(units: NDArray[np.void], log_start: int) -> int:
     """Index of the first of UNIT_DTYPE[n] that no dispatch writes where no record is gone, or -1:
     one that points below `log_start`, has no size, or is pre-blank and points somewhere."""

@@ -1,6 +1,7 @@
 """What is put is read back, by queue, key, tag and time; what cannot be put is refused."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -93,6 +94,29 @@ def test_a_get_takes_what_fits_whatever_the_sizes(max_bytes: int) -> None:
         if max_bytes == 1 and len(read) == 20:
             return
     assert read == bodies
+
+
+@pytest.mark.parametrize("max_messages", [1, 3, 32, 799])
+def test_gets_of_few_messages_find_all_of_them(max_messages: int) -> None:
+    """They read few units, and more when a queue's next ones have no records."""
+    bench = Bench(replace(CONFIG, queue_file_size=20_000))
+    first = bench.store.append(batch_of([Put("T", 0, b"old")] * 400)).end_offset
+    bench.store.append(batch_of([Put("T", 0, b"new %d" % n) for n in range(900)]))
+    bench.settle()
+    log = bench.store.log
+    with patch.object(type(log), "min_offset", first):  # its head has expired this very moment
+        found = bench.store.get("T", 0, 0, max_messages, 1 << 20)
+        assert [record.body for record in records_of(found)] == [
+            b"new %d" % n for n in range(min(max_messages, 400))
+        ]
+        assert found.next_offset == 400 + found.count
+    read: list[bytes] = []
+    while len(read) < 1300:
+        read += [
+            record.body
+            for record in records_of(bench.store.get("T", 0, len(read), max_messages, 1 << 20))
+        ]
+    assert read == [b"old"] * 400 + [b"new %d" % n for n in range(900)]
 
 
 def test_a_get_goes_over_log_files() -> None:

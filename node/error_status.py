@@ -9,6 +9,10 @@ records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
 
 Messages quote what was sent. Whoever writes one shortens names (`words.quoted`); here every text of
 an answer gets its bound, whoever wrote it.
+
+A problem that has been told keeps no traceback. The frames of a traceback hold the request, and one
+of them often holds the problem again (a future, a put under way): then all of it would stay until
+the collector of cycles looks, which it does rarely (memory.py).
 """
 
 import logging
@@ -108,8 +112,10 @@ _PUT_STATUS: dict[int, Status] = {
 
 
 def error_of(problem: Exception) -> common_pb2.Error:
-    """What a client is told of `problem`. What no row expects is logged with its traceback."""
+    """What a client is told of `problem`, which loses its traceback. What no row expects is logged
+    with it."""
     error = _error_of(problem)
+    problem.__traceback__ = None
     error.message = shortened(error.message)
     return error
 

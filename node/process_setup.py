@@ -8,6 +8,8 @@ import sys
 
 from tandemlog.memory import keep_freed_memory
 
+from .memory import share_one_arena
+
 SWITCH_INTERVAL_S = 0.0005
 WANTED_FILES = 1 << 20
 _PR_SET_PDEATHSIG = 1
@@ -19,6 +21,7 @@ def prepare_process() -> None:
     A put must not wait Python's usual 5 ms behind reput; thousands of queues have a file each.
     """
     keep_freed_memory()
+    share_one_arena()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_FILES)

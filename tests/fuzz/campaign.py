@@ -36,7 +36,7 @@ FINDINGS_AT_MOST = 25
 @dataclass
 class Campaign:
     """Calls `first`.. until time or count is up; `findings` by what is wrong, each once; `kinds`
-    of answers that there were: how deep the calls came; `asked`: calls of each node."""
+    of answers that there were: how deep the calls came."""
 
     maker: RequestMaker
     target: Attacked
@@ -45,7 +45,6 @@ class Campaign:
     findings: dict[str, tuple[str, Call]] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
     kinds: set[str] = field(default_factory=set)
-    asked: Counter[str] = field(default_factory=Counter)
     history: list[tuple[float, float, int]] = field(default_factory=list)
     open: dict[int, float] = field(default_factory=dict)
 
@@ -70,7 +69,6 @@ class Campaign:
             del self.open[number]
             self.history.append((start, time.monotonic(), number))
             self.done += 1
-            self.asked[call.node] += 1
 
     async def _judge(self, caller: Caller, call: Call) -> str:
         method = self.maker.methods.get(call.path)

@@ -1,6 +1,8 @@
 """The put path over a store of plain numbers: order, statuses, epochs, bad input, stopping."""
 
 import asyncio
+import gc
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -338,3 +340,35 @@ async def test_a_stream_whose_answers_are_not_taken_reads_no_further(rig: Rig) -
     await waiting
     rig.pump.close_stream(stream)
     assert rig.pump._answer_bytes.count == 0
+
+
+UNREADABLE = b"\xff" * 1_000
+MISFIT = request(1, topics=["t" * 300])
+BAD_RECORD = request(1)
+
+
+@pytest.mark.parametrize("data", [UNREADABLE, MISFIT, BAD_RECORD])
+async def test_the_bytes_of_a_refused_put_do_not_wait_for_the_collector(
+    rig: Rig, data: bytes
+) -> None:
+    refusal = BatchRefusedError("BAD_RECORD", "magic", "bad")
+    rig.store.append = _refusing(refusal)  # type: ignore[method-assign]
+    held = sys.getrefcount(data)
+    gc.collect()
+    gc.disable()
+    try:
+        stream = rig.pump.open_stream()
+        rig.pump.submit(stream, data)
+        (answer,) = await take(stream, 1)
+        assert answer.HasField("error")
+        # the writer's thread lets go a moment later
+        await until(lambda: sys.getrefcount(data) <= held)
+    finally:
+        gc.enable()
+
+
+def _refusing(problem: Exception) -> Callable[[RecordBatch], Result]:
+    def append(batch: RecordBatch) -> Result:
+        raise problem
+
+    return append

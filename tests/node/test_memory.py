@@ -1,4 +1,4 @@
-"""Memory goes back when a node rests, and once each time."""
+"""Memory goes back when a node rests, and once each time; that of all its threads."""
 
 import asyncio
 import subprocess
@@ -44,3 +44,44 @@ assert seen, "what stays is looked at"
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+MADE_BY_THREADS = """
+import re, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from node.memory import give_back_freed_memory, share_one_arena
+from tandemlog import keep_freed_memory
+
+def resident_mib():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\\s+(\\d+) kB", status)[1]) >> 10
+
+def answer():
+    return b"".join([b"x" * (1 << 20) for _ in range(8)])
+
+keep_freed_memory()
+if sys.argv[1] == "one arena":
+    share_one_arena()
+before = resident_mib()
+readers = [ThreadPoolExecutor(1) for _ in range(4)]
+answers = [reader.submit(answer) for reader in readers]
+held = sum(len(each.result()) for each in answers) >> 20
+del answers
+give_back_freed_memory()
+print(held, resident_mib() - before)
+"""
+
+
+def kept_mib(how: str) -> int:
+    done = subprocess.run(
+        [sys.executable, "-c", MADE_BY_THREADS, how], check=True, capture_output=True, text=True
+    )
+    made, kept = map(int, done.stdout.split())
+    assert made == 32
+    return kept
+
+
+def test_what_threads_have_freed_goes_back() -> None:
+    assert kept_mib("one arena") < 4
+    assert kept_mib("arenas of threads") > 16, "glibc trims them by now: share_one_arena can go"

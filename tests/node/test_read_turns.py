@@ -1,12 +1,15 @@
 """Readers take turns by connection, and answers under way have a bound for the node."""
 
 import asyncio
+import gc
+import sys
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import pytest
 
-from node.error_status import RequestRefusedError
+from node.error_status import RequestRefusedError, error_of
 from node.read_turns import COPIES, Caller, ReadTurns
 from tandemlog.v1 import common_pb2
 
@@ -126,3 +129,29 @@ async def test_who_gives_up_waiting_leaves_nothing_behind() -> None:
     assert gate.began == ["a", "c"]
     assert turns.held_bytes == 0
     turns.close()
+
+
+def refuse(_: bytes) -> bytes:
+    raise RequestRefusedError(common_pb2.UNKNOWN_TOPIC, "there is no such topic")
+
+
+async def told(turns: ReadTurns, request: bytes) -> None:
+    """What the door does with a read."""
+    try:
+        await turns.run(Caller("a"), partial(refuse, request))
+    except RequestRefusedError as refusal:
+        error_of(refusal)
+
+
+async def test_the_request_of_a_refused_read_does_not_wait_for_the_collector() -> None:
+    turns, request = ReadTurns(1, MIB), bytes(1_000)
+    held = sys.getrefcount(request)
+    gc.collect()
+    gc.disable()
+    try:
+        await told(turns, request)
+        # the reader's thread lets go a moment later
+        await begun(lambda: sys.getrefcount(request) <= held)
+    finally:
+        gc.enable()
+        turns.close()

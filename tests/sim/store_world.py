@@ -20,7 +20,6 @@ from sim.store_nodes import CONFIG, HOUR_S, StoreNode
 from storage.config import StoreConfig
 from storage.errors import CorruptStoreError
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
 
 SIZES = (1, 1, 2, 3, 3)
 
@@ -28,9 +27,9 @@ SIZES = (1, 1, 2, 3, 3)
 class StoreWorld(Clients):
     """See the module."""
 
-    def __init__(self, seed: int, settings: StoreConfig = CONFIG) -> None:
+    def __init__(self, seed: int, settings: StoreConfig = CONFIG, size: int | None = None) -> None:
         chosen = Random(f"size of {seed}")
-        super().__init__(seed, chosen.choice(SIZES), settings)
+        super().__init__(seed, size or chosen.choice(SIZES), settings)
         self.seed = seed
         self.number = 0
         self.events: list[tuple[float, Callable[[], None]]] = self.make_events(chosen)
@@ -75,7 +74,7 @@ class StoreWorld(Clients):
         for node in self.nodes.values():
             self.start(node)
         for topic in self.topics:
-            self.master.store.topics.create(TopicConfig(topic, 2, 2), self.clock.now_ms())
+            self.create_topic(topic)
         self.heal()
 
     def step(self) -> None:
@@ -271,8 +270,10 @@ class StoreWorld(Clients):
 
     def fresh_disk(self) -> None:
         node = self.any_slave()
-        if node is None or node is self.master:
-            return
+        if node is not None and node is not self.master:
+            self.give_fresh_disk(node)
+
+    def give_fresh_disk(self, node: StoreNode) -> None:
         self.note(f"{node.name} gets a fresh disk")
         self.count("fresh disks")
         self.stop(node)

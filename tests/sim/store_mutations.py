@@ -25,6 +25,7 @@ from sim.store_scenes import (
     a_queue_that_is_not_noted,
     a_request_of_the_lost_tail,
     another_request_of_that_number,
+    no_producers_are_noted,
     notes_of_a_lost_tail,
     producers_that_are_not_noted,
 )
@@ -157,6 +158,9 @@ MUTATIONS: dict[str, list[Patch]] = {
     "retention does not wait for the producers on the disk": [
         (ProducerTable, "noted", constant(sys.maxsize))
     ],
+    "retention does not wait for the first table of producers": [
+        (ProducerTable, "noted", property(lambda this: this.next_offset, nothing))
+    ],
     "a slave stores what is no record": [(RawIntake, "take", stored_as_it_comes)],
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
     "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
@@ -186,6 +190,7 @@ BY_SCENE: dict[str, Scene] = {
     "floors are not noted": a_file_of_an_idle_queue_is_gone,
     "retention does not wait for the queues on the disk": a_queue_that_is_not_noted,
     "retention does not wait for the producers on the disk": producers_that_are_not_noted,
+    "retention does not wait for the first table of producers": no_producers_are_noted,
     "a slave stores what is no record": bytes_that_are_no_records,
     "a slave joins without the tables": a_slave_without_the_tables,
     "who makes a topic waits for nobody": a_topic_of_the_master_alone,

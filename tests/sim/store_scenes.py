@@ -124,6 +124,28 @@ def producers_that_are_not_noted(seed: int) -> Stage:
 
 
 @staged
+def no_producers_are_noted(seed: int) -> Stage:
+    """The note of the producers is damaged, and the open that makes the table again from the log
+    cannot write it. Retention comes, and the process dies."""
+    world = Stage(seed, 1)
+    node, (first, second) = world.master, world.producers
+    world.stored(first, "T1", 1, requests=5)
+    world.fill(second, "T0", 0, 3)
+    world.checkpoint_on(node)
+    world.stop(node)
+    path = world.paths.producers
+    node.files.flip(path, world.rng.randrange(len(node.files.peek(path) or b"")), 1)
+    node.files.fail("atomic_replace", REFUSED, name="tandemlog/producers", times=1)
+    world.up(node)
+    waits = bool(node.store.recovery.waits)
+    damaged = any("producers is damaged" in note for note in node.store.recovery.notes)
+    world.wait_out()
+    world.retain(node)
+    world.again(node)
+    return world.played(waits, damaged)
+
+
+@staged
 def a_file_of_an_idle_queue_is_gone(seed: int) -> Stage:
     """All records of a queue expire, and retention finds one of its files missing. The process
     dies when that is noted (odd seeds), or after the queue was made again."""

@@ -128,8 +128,10 @@ class Promoted:
         return True
 
     def told_of(self, fact: Fact, rng: Random) -> int:
-        """A byte that a check covers without property_crc: of size, magic, CRC or body. A turned
-        bit in a queue offset makes another good record (decision 0021)."""
+        """A byte that a check covers: with property_crc any, else of size, magic, CRC or body. A
+        turned bit in a queue offset makes another good record then (decision 0021)."""
+        if self.cluster.settings.property_crc:
+            return rng.randrange(fact.start, fact.end)
         size = self.cluster.settings.commit_log_file_size
         base = fact.start - fact.start % size
         data = self.files.peek(StorePaths(DIRECTORY).commit_log / f"{base:020d}") or b""

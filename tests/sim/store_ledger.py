@@ -67,7 +67,7 @@ class Ledger:
             position = segment.physical_offset
             for number in range(segment.first_index, segment.first_index + segment.count):
                 put, entry = request.puts[number], int(request.batch.queue_indexes[number])
-                end = position + int(request.batch.sizes[number])
+                end = position + int(request.batch.sizes[number]) + segment.record_extra
                 place = (put.topic, put.queue_id, following[entry])
                 following[entry] += 1
                 if position >= store.log.min_offset:

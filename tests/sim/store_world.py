@@ -8,6 +8,7 @@ A full disk and a call that fails may last until after the next open, so that op
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from fakes.stream import FakeStream
@@ -27,9 +28,11 @@ SIZES = (1, 1, 2, 3, 3)
 class StoreWorld(Clients):
     """See the module."""
 
-    def __init__(self, seed: int, settings: StoreConfig = CONFIG, size: int | None = None) -> None:
+    def __init__(
+        self, seed: int, settings: StoreConfig | None = None, size: int | None = None
+    ) -> None:
         chosen = Random(f"size of {seed}")
-        super().__init__(seed, size or chosen.choice(SIZES), settings)
+        super().__init__(seed, size or chosen.choice(SIZES), settings or some_settings(seed))
         self.seed = seed
         self.number = 0
         self.events: list[tuple[float, Callable[[], None]]] = self.make_events(chosen)
@@ -409,6 +412,12 @@ class StoreWorld(Clients):
             rows.append(f"{node.name}: {where} {node.slave and node.slave.refused}")
         rows.append(f"step {self.number}, master {self.master_name}")
         return "\n".join([*rows, str(self.counters), "history:", *self.history])
+
+
+def some_settings(seed: int) -> StoreConfig:
+    """In a part of the worlds a CRC covers the whole record."""
+    chosen = Random(f"settings of {seed}")
+    return replace(CONFIG, property_crc=chosen.random() < 0.3)
 
 
 def pieces(store: MessageStore, start: int) -> list[bytes]:

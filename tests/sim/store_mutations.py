@@ -15,7 +15,9 @@ import storage.examination
 import storage.log_scan
 import storage.log_surgery
 import storage.message_store
+import storage.producer_begins
 import storage.prologue
+import storage.queue_begins
 import storage.recovery
 from ha.master_group import MasterGroup
 from ha.slave_store import Outcome, SlaveStore
@@ -150,6 +152,12 @@ MUTATIONS: dict[str, list[Patch]] = {
     ],
     "a new slave is not told the numbers of idle queues": [(ConsumeQueueStore, "idle", no_numbers)],
     "a new slave is not told of idle producers": [(storage.prologue, "table_before", no_producers)],
+    "a new slave keeps the numbers of idle queues in memory": [
+        (storage.queue_begins, "write_small", nothing)
+    ],
+    "a new slave keeps idle producers in memory": [
+        (storage.producer_begins, "write_small", nothing)
+    ],
     "a queue that is made again has no floor": [(QueueFloors, "keep", nothing)],
     "floors are not noted": [(storage.consume_queue_store, "QueueCheckpoint", ends_alone)],
     "retention does not wait for the queues on the disk": [
@@ -186,6 +194,8 @@ BY_SCENE: dict[str, Scene] = {
     "producers are noted ahead of the flush": a_request_of_the_lost_tail,
     "a new slave is not told the numbers of idle queues": a_fresh_disk_after_expiry,
     "a new slave is not told of idle producers": a_fresh_disk_after_expiry,
+    "a new slave keeps the numbers of idle queues in memory": a_fresh_disk_after_expiry,
+    "a new slave keeps idle producers in memory": a_fresh_disk_after_expiry,
     "a queue that is made again has no floor": a_file_of_an_idle_queue_is_gone,
     "floors are not noted": a_file_of_an_idle_queue_is_gone,
     "retention does not wait for the queues on the disk": a_queue_that_is_not_noted,

@@ -56,14 +56,15 @@ class Cleaner:
         use = parts.files.disk_usage(parts.config.directory)
         oldest = self._oldest()
         # not what is in the queues, but what they have durably: of an idle queue they will be all
-        # that tells its numbers, and the table of producers of an idle producer
+        # that tells its numbers, and the table of producers of an idle producer; where no table is
+        # there (it was damaged, and cannot be written anew) the log alone tells that
         noted = parts.producers.noted
         keep_from = min(
             parts.reputed.value,
             parts.confirmed.value,
             parts.log.flushed.value,
             parts.recovery_point.dispatched,
-            parts.producers.next_offset if noted is None else noted,
+            parts.log.min_offset if noted is None else noted,
         )
         decision = decide(
             oldest,

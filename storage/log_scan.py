@@ -246,6 +246,17 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
     return None
 
 
+def whole_but_for_body(data: bytes, offset: int) -> Record | None:
+    """The record that `data`, at log `offset`, is if its body or a CRC alone is damaged: nothing
+    vouches for what it says; None where more is."""
+    data = _without_blank(data)
+    try:
+        record = decode_record(data, physical_offset=offset, check_crc=False)
+    except CorruptRecordError:
+        return None
+    return record if record.size == len(data) else None
+
+
 def _without_blank(data: bytes) -> bytes:
     """`data` up to the BLANK that it ends with: damage in the last record of a file is followed
     by the next file's first record only."""

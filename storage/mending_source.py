@@ -16,7 +16,13 @@ from tandemlog.format.queue_unit import DelayLevels
 from .commit_log import CommitLog
 from .dispatch_source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
 from .errors import CorruptStoreError
-from .log_scan import MAX_TAIL, Damage, next_record, whole_but_for_head
+from .log_scan import (
+    MAX_TAIL,
+    Damage,
+    next_record,
+    whole_but_for_body,
+    whole_but_for_head,
+)
 from .producer_feed import mark_bytes
 
 logger = logging.getLogger(__name__)
@@ -119,10 +125,12 @@ class MendingSource(DispatchSource):
         self.passed = {at: damage for at, damage in self.passed.items() if damage.end <= end}
 
     def _lost(self, start: int, end: int) -> LostRecord | None:
-        """What the bytes start..end still say, if they are one record and its head alone is bad."""
+        """What the bytes start..end still say, if they are one record and its head alone is bad, or
+        its body, as dispatch finds with property_crc."""
         if end - start > MAX_TAIL or start // self.log.file_size != (end - 1) // self.log.file_size:
             return None
-        record = whole_but_for_head(bytes(self.log.view(start, end - start)), start)
+        data = bytes(self.log.view(start, end - start))
+        record = whole_but_for_head(data, start) or whole_but_for_body(data, start)
         if record is None or not names_a_folder(record.topic):
             return None
         return LostRecord(

@@ -36,17 +36,22 @@ CRC_END = 12
 
 
 def check_promotion(
-    cluster: StoreCluster, node: StoreNode, rng: Random, *, rots: bool = False
+    cluster: StoreCluster,
+    node: StoreNode,
+    rng: Random,
+    *,
+    rots: bool = False,
+    record: int | None = None,
 ) -> None:
     """This member of the in-sync set could become master now, with nothing lost; where its disk
-    `rots`, nothing but the record that it gives no more."""
+    `rots`, nothing but the record that it gives no more: that at log offset `record`, or any."""
     clock = NodeClock(cluster.clock)
     clock.wrong_ms = node.clock.wrong_ms
     files = node.files.copy(clock)
     if node.store is not None and rng.random() < 0.5:
         files.crash(rng)
     promoted = Promoted(cluster, files, clock, node)
-    if rots and not promoted.rot(rng):
+    if rots and not promoted.rot(rng, record):
         return
     how = f"{node.name}, promoted with a damaged record" if rots else f"{node.name}, promoted"
     try:
@@ -96,7 +101,7 @@ class Promoted:
         finally:
             self.ledger.placed = placed
 
-    def rot(self, rng: Random) -> bool:
+    def rot(self, rng: Random, record: int | None = None) -> bool:
         """A bit of an acknowledged record changes: of one that is noted as durable, so that it is
         damage and no torn write. False where there is none."""
         paths = StorePaths(DIRECTORY)
@@ -108,6 +113,7 @@ class Promoted:
             return False
         behind = [at for at in facts if at >= point.dispatched]
         chosen = rng.choice(behind if behind and rng.random() < 0.7 else facts[-4:])
+        chosen = chosen if record is None else record
         at = self.told_of(self.ledger.facts[chosen], rng)
         size = self.cluster.settings.commit_log_file_size
         path = paths.commit_log / f"{at - at % size:020d}"
@@ -122,8 +128,10 @@ class Promoted:
         return True
 
     def told_of(self, fact: Fact, rng: Random) -> int:
-        """A byte that a check covers without property_crc: of size, magic, CRC or body. A turned
-        bit in a queue offset makes another good record (decision 0021)."""
+        """A byte that a check covers: with property_crc any, else of size, magic, CRC or body. A
+        turned bit in a queue offset makes another good record then (decision 0021)."""
+        if self.cluster.settings.property_crc:
+            return rng.randrange(fact.start, fact.end)
         size = self.cluster.settings.commit_log_file_size
         base = fact.start - fact.start % size
         data = self.files.peek(StorePaths(DIRECTORY).commit_log / f"{base:020d}") or b""
@@ -162,6 +170,7 @@ class Promoted:
         self.store.reput.run_to()
 
     def check(self) -> None:
+        self.ledger.check_topics(self.store)
         self.ledger.check_log(self.store, self.damaged)
         self.ledger.check_once(self.store, self.damaged)
         self.ledger.check_queues(self.store, self.damaged)
@@ -173,11 +182,14 @@ class Promoted:
             if request.producer in refused_of:
                 continue
             try:
-                self.store.append(request.batch)
+                result = self.store.append(request.batch)
             except BatchRefusedError as refused:
                 if not self.may_refuse(request, refused):
                     raise ViolationError(f"{request} sent again: {refused}") from refused
                 refused_of.add(request.producer)
+                continue
+            if request.acknowledged and not (result.duplicate or self.damaged):
+                raise ViolationError(f"{request} was acknowledged, and is stored again")
 
     def requests(self) -> list[Request]:
         """Those that may still be sent again, in order."""

@@ -9,7 +9,6 @@ from sim.store_nodes import CONFIG, StoreNode
 from sim.store_requests import Producer, Request, some_puts
 from storage.config import StoreConfig
 from storage.errors import BatchRefusedError, StoreBusyError, StoreError
-from storage.metadata import TopicConfig
 from storage.reads import GetStatus
 
 
@@ -124,10 +123,9 @@ class Clients(StoreCluster):
         self.note(f"{request}: {why}")
         self.count(why.code)
         if why.code == "UNKNOWN_TOPIC":
-            now = self.master.clock.now_ms()
             for topic in sorted({put.topic for put in request.puts}):
                 if self.master.store.topics.get(topic) is None:
-                    self.master.store.topics.create(TopicConfig(topic, 2, 2), now)
+                    self.create_topic(topic)
         elif request.acknowledged:
             if not self.forgets:
                 raise ViolationError(f"{request} was acknowledged, and sent again: {why}")

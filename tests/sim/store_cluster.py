@@ -14,10 +14,10 @@ from random import Random
 
 from ha import master_term
 from ha.config import HaConfig, Replication, Role
-from ha.errors import DivergedError, HaError
+from ha.errors import ChunkDamagedError, DivergedError, HaError
 from ha.master_group import MasterGroup
-from ha.metadata_sync import MetadataSource, TableCursor, tables_of
-from ha.slave_session import Disconnect
+from ha.metadata_sync import GROUPS, TOPICS, MetadataSource, TableCursor, tables_of
+from ha.slave_session import Disconnect, ReplaceTable
 from ha.slave_store import SlaveStore
 from ha.state import HaState, decode_state
 from ha.state_file import StateFile
@@ -30,6 +30,7 @@ from sim.store_requests import Producer  # noqa: TC001
 from storage.config import StoreConfig
 from storage.errors import FlushFailedError, StoreError
 from storage.message_store import MessageStore
+from storage.metadata import TopicConfig
 from tandemlog.format.errors import FormatError
 
 
@@ -45,6 +46,8 @@ class StoreCluster(Cluster):
         self.history = deque(maxlen=300)
         self.ledger = Ledger()
         self.producers: list[Producer] = []
+        # whether the master's tables come late, as those that take long to encode
+        self.tables_wait = False
 
     def make_nodes(self) -> dict[str, StoreNode]:
         nodes = {}
@@ -132,6 +135,8 @@ class StoreCluster(Cluster):
         group = MasterGroup(config, term.me, term.view, term.record, own, self.now)
         tables = MetadataSource(tables_of(store), node.clock)
         tables.refresh()
+        versions = tables.versions()
+        group.needed_tables = {kind: versions[kind] for kind in (TOPICS, GROUPS)}
         node.master = StoreMaster(group, tables=tables, state=term.state)
         self.note(f"{node.name} master of epoch {term.view.epoch} at {own}: {said}")
         self.positions(node)
@@ -140,6 +145,7 @@ class StoreCluster(Cluster):
         """The process is gone (SIGKILL); streams break."""
         super().stop(node)
         node.answers.clear()
+        node.new_topics.clear()
         node.files.rest()
 
     def close(self, node: StoreNode) -> None:
@@ -184,6 +190,11 @@ class StoreCluster(Cluster):
             slave.work.clear()
             self.obey_slave(node, [Disconnect("diverged")])
             return
+        except ChunkDamagedError as fault:
+            self.note(f"{node.name}: {fault}")
+            slave.work.clear()
+            self.obey_slave(node, [Disconnect(str(fault))])
+            return
         except (StoreError, FormatError, OSError) as fault:
             self.note(f"{node.name} cannot store: {fault}")
             slave.work.clear()
@@ -197,6 +208,10 @@ class StoreCluster(Cluster):
         slave.distrust &= not prepared
         done = session.prepared if prepared else session.stored
         self.obey_slave(node, done(outcome.durable, outcome.reput, self.now))
+        for action in batch:
+            if isinstance(action, ReplaceTable):
+                table = action.update
+                self.obey_slave(node, session.taken(table.kind, table.version, self.now))
 
     # --- the master's side
 
@@ -206,11 +221,27 @@ class StoreCluster(Cluster):
         if master is None:
             return
         master.tables.refresh()
+        self.settle_topics(node)
         for session, stream in master.streams:
-            if session.streaming:
+            if session.streaming and not self.tables_wait:
                 cursor = master.sent.setdefault(stream.serial, TableCursor(master.tables))
                 while (frame := cursor.frame()) is not None:
                     stream.send_to_slave(frame)
+
+    def create_topic(self, topic: str) -> None:
+        """On the master; who asked for it is answered when it is safe."""
+        store = self.master.store
+        store.topics.create(TopicConfig(topic, 2, 2), self.master.clock.now_ms())
+        self.master.new_topics.append((topic, store.topics.version))
+
+    def settle_topics(self, node: StoreNode) -> None:
+        """As replication_server.table_settled."""
+        group = node.master.group
+        for topic, version in list(node.new_topics):
+            if group.tables_held(TOPICS, version):
+                node.new_topics.remove((topic, version))
+                group.needed_tables[TOPICS] = max(group.needed_tables[TOPICS], version)
+                self.ledger.topics.add(topic)
 
     def check_recorded(self, master: StoreNode) -> None:
         """Whether they really hold it a promotion shows."""

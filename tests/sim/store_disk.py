@@ -125,7 +125,9 @@ class NodeFiles(MemoryFiles):
                 self.calls[call] += 1
                 self.refused += 1
                 return _Failure(call, self.fail_number, "", 0, 1, 0)
-        return super()._failing(call, path)
+        failure = super()._failing(call, path)
+        self.refused += failure is not None
+        return failure
 
     def _allocate(self, file: _File, path: Path, size: int) -> None:
         try:

@@ -3,6 +3,7 @@
     fact      an acknowledged record: where in the log, where in its queue, which body
     placed    (topic, queue, queue offset) ──▶ body: whatever a client was told or has read there;
               it holds for ever, also when the record has expired and the log does not have it
+    topics    those of which somebody was told that they are made
     dropped   log offset below which some node's retention has deleted files
 
 A fact below `dropped` may be gone. Nothing else may: not because of a promotion, a crash, a full
@@ -45,6 +46,7 @@ class Ledger:
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     acknowledged: list[Request] = field(default_factory=list)
     appended_at: dict[bytes, int] = field(default_factory=dict)
+    topics: set[str] = field(default_factory=set)
     dropped: int = 0
 
     # -- what clients are told
@@ -65,7 +67,7 @@ class Ledger:
             position = segment.physical_offset
             for number in range(segment.first_index, segment.first_index + segment.count):
                 put, entry = request.puts[number], int(request.batch.queue_indexes[number])
-                end = position + int(request.batch.sizes[number])
+                end = position + int(request.batch.sizes[number]) + segment.record_extra
                 place = (put.topic, put.queue_id, following[entry])
                 following[entry] += 1
                 if position >= store.log.min_offset:
@@ -90,6 +92,11 @@ class Ledger:
             raise ViolationError(f"{place} was {told(held)} and is {told(body)} now")
 
     # -- what a store holds
+
+    def check_topics(self, store: MessageStore) -> None:
+        missing = sorted(topic for topic in self.topics if store.topics.get(topic) is None)
+        if missing:
+            raise ViolationError(f"topic {missing[0]} was made, and is not there")
 
     def check_log(self, store: MessageStore, damaged: Collection[int] = ()) -> None:
         """Every fact is in the log of `store`, at its place; `damaged` log offsets excuse the

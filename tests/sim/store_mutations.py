@@ -1,15 +1,53 @@
 """Rules of the store, each switched off by one patch: worlds of real stores must notice every one.
 
 A mutation is a list of (module or class, attribute, replacement), as in ha_mutations. A rule that
-is new gets a row here: the smallest patch that makes the code what it was without it.
+is new gets a row here: the smallest patch that makes the code what it was without it. Where another
+rule guards the same thing both are switched off; an attribute of objects is replaced in its class.
+
+What chance shows too seldom a scene plays (BY_SCENE, store_scenes.py, store_scenes_of_replicas.py).
 """
 
+import sys
 from typing import Any
 
+import storage.consume_queue_store
+import storage.examination
+import storage.log_scan
 import storage.log_surgery
+import storage.message_store
+import storage.producer_begins
+import storage.prologue
+import storage.queue_begins
 import storage.recovery
+from ha.master_group import MasterGroup
 from ha.slave_store import Outcome, SlaveStore
+from ha.sync_state_set import SyncStateSet
+from sim.store_scenes import (
+    a_file_of_an_idle_queue_is_gone,
+    a_queue_that_is_not_noted,
+    a_request_of_the_lost_tail,
+    another_request_of_that_number,
+    no_producers_are_noted,
+    notes_of_a_lost_tail,
+    producers_that_are_not_noted,
+)
+from sim.store_scenes_of_replicas import (
+    a_fresh_disk_after_expiry,
+    a_slave_without_the_tables,
+    a_topic_of_the_master_alone,
+    bytes_that_are_no_records,
+    damage_before_acknowledged_records,
+    damage_of_the_last_record,
+)
+from sim.store_stage import Scene
+from storage.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from storage.log_scan import LogScanner
+from storage.persistence import Persistence
+from storage.producer_requests import Request
 from storage.producer_table import New, ProducerTable
+from storage.queue_floors import QueueFloors
+from storage.raw_intake import RawIntake
+from storage.recovery_point import RecoveryPointFile
 from storage.reput import ReputService
 
 Patch = tuple[Any, str, Any]
@@ -40,6 +78,61 @@ def producers_begin_at_the_end(parts: Any, report: Any) -> None:
     parts.producers.reset(report.log_end)
 
 
+def nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def no_numbers(*_: Any) -> dict[int, int]:
+    return {}
+
+
+def no_producers(table: ProducerTable, log_offset: int) -> bytes:
+    fresh = ProducerTable()
+    fresh.reset(log_offset)
+    return fresh.snapshot().encode()
+
+
+def ends_alone(offset: int, ends: Any, least: Any) -> QueueCheckpoint:
+    return QueueCheckpoint(offset, ends)
+
+
+def noted_at_once(this: Persistence, flushed: int, closing: bool) -> None:
+    SAVE_PRODUCERS(this, sys.maxsize, closing)
+
+
+def stored_as_it_comes(this: RawIntake, offset: int, data: Any, damaged_until: int = 0) -> None:
+    this._store_part(offset, data)
+
+
+def joins_without_tables(this: SyncStateSet, *known: Any) -> Any:
+    return PROPOSE(this, *known[:5])
+
+
+def always(*_: Any) -> bool:
+    return True
+
+
+def never(*_: Any) -> bool:
+    return False
+
+
+def damage_is_the_end(row: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(row, start, stop=known.get("stop"))
+
+
+def the_last_record_is_cut(row: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(row, start, **{**known, "whole": 0, "keep_tail": False})
+
+
+def constant(value: Any) -> property:
+    """An attribute that stays what it is."""
+    return property(lambda _: value, nothing)
+
+
+SAVE_PRODUCERS = Persistence._save_producers
+PROPOSE = SyncStateSet.propose
+NOT_WITHDRAWN: Patch = (storage.message_store, "withdraw", nothing)
+NO_HEADLESS: Patch = (storage.log_scan, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [
         (ReputService, "run_once", dispatch_what_is_written)
@@ -52,4 +145,69 @@ MUTATIONS: dict[str, list[Patch]] = {
     "an open does not rebuild the producers": [
         (storage.recovery, "_load_producers", producers_begin_at_the_end)
     ],
+    "notes of a lost tail stay": [NOT_WITHDRAWN],
+    "producers are noted ahead of the flush": [
+        (Persistence, "_save_producers", noted_at_once),
+        NOT_WITHDRAWN,
+    ],
+    "a new slave is not told the numbers of idle queues": [(ConsumeQueueStore, "idle", no_numbers)],
+    "a new slave is not told of idle producers": [(storage.prologue, "table_before", no_producers)],
+    "a new slave keeps the numbers of idle queues in memory": [
+        (storage.queue_begins, "write_small", nothing)
+    ],
+    "a new slave keeps idle producers in memory": [
+        (storage.producer_begins, "write_small", nothing)
+    ],
+    "a queue that is made again has no floor": [(QueueFloors, "keep", nothing)],
+    "floors are not noted": [(storage.consume_queue_store, "QueueCheckpoint", ends_alone)],
+    "retention does not wait for the queues on the disk": [
+        (RecoveryPointFile, "dispatched", constant(sys.maxsize))
+    ],
+    "retention does not wait for the producers on the disk": [
+        (ProducerTable, "noted", constant(sys.maxsize))
+    ],
+    "retention does not wait for the first table of producers": [
+        (ProducerTable, "noted", property(lambda this: this.next_offset, nothing))
+    ],
+    "a slave stores what is no record": [(RawIntake, "take", stored_as_it_comes)],
+    "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
+    "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
+    "an open takes damage for the end of the log": [
+        (storage.examination, "LogScanner", damage_is_the_end)
+    ],
+    "a promotion takes damage for the end of the log": [
+        (storage.log_surgery, "LogScanner", damage_is_the_end)
+    ],
+    "an open cuts a damaged last record": [
+        (storage.examination, "LogScanner", the_last_record_is_cut),
+        NO_HEADLESS,
+    ],
+    "a promotion cuts a damaged last record": [
+        (storage.log_surgery, "LogScanner", the_last_record_is_cut),
+        NO_HEADLESS,
+    ],
+    "any request of that number is the same": [(Request, "is_other", never)],
 }
+
+BY_SCENE: dict[str, Scene] = {
+    "notes of a lost tail stay": notes_of_a_lost_tail,
+    "producers are noted ahead of the flush": a_request_of_the_lost_tail,
+    "a new slave is not told the numbers of idle queues": a_fresh_disk_after_expiry,
+    "a new slave is not told of idle producers": a_fresh_disk_after_expiry,
+    "a new slave keeps the numbers of idle queues in memory": a_fresh_disk_after_expiry,
+    "a new slave keeps idle producers in memory": a_fresh_disk_after_expiry,
+    "a queue that is made again has no floor": a_file_of_an_idle_queue_is_gone,
+    "floors are not noted": a_file_of_an_idle_queue_is_gone,
+    "retention does not wait for the queues on the disk": a_queue_that_is_not_noted,
+    "retention does not wait for the producers on the disk": producers_that_are_not_noted,
+    "retention does not wait for the first table of producers": no_producers_are_noted,
+    "a slave stores what is no record": bytes_that_are_no_records,
+    "a slave joins without the tables": a_slave_without_the_tables,
+    "who makes a topic waits for nobody": a_topic_of_the_master_alone,
+    "an open takes damage for the end of the log": damage_before_acknowledged_records,
+    "a promotion takes damage for the end of the log": damage_before_acknowledged_records,
+    "an open cuts a damaged last record": damage_of_the_last_record,
+    "a promotion cuts a damaged last record": damage_of_the_last_record,
+    "any request of that number is the same": another_request_of_that_number,
+}
+"""What chance shows too seldom."""

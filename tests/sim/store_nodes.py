@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.clock import FakeClock
-from ha.errors import DivergedError, HaError
+from ha.errors import ChunkDamagedError, DivergedError, HaError
 from ha.metadata_sync import MetadataSource, TableCursor
 from ha.state import HaState
 from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
@@ -64,7 +64,8 @@ class StoreMaster(MasterSide):
 @dataclass
 class StoreNode:
     """See the module; `store` is None while the node is down. `damaged` are log offsets at which
-    the disk gives other bits than were written."""
+    the disk gives other bits than were written; `new_topics` are those that somebody waits for,
+    with the version of the table; `may_hear_damage`: its master sends what is no record."""
 
     name: str
     clock: NodeClock
@@ -76,6 +77,8 @@ class StoreNode:
     lowest_confirm: int = 0
     damaged: set[int] = field(default_factory=set)
     answers: list[Request] = field(default_factory=list)
+    new_topics: list[tuple[str, int]] = field(default_factory=list)
+    may_hear_damage: bool = False
 
     @property
     def log_begin(self) -> int:
@@ -106,6 +109,8 @@ class Trouble:
         if isinstance(fault, ViolationError | DivergedError | BatchRefusedError):
             return
         node = self._node
+        if node.may_hear_damage and isinstance(fault, ChunkDamagedError):
+            return
         if not isinstance(fault, StoreError | HaError | FormatError | OSError):
             raise ViolationError(f"{node.name}: {fault!r}") from fault
         failed = self._store is not None and self._store.failure is not None

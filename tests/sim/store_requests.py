@@ -18,6 +18,7 @@ from storage.message_store import MessageStore
 from storage.put_path import AppendResult
 from tandemlog.format.batch import RecordBatch
 from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.request_checksum import request_checksum
 
 
 @dataclass(eq=False)
@@ -47,7 +48,14 @@ class Request:
 
 
 def marked(put: Put, request: Request) -> Put:
-    mark = ProducerMark(request.producer, request.epoch, request.sequence, 0, len(request.puts))
+    mark = ProducerMark(
+        request.producer,
+        request.epoch,
+        request.sequence,
+        0,
+        len(request.puts),
+        request_checksum(each.record() for each in request.puts),
+    )
     value = b"__TL_SEQ\x01%s\x02" % mark.encode().encode()
     return Put(put.topic, put.queue_id, put.body, put.properties + value)
 

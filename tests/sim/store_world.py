@@ -8,6 +8,7 @@ A full disk and a call that fails may last until after the next open, so that op
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from fakes.stream import FakeStream
@@ -20,7 +21,6 @@ from sim.store_nodes import CONFIG, HOUR_S, StoreNode
 from storage.config import StoreConfig
 from storage.errors import CorruptStoreError
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
 
 SIZES = (1, 1, 2, 3, 3)
 
@@ -28,9 +28,11 @@ SIZES = (1, 1, 2, 3, 3)
 class StoreWorld(Clients):
     """See the module."""
 
-    def __init__(self, seed: int, settings: StoreConfig = CONFIG) -> None:
+    def __init__(
+        self, seed: int, settings: StoreConfig | None = None, size: int | None = None
+    ) -> None:
         chosen = Random(f"size of {seed}")
-        super().__init__(seed, chosen.choice(SIZES), settings)
+        super().__init__(seed, size or chosen.choice(SIZES), settings or some_settings(seed))
         self.seed = seed
         self.number = 0
         self.events: list[tuple[float, Callable[[], None]]] = self.make_events(chosen)
@@ -75,7 +77,7 @@ class StoreWorld(Clients):
         for node in self.nodes.values():
             self.start(node)
         for topic in self.topics:
-            self.master.store.topics.create(TopicConfig(topic, 2, 2), self.clock.now_ms())
+            self.create_topic(topic)
         self.heal()
 
     def step(self) -> None:
@@ -271,8 +273,10 @@ class StoreWorld(Clients):
 
     def fresh_disk(self) -> None:
         node = self.any_slave()
-        if node is None or node is self.master:
-            return
+        if node is not None and node is not self.master:
+            self.give_fresh_disk(node)
+
+    def give_fresh_disk(self, node: StoreNode) -> None:
         self.note(f"{node.name} gets a fresh disk")
         self.count("fresh disks")
         self.stop(node)
@@ -408,6 +412,12 @@ class StoreWorld(Clients):
             rows.append(f"{node.name}: {where} {node.slave and node.slave.refused}")
         rows.append(f"step {self.number}, master {self.master_name}")
         return "\n".join([*rows, str(self.counters), "history:", *self.history])
+
+
+def some_settings(seed: int) -> StoreConfig:
+    """In a part of the worlds a CRC covers the whole record."""
+    chosen = Random(f"settings of {seed}")
+    return replace(CONFIG, property_crc=chosen.random() < 0.3)
 
 
 def pieces(store: MessageStore, start: int) -> list[bytes]:

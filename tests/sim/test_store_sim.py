@@ -12,13 +12,15 @@ from unittest.mock import patch
 import pytest
 
 from sim.ha_nodes import ViolationError
-from sim.store_mutations import MUTATIONS
+from sim.store_mutations import BY_SCENE, MUTATIONS
 from sim.store_run import play
+from sim.store_stage import Scene
 
 pytestmark = pytest.mark.sim
 
 SEEDS = int(os.environ.get("TANDEMLOG_STORE_SEEDS", "1500"))
 BLOCK = 25
+SCENE_SEEDS = max(3, SEEDS // 500)
 SEARCH = 100
 """Seeds to try where the one below does not show the mutation any more."""
 
@@ -37,21 +39,32 @@ def test_the_same_seed_gives_the_same_world() -> None:
     assert play(5).describe() == play(5).describe()
 
 
+@pytest.mark.parametrize("scene", sorted({*BY_SCENE.values()}, key=lambda each: each.__name__))
+def test_a_scene_keeps_every_promise(scene: Scene) -> None:
+    for seed in range(SCENE_SEEDS):
+        try:
+            scene(seed)
+        except ViolationError as broken:
+            raise AssertionError(f"seed {seed}: {broken}") from broken
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_rule_that_is_switched_off_is_noticed(name: str) -> None:
+    scene = BY_SCENE.get(name, play)
     for seed in (CAUGHT_AT.get(name, 0), *range(SEARCH)):
-        if is_caught(name, seed):
-            play(seed)  # with the rule it keeps every promise
+        if is_caught(name, scene, seed):
+            scene(seed)  # with the rule it keeps every promise
             return
     pytest.fail(f"{name}: no seed below {SEARCH} shows it; the simulation has lost its teeth")
 
 
-def is_caught(name: str, seed: int) -> bool:
+def is_caught(name: str, scene: Scene, seed: int) -> bool:
     with contextlib.ExitStack() as patches:
         for place, attribute, replacement in MUTATIONS[name]:
-            patches.enter_context(patch.object(place, attribute, replacement))
+            of_objects = isinstance(replacement, property)
+            patches.enter_context(patch.object(place, attribute, replacement, create=of_objects))
         try:
-            play(seed)
+            scene(seed)
         except ViolationError:
             return True
         except Exception:

@@ -110,6 +110,29 @@ def test_damage_in_the_last_flushed_record_is_passed_over_after_a_kill(field: in
     assert bench.store.queues.max_offset(0) == 7
 
 
+@pytest.mark.parametrize("field", [8, 11, 17, 45, 60, 88, 95, 127, -21, -15, -2])
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_a_last_record_that_only_its_crc_finds_damaged_keeps_its_number(
+    field: int, confirmed: bool
+) -> None:
+    """With property_crc dispatch leaves it out: body CRC, flag, times, body, properties, and that
+    CRC itself."""
+    bench = Bench(replace(CONFIG, property_crc=True, confirm=ConfirmSource.REPLICATION))
+    bench.store.become_master(1)
+    bench.put(size=40)
+    start = bench.put(size=40).segments[0].physical_offset
+    end = bench.store.flush()
+    if confirmed:
+        bench.store.advance_confirmed(end)
+    bench.store.persist()
+    path, position = log_byte(start)
+    flip(bench, path, position + field if field > 0 else position + end - start + field)
+    bench.kill()
+    assert [damage.start for damage in bench.store.damages] == [start]
+    bench.store.become_master(2)
+    assert bench.put().segments[0].queue_offsets.tolist() == [2]
+
+
 @pytest.mark.parametrize("how", ["missing", "empty"])
 @pytest.mark.parametrize("end", ["closed", "killed"])
 @pytest.mark.parametrize("point", ["there", "lost"])

@@ -1,8 +1,10 @@
 """The table of producers on the disk: what has to wait for it, and who has room after an open."""
 
+import errno
 from contextlib import nullcontext
 from dataclasses import replace
 
+from fakes.crashed_stores import flip
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.cleaning import Cleaner
 from storage.producer_table import GRACE_S
@@ -29,6 +31,28 @@ def test_retention_drops_no_log_that_the_table_on_the_disk_does_not_cover_yet() 
     assert cleaner.run(nullcontext()) > 0
     bench.kill()
     assert bench.put_marked(ProducerMark("p", 0, 1, 0, 2), 2).duplicate
+
+
+def test_retention_drops_no_log_while_no_table_is_on_the_disk() -> None:
+    """It was damaged, and the open could not write the one that it has made of the log."""
+    bench = Bench()
+    last = ProducerMark("p", 0, 0, 0, 2)
+    bench.put_marked(last, 2)
+    while len(bench.store.log.files) < 4:
+        bench.put(10, size=40)
+    bench.settle()
+    bench.store.close()
+    flip(bench, DIRECTORY / "tandemlog" / "producers", 25)
+    bench.files.fail("atomic_replace", errno.ENOSPC, name="tandemlog/producers", times=1)
+    bench.open()
+    assert bench.store.recovery.waits
+    bench.files.capacity = bench.files.disk_usage(DIRECTORY).used + 1000
+    cleaner = Cleaner(bench.store._parts, sleep=lambda _: None)
+    assert cleaner.run(nullcontext()) == 0
+    bench.kill()
+    assert bench.put_marked(last, 2).duplicate
+    bench.store.persist()
+    assert Cleaner(bench.store._parts, sleep=lambda _: None).run(nullcontext()) > 0
 
 
 def test_a_full_table_takes_new_producers_after_a_restart() -> None:

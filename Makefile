@@ -65,7 +65,7 @@ proto: $(VENV)/.dev
 
 # The pages that are made from the program itself.
 docs: $(VENV)/.dev
-	$(PYTHON) -m node.config_docs > docs/configuration.md
+	$(PYTHON) -m node.settings.config_docs > docs/configuration.md
 	$(PYTHON) -m typer node.cli.app utils docs --name tandemlog --output docs/cli.md
 
 format: $(VENV)/.dev

@@ -7,10 +7,10 @@ than is needed, there is still a source here, which says so once it is used.
 
 from pyspark.sql.datasource import DataSource
 
-from pipeline.spark_version import version_fault
+from tandemlog.spark.spark_version import version_fault
 
 try:
-    from pipeline.live import LiveDataSource as DefaultSource
+    from tandemlog.spark.live.source import LiveDataSource as DefaultSource
 except ImportError as missing:
     _REASON = version_fault() or str(missing)
 

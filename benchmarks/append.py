@@ -15,8 +15,8 @@ from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
 from benchmarks.workload import QUEUES, batches, topics
 from storage.config import StoreConfig
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
-from tandemlog.format.batch import RecordBatch
+from storage.metadata.topics import TopicConfig
+from tandemlog.format.record.batch import RecordBatch
 
 FEW, MANY = 64, 1_024
 RECORDS = 1_000

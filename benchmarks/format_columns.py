@@ -13,15 +13,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.columns import gather_headers
-from tandemlog.format.crc_columns import body_crcs
-from tandemlog.format.dispatch import dispatch_columns, group_by_queue, unit_columns
-from tandemlog.format.encode_columns import encode_columns
-from tandemlog.format.fault_columns import find_fault, walk_strict
-from tandemlog.format.patch import patch_stored_fields
-from tandemlog.format.walk import walk
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.columns.crcs import body_crcs
+from tandemlog.format.columns.dispatch import dispatch_columns, group_by_queue, unit_columns
+from tandemlog.format.columns.encode import encode_columns
+from tandemlog.format.columns.faults import find_fault, walk_strict
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.patch import patch_stored_fields
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.record.batch import RecordBatch
 
 BODY_LENGTH = 128
 QUEUES_PER_TOPIC = 4

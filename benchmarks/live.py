@@ -19,8 +19,8 @@ from benchmarks.harness import Figure, median_of
 from benchmarks.nodes import cluster
 from benchmarks.spark import MB, RUNS, noop, seconds
 from benchmarks.workload import QUEUES, topics
-from pipeline.session import spark_session
 from tandemlog import Producer
+from tandemlog.spark.session import spark_session
 
 MESSAGES = 400_000
 BODY = 1024

@@ -12,9 +12,9 @@ from typing import Any
 
 import tandemlog
 from benchmarks.workload import QUEUES, topics
-from node.cluster_up import LocalCluster, Wishes, plan_cluster
+from node.cli.local_cluster import LocalCluster, Wishes, plan_cluster
+from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
-from tandemlog.topology import Topology
 
 
 def free_base(distance: int = 100, nodes: int = 3) -> int:

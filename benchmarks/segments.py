@@ -15,17 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Figure, median_of
 from benchmarks.spark import MB, RUNS, noop, seconds
-from pipeline.jobs.audit import audit
-from pipeline.jobs.export import ExportOptions, export
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.message_columns import message_batch
-from pipeline.schema import MESSAGES, spark_schema
-from pipeline.session import spark_session
-from tandemlog.format.columns import gather_headers
-from tandemlog.format.patch import patch_stored_fields
-from tandemlog.format.properties import encode_properties
-from tandemlog.format.record import encode_blank, encode_record
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.patch import patch_stored_fields
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.record.properties import encode_properties
+from tandemlog.format.record.record import encode_blank, encode_record
+from tandemlog.spark.arrow.message_columns import message_batch
+from tandemlog.spark.arrow.schema import MESSAGES, spark_schema
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.export import ExportOptions, export
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.session import spark_session
 
 FILES = 16
 FILE_BYTES = 32 << 20

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.properties import encode_properties
-from tandemlog.format.record import TopicFrame, frame_message
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.properties import encode_properties
+from tandemlog.format.record.record import TopicFrame, frame_message
 
 BODY_BYTES = 128
 QUEUES = 4

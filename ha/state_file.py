@@ -8,9 +8,9 @@ refused, because its acknowledgements would be counted under a wrong name.
 import uuid
 from pathlib import Path
 
+from storage.disk.files import FileSystem
+from storage.disk.small_files import read_small, write_small
 from storage.disk_refusal import refusing
-from storage.files import FileSystem
-from storage.small_files import read_small, write_small
 from storage.store_paths import StorePaths
 
 from .config import HaConfig

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from storage.config import StoreConfig
 from storage.positions import Position
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

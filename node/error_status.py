@@ -31,8 +31,8 @@ from storage.errors import (
     StoreReadOnlyError,
     UnreadableError,
 )
-from storage.metadata import MetadataError
-from storage.reads import NoRecordError, TooManyEntriesError
+from storage.metadata.topics import MetadataError
+from storage.reads.reader import NoRecordError, TooManyEntriesError
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2

@@ -20,30 +20,30 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 
-from ha.replication_client import ReplicationSlave
-from ha.replication_server import ReplicationMaster
-from ha.replication_service import ReplicationService
+from ha.master.master import ReplicationMaster
+from ha.protocol.replication_service import ReplicationService
+from ha.slave.slave import ReplicationSlave
 from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .ack_stats import AckStats
-from .admin_service import AdminService
-from .append_pump import AppendPump, PumpLimits
-from .broker_service import BrokerService
-from .call_door import CallDoor
-from .config import NodeConfig, split_endpoint
-from .confirm_waiters import ConfirmWaiters
-from .endpoints import Endpoints, choose_endpoints
-from .grpc_server import GrpcServer
-from .health import Health, NodeNumbers
-from .known_queues import KnownQueues
-from .long_polling import LongPolling
-from .memory import collect_rarely, give_back_at_rest
-from .pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
-from .read_turns import ReadTurns
+from .http.health import Health, NodeNumbers
+from .process.memory import collect_rarely, give_back_at_rest
+from .pulls.known_queues import KnownQueues
+from .pulls.long_polling import LongPolling
+from .pulls.pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
+from .pulls.read_turns import ReadTurns
+from .pulls.segment_stream import SegmentStream
+from .puts.ack_stats import AckStats
+from .puts.append_pump import AppendPump, PumpLimits
+from .puts.confirm_waiters import ConfirmWaiters
 from .roles import MasterRole, NodeRole, SlaveRole
-from .segment_stream import SegmentStream
+from .services.admin_service import AdminService
+from .services.broker_service import BrokerService
+from .services.call_door import CallDoor
+from .services.grpc_server import GrpcServer
+from .settings.config import NodeConfig, split_endpoint
+from .settings.endpoints import Endpoints, choose_endpoints
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class Node:
         if not self.endpoints.http:
             return
         # see there why it is imported only now; puts are taken meanwhile
-        module = await asyncio.to_thread(importlib.import_module, ".http_server", __package__)
+        module = await asyncio.to_thread(importlib.import_module, ".http.http_server", __package__)
         http = await module.serve_http(
             self,
             self.config.cluster_id,

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ha.config import Replication
-from ha.replication_client import ReplicationSlave
-from ha.replication_server import ReplicationMaster
+from ha.master.master import ReplicationMaster
+from ha.slave.slave import ReplicationSlave
 from storage.config import FlushMode
 from storage.message_store import MessageStore
 from tandemlog.v1 import broker_pb2, common_pb2

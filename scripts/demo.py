@@ -32,13 +32,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import tandemlog
-from node.cluster_up import LocalCluster, NodeProcess, Wishes, plan_cluster
+from node.cli.local_cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
 from storage.config import StoreConfig
 from storage.tools.dump import dump
 from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions, ReadFrom
+from tandemlog.consume.received import messages_of
 from tandemlog.errors import TandemlogError
-from tandemlog.received import messages_of
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,6 +6,8 @@ a store that no node has open.
 
 from .clock import Clock, SystemClock
 from .config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
+from .disk.files import FileSystem
+from .disk.real_files import RealFileSystem
 from .errors import (
     BatchRefusedError,
     CorruptStoreError,
@@ -19,15 +21,13 @@ from .errors import (
     StoreLockedError,
     StoreReadOnlyError,
 )
-from .files import FileSystem
 from .message_store import MessageStore
-from .metadata import MetadataError, TopicConfig
+from .metadata.topics import MetadataError, TopicConfig
 from .positions import Position
-from .put_path import AppendResult
-from .queue_search import Boundary
-from .reads import FoundRecords, GetResult, GetStatus, NoRecordError, QueueRange
-from .real_files import RealFileSystem
-from .recovery_report import RecoveryReport
+from .puts.put_path import AppendResult
+from .queues.search import Boundary
+from .reads.reader import FoundRecords, GetResult, GetStatus, NoRecordError, QueueRange
+from .recovery.report import RecoveryReport
 
 __all__ = [
     "AppendResult",

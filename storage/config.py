@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from tandemlog.format.queue_unit import UNIT_SIZE
+from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 LOG_FILE_SIZES = range(4096, 1 << 31)
 """In bytes."""

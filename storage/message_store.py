@@ -23,14 +23,16 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.batch import RecordBatch
 
-from .abort_file import AbortFile
-from .allocator import remove_spares
-from .cleaning import Cleaner
 from .clock import Clock, SystemClock
 from .config import ConfirmSource, FlushMode, StoreConfig
+from .disk.allocator import remove_spares
+from .disk.disk_space import Reserve
+from .disk.file_pool import remove_drafts
+from .disk.files import Buffer, FileSystem
+from .disk.real_files import RealFileSystem
 from .disk_refusal import refusal
 from .errors import (
     BatchRefusedError,
@@ -41,33 +43,31 @@ from .errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from .examination import examine
-from .file_pool import remove_drafts
-from .files import Buffer, FileSystem
-from .flush import FlushService
-from .geometry import Geometry
-from .last_stop import LastStop
-from .lock_file import LockFile
-from .log_scan import Damage
-from .log_surgery import cut_store, set_aside, take_over_log_end
-from .metadata import TopicConfig
-from .pacing import ReputPacing
-from .persistence import Persistence
-from .prologue import needs_prologue, prologue, take_prologue
-from .put_path import AppendResult, PutPath
-from .raw_intake import RawIntake, damage_end
-from .reads import GetResult
-from .real_files import RealFileSystem
-from .recovery import Progress, recover
-from .recovery_report import RecoveryReport
-from .room import Reserve
-from .set_aside import drop_set_aside, end_broken_off
+from .inspect.examination import examine
+from .inspect.geometry import Geometry
+from .log.flush import FlushService
+from .log.raw_intake import RawIntake, damage_end
+from .log.scan import Damage
+from .metadata.topics import TopicConfig
+from .puts.pacing import ReputPacing
+from .puts.put_path import AppendResult, PutPath
+from .reads.reader import GetResult
+from .recovery.last_stop import LastStop
+from .recovery.persistence import Persistence
+from .recovery.prologue import needs_prologue, prologue, take_prologue
+from .recovery.recovery import Progress, recover
+from .recovery.report import RecoveryReport
+from .recovery.set_aside import drop_set_aside, end_broken_off
+from .recovery.topic_recovery import restore_topics
+from .recovery.truncation import cut_store, set_aside, take_over_log_end
+from .recovery.withdrawal import withdraw
+from .retention.cleaning import Cleaner
+from .state_files.abort_file import AbortFile
+from .state_files.lock_file import LockFile
 from .store_keeper import StoreKeeper, Task
 from .store_parts import StoreParts, close_parts, open_parts
 from .store_paths import StorePaths
 from .topic_changes import create_topic
-from .topic_recovery import restore_topics
-from .withdrawal import withdraw
 
 logger = logging.getLogger(__name__)
 

@@ -6,30 +6,30 @@ the index is changed by it.
 
 from dataclasses import dataclass
 
-from tandemlog.format.queue_unit import DelayLevels
+from tandemlog.format.files.queue_unit import DelayLevels
 
 from .clock import Clock
-from .commit_log import CommitLog
 from .config import StoreConfig
-from .consume_queue_store import ConsumeQueueStore
-from .consumer_offsets import ConsumerOffsets
-from .epoch_file import EpochFile
+from .disk.files import FileSystem
+from .dispatch.mending_source import MendingSource
+from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
-from .files import FileSystem
-from .geometry import Geometry
-from .index_service import IndexService
-from .mending_source import MendingSource
-from .metadata import GroupTable, TopicTable
+from .index.index_service import IndexService
+from .inspect.geometry import Geometry
+from .log.commit_log import CommitLog
+from .metadata.consumer_offsets import ConsumerOffsets
+from .metadata.epoch_file import EpochFile
+from .metadata.topics import GroupTable, TopicTable
 from .positions import Position
-from .producer_begins import ProducerBeginsFile
-from .producer_table import ProducerTable
-from .queue_begins import QueueBeginsFile
-from .queue_table import QueueTable
-from .reads import StoreReader
-from .recovery_point import RecoveryPointFile
-from .reput import Dispatchers, ReputService
+from .producers.producer_table import ProducerTable
+from .queues.consume_queue_store import ConsumeQueueStore
+from .queues.queue_table import QueueTable
+from .reads.reader import StoreReader
+from .state_files.checkpoint import StoreCheckpoint
+from .state_files.producer_begins import ProducerBeginsFile
+from .state_files.queue_begins import QueueBeginsFile
+from .state_files.recovery_point import RecoveryPointFile
 from .stats import StoreStats
-from .store_checkpoint import StoreCheckpoint
 from .store_paths import StorePaths
 
 

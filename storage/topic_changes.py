@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 from tandemlog.format.words import counted
 
-from .metadata import MetadataError, TopicConfig
+from .metadata.topics import MetadataError, TopicConfig
 from .store_parts import StoreParts
 
 

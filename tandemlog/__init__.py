@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import errors
     from .admin import AsyncAdmin, ProducerInfo, TopicInfo
-    from .connection import ConnectionOptions
-    from .consumer import AsyncConsumer, AsyncStream
+    from .cluster.connection import ConnectionOptions
+    from .cluster.topology import NodeInfo, ReadFrom, Topology
+    from .consume.consumer import AsyncConsumer, AsyncStream
+    from .consume.follow_options import FollowOptions
+    from .consume.positions import COMMITTED, EARLIEST, LATEST, QueueRange
+    from .consume.received import ReceivedBatch, ReceivedMessage
     from .errors import TandemlogError
-    from .follow_options import FollowOptions
     from .memory import keep_freed_memory
     from .message import Message, SendManyResult, SendResult
-    from .positions import COMMITTED, EARLIEST, LATEST, QueueRange
-    from .producer import AsyncProducer
-    from .producer_options import ProducerOptions
-    from .received import ReceivedBatch, ReceivedMessage
+    from .produce.options import ProducerOptions
+    from .produce.producer import AsyncProducer
     from .sync import Admin, Consumer, Producer, SendFuture, Stream
-    from .topology import NodeInfo, ReadFrom, Topology
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -71,18 +71,18 @@ __all__ = [
 
 _MODULES = {
     "admin": ("AsyncAdmin", "ProducerInfo", "TopicInfo"),
-    "connection": ("ConnectionOptions",),
-    "consumer": ("AsyncConsumer", "AsyncStream"),
+    "cluster.connection": ("ConnectionOptions",),
+    "consume.consumer": ("AsyncConsumer", "AsyncStream"),
     "errors": ("TandemlogError",),
-    "follow_options": ("FollowOptions",),
+    "consume.follow_options": ("FollowOptions",),
     "memory": ("keep_freed_memory",),
     "message": ("Message", "SendManyResult", "SendResult"),
-    "positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
-    "producer": ("AsyncProducer",),
-    "producer_options": ("ProducerOptions",),
-    "received": ("ReceivedBatch", "ReceivedMessage"),
+    "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
+    "produce.producer": ("AsyncProducer",),
+    "produce.options": ("ProducerOptions",),
+    "consume.received": ("ReceivedBatch", "ReceivedMessage"),
     "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
-    "topology": ("NodeInfo", "ReadFrom", "Topology"),
+    "cluster.topology": ("NodeInfo", "ReadFrom", "Topology"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from .connection import Connection, ConnectionOptions, Node
+from .cluster.connection import Connection, ConnectionOptions, Node
+from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
+from .cluster.topology import ReadFrom, Topology
+from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
+from .consume.reading import Reader
+from .consume.received import ReceivedMessage, messages_of
 from .errors import (
     BadRecordError,
     InvalidArgumentError,
@@ -18,12 +23,7 @@ from .errors import (
 )
 from .format.constants import topic_fault
 from .format.errors import FormatError
-from .format.message_id import decode_offset_id
-from .paging import MAX_ROWS, every_page, pages_of_topics
-from .positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
-from .reading import Reader
-from .received import ReceivedMessage, messages_of
-from .topology import ReadFrom, Topology
+from .format.record.message_id import decode_offset_id
 from .v1 import admin_pb2, broker_pb2
 
 PERM_READ = 4

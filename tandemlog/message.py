@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .format.message_id import encode_offset_id
+from .format.record.message_id import encode_offset_id
 
 if TYPE_CHECKING:
     from .answer import PutAnswer

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tandemlog.format.constants import MAX_PROPERTIES, SCHEDULE_TOPIC
-from tandemlog.format.record import Record, decode_record, encode_record
+from tandemlog.format.record.record import Record, decode_record, encode_record
 
 TOPICS = (
     "Orders",

@@ -25,7 +25,7 @@ from typing import Any
 
 import grpc
 
-from tandemlog.format.record import Record, decode_record
+from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 ROOT = Path(__file__).resolve().parent.parent

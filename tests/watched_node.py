@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from node.config import load_config
-from node.log_setup import set_up_logging
 from node.node import run_node
-from node.process_setup import prepare_process
+from node.process.log_setup import set_up_logging
+from node.process.process_setup import prepare_process
+from node.settings.config import load_config
 from running import ROOT, NodeProcess, toml
 
 TICK_S = 0.002

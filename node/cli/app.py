@@ -43,7 +43,7 @@ class Commands(TyperGroup):
         module_name = COMMANDS.get(cmd_name)
         if module_name is None:
             return None
-        module = importlib.import_module(f"{__package__}.{module_name}")
+        module = importlib.import_module(f"{__package__}.commands.{module_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command

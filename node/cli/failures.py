@@ -12,7 +12,7 @@ from storage.errors import StoreError
 from tandemlog import errors as client_errors
 from tandemlog.format.errors import FormatError
 
-from ..config import ConfigError
+from ..settings.config import ConfigError
 from . import exit_codes
 
 

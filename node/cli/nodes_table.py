@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tandemlog.topology import NodeInfo, Topology
+from tandemlog.cluster.topology import NodeInfo, Topology
 
 COLUMNS = (
     "node",

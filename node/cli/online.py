@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tandemlog.admin import AsyncAdmin
-from tandemlog.topology import ReadFrom
+from tandemlog.cluster.topology import ReadFrom
 
 from .options import check_endpoints, connection_options
 

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from storage.config import StoreConfig
-from storage.real_files import RealFileSystem
+from storage.disk.real_files import RealFileSystem
 from storage.store_paths import StorePaths
-from tandemlog.connection import ConnectionOptions
-from tandemlog.endpoints import parse_endpoints
-from tandemlog.topology import ReadFrom
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.endpoints import parse_endpoints
+from tandemlog.cluster.topology import ReadFrom
 
-from ..config import DEFAULT_PORT
+from ..settings.config import DEFAULT_PORT
 from .exit_codes import STORE
 from .failures import CommandError, one_line_errors
 from .output import Format

@@ -11,9 +11,9 @@ pages away that it reads.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..files import FileSystem
-from ..fsync_flag import FsyncFlag
-from ..set_aside import SetAsideNote
+from ..disk.files import FileSystem
+from ..recovery.set_aside import SetAsideNote
+from ..state_files.fsync_flag import FsyncFlag
 from ..store_paths import StorePaths
 
 

@@ -15,17 +15,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE
 
 from ..config import StoreConfig
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk.real_files import RealFileSystem
 from ..errors import UnreadableError
-from ..examination import examine
-from ..files import FileSystem
-from ..geometry import Geometry
-from ..index_entries import read_index_file
-from ..mapped_file_queue import MappedFileQueue
-from ..queue_files import QueueFiles, open_queues
-from ..real_files import RealFileSystem
+from ..inspect.examination import examine
+from ..inspect.geometry import Geometry
+from ..inspect.index_files import read_index_file
+from ..inspect.queue_files import QueueFiles, open_queues
 from ..store_paths import StorePaths
 from .cautions import cautions
 from .verify import Fault, Progress, fault_of, unreadable_fault

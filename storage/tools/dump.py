@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
-from tandemlog.format.record import Record
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.record.record import Record
 
 from ..config import StoreConfig
-from ..epoch_file import EpochFile
-from ..files import FileSystem
-from ..geometry import Geometry
-from ..index_entries import read_index_file
-from ..log_files import LogScan
-from ..mapped_file_queue import MappedFileQueue
-from ..real_files import RealFileSystem
-from ..store_checkpoint import StoreCheckpoint
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk.real_files import RealFileSystem
+from ..inspect.geometry import Geometry
+from ..inspect.index_files import read_index_file
+from ..inspect.log_files import LogScan
+from ..metadata.epoch_file import EpochFile
+from ..state_files.checkpoint import StoreCheckpoint
 from ..store_paths import StorePaths
 from .cautions import cautions
 

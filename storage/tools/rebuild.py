@@ -11,22 +11,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..abort_file import AbortFile
 from ..clock import Clock, SystemClock
 from ..config import StoreConfig
-from ..dispatch_source import DispatchSource
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk.real_files import RealFileSystem
+from ..dispatch.source import DispatchSource
 from ..errors import StoreError, StoreLayoutError
-from ..files import FileSystem
-from ..geometry import ROCKSDB_MARK, Geometry
-from ..index_checking import has_tag_entries
-from ..index_service import IndexService
-from ..lock_file import LockFile
-from ..mapped_file_queue import MappedFileQueue
-from ..queue_begins import QueueBegins, QueueBeginsFile
-from ..queue_files import open_queue
-from ..real_files import RealFileSystem
-from ..recovery_point import RecoveryPointFile
-from ..recovery_report import RecoveryReport
+from ..index.index_service import IndexService
+from ..inspect.geometry import ROCKSDB_MARK, Geometry
+from ..inspect.queue_files import open_queue
+from ..recovery.index_checking import has_tag_entries
+from ..recovery.report import RecoveryReport
+from ..state_files.abort_file import AbortFile
+from ..state_files.lock_file import LockFile
+from ..state_files.queue_begins import QueueBegins, QueueBeginsFile
+from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import set_aside_caution
 from .recover import recover

@@ -8,26 +8,26 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tandemlog.format.checkpoint import Checkpoint
+from tandemlog.format.files.checkpoint import Checkpoint
 from tandemlog.format.words import counted
 
-from ..abort_file import AbortFile
 from ..clock import Clock
 from ..config import ConfirmSource, StoreConfig
-from ..epoch_file import EpochFile
+from ..disk.files import FileSystem
+from ..disk.real_files import RealFileSystem
 from ..errors import DiskFullError
-from ..examination import Examination, examine
-from ..files import FileSystem
-from ..geometry import Geometry
-from ..last_stop import LastStop
-from ..lock_file import LockFile
+from ..inspect.examination import Examination, examine
+from ..inspect.geometry import Geometry
+from ..inspect.queue_files import QueueFiles, open_queues
 from ..message_store import MessageStore
-from ..queue_files import QueueFiles, open_queues
-from ..real_files import RealFileSystem
-from ..recovery_point import RecoveryPointFile
-from ..recovery_report import RecoveryReport
-from ..set_aside import NOTHING
-from ..store_checkpoint import StoreCheckpoint
+from ..metadata.epoch_file import EpochFile
+from ..recovery.last_stop import LastStop
+from ..recovery.report import RecoveryReport
+from ..recovery.set_aside import NOTHING
+from ..state_files.abort_file import AbortFile
+from ..state_files.checkpoint import StoreCheckpoint
+from ..state_files.lock_file import LockFile
+from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import page_cache_caution, set_aside_caution
 

@@ -19,25 +19,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.dispatch import (
+from tandemlog.format.columns.dispatch import (
     DispatchColumns,
     dispatch_columns,
     group_by_queue,
     unit_columns,
 )
-from tandemlog.format.light_queues import LIGHT_PREFIX
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
+from tandemlog.format.columns.light_queues import LIGHT_PREFIX
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
 from tandemlog.format.words import counted
 
 from ..config import StoreConfig
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk.real_files import RealFileSystem
 from ..errors import UnreadableError
-from ..files import FileSystem
-from ..geometry import ROCKSDB_MARK, Geometry
-from ..log_scan import LogScanner, ScanPart
-from ..mapped_file_queue import MappedFileQueue
-from ..queue_files import QueueFiles, open_queues
-from ..real_files import RealFileSystem
-from ..recovery_point import RecoveryPointFile
+from ..inspect.geometry import ROCKSDB_MARK, Geometry
+from ..inspect.queue_files import QueueFiles, open_queues
+from ..log.scan import LogScanner, ScanPart
+from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import Caution, page_cache_caution, set_aside_caution
 from .verify_index import IndexCheck

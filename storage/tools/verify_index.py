@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns
-from tandemlog.format.index_chains import time_diffs
-from tandemlog.format.index_layout import IndexHeader
-from tandemlog.format.queue_unit import DelayLevels
+from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns
+from tandemlog.format.files.index_chains import time_diffs
+from tandemlog.format.files.index_layout import IndexHeader
+from tandemlog.format.files.queue_unit import DelayLevels
 
-from ..files import FileSystem
-from ..geometry import Geometry
-from ..index_entries import IndexEntries, read_index_file
-from ..log_scan import ScanPart
+from ..disk.files import FileSystem
+from ..inspect.geometry import Geometry
+from ..inspect.index_files import IndexEntries, read_index_file
+from ..log.scan import ScanPart
 from .verify_report import Fault, VerifyReport
 
 

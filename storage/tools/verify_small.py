@@ -13,22 +13,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tandemlog.format.checkpoint import CHECKPOINT_SIZE, decode_checkpoint
 from tandemlog.format.constants import group_fault, topic_fault
-from tandemlog.format.epochs import decode_epochs
 from tandemlog.format.errors import FormatError
-from tandemlog.format.file_names import names_a_folder
+from tandemlog.format.files.checkpoint import CHECKPOINT_SIZE, decode_checkpoint
+from tandemlog.format.files.epochs import decode_epochs
+from tandemlog.format.files.names import names_a_folder
 
-from ..checked_json import decode_checked
+from ..disk.checked_json import decode_checked
+from ..disk.files import FileSystem
+from ..disk.small_files import backup_of, read_small
 from ..errors import StoreError
-from ..files import FileSystem
-from ..fsync_flag import LOWERED, RAISED
-from ..index_state import decode_index_state
-from ..json_file import Json, parse
-from ..lock_file import LOCK_TEXT
-from ..producer_table import ProducerTable
-from ..recovery_point import decode as decode_recovery_point
-from ..small_files import backup_of, read_small
+from ..index.index_state import decode_index_state
+from ..metadata.json_file import Json, parse
+from ..producers.producer_table import ProducerTable
+from ..state_files.fsync_flag import LOWERED, RAISED
+from ..state_files.lock_file import LOCK_TEXT
+from ..state_files.recovery_point import decode as decode_recovery_point
 from ..store_paths import StorePaths
 from .verify_report import Fault
 

@@ -20,9 +20,9 @@ from grpc import StatusCode, aio
 from watched_node import WatchedNode
 
 import tandemlog
-from node.append_wire import MOST_FIELDS
-from node.call_door import MAX_REQUEST_BYTES
-from node.pull_service import MAX_POSITIONS
+from node.pulls.pull_service import MAX_POSITIONS
+from node.puts.append_wire import MOST_FIELDS
+from node.services.call_door import MAX_REQUEST_BYTES
 from running import free_ports
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 
@@ -353,7 +353,7 @@ def test_memory_comes_back_after_a_flood(target: Target) -> None:
             await attack(target)
 
     def settled() -> int:
-        """At rest freed memory is given back, once (node/memory.py)."""
+        """At rest freed memory is given back, once (node/process/memory.py)."""
         time.sleep(5)
         return target.node.report().rss_bytes
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.files import FileSystem
+from storage.disk.files import FileSystem
 
 
 class FilesSuite:

@@ -11,7 +11,7 @@ import pytest
 
 from ha.store_port import StorePort
 from storage.errors import StoreError
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 
 @dataclass

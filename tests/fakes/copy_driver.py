@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.session import Profile, spark_session
+from tandemlog.spark.session import Profile, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

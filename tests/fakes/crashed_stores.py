@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.recovery_report import RecoveryReport
+from storage.recovery.report import RecoveryReport
 from storage.tools.verify import verify
 
 LOG = DIRECTORY / "commitlog"

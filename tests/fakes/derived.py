@@ -5,17 +5,17 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from fakes.memory_log import MemoryLog
-from storage.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
-from storage.dispatch_source import DispatchSource
-from storage.files import FileSystem
-from storage.geometry import queue_directories
-from storage.index_loading import IndexFindings, load_index
-from storage.index_service import IndexService
+from storage.disk.files import FileSystem
+from storage.dispatch.reput import Dispatchers, ReputService
+from storage.dispatch.source import DispatchSource
+from storage.index.index_service import IndexService
+from storage.inspect.geometry import queue_directories
 from storage.positions import Position
-from storage.producer_table import ProducerTable
-from storage.queue_loading import LoadContext, QueueFindings, load_queues
-from storage.queue_table import QueueTable
-from storage.reput import Dispatchers, ReputService
+from storage.producers.producer_table import ProducerTable
+from storage.queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from storage.queues.queue_table import QueueTable
+from storage.recovery.index_loading import IndexFindings, load_index
+from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 
 
 @dataclass

@@ -24,14 +24,8 @@ import grpc
 from grpc import aio
 
 from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
-from tandemlog.format.record import decode_record
-from tandemlog.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    broker_pb2,
-    broker_pb2_grpc,
-    common_pb2,
-)
+from tandemlog.format.record.record import decode_record
+from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 SERVER_OPTIONS = (
     ("grpc.max_send_message_length", 64 << 20),

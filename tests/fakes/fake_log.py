@@ -11,11 +11,11 @@ from itertools import pairwise
 
 from tandemlog.format.constants import KEYS, PRODUCER_MARK, TAGS, UNIQ_KEY
 from tandemlog.format.errors import FormatError
-from tandemlog.format.host import host_bytes
 from tandemlog.format.java_hash import java_hash
-from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
-from tandemlog.format.properties import split_keys
-from tandemlog.format.record import Record, decode_record
+from tandemlog.format.record.host import host_bytes
+from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
+from tandemlog.format.record.properties import split_keys
+from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 
 MAX_MESSAGE_SIZE = 1 << 20

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from storage.config import FlushMode, StoreConfig
 from storage.errors import FlushFailedError, OffsetOutOfRangeError, StoreError, StoreReadOnlyError
 from storage.positions import Position
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

@@ -21,15 +21,15 @@ from fakes.stores import DIRECTORY
 from storage.config import StoreConfig
 from storage.errors import StoreError
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
-from storage.queue_begins import QueueBegins
-from storage.queue_search import Boundary
-from storage.reads import GetStatus, NoRecordError
+from storage.metadata.topics import TopicConfig
+from storage.queues.search import Boundary
+from storage.reads.reader import GetStatus, NoRecordError
+from storage.state_files.queue_begins import QueueBegins
 from storage.tools.verify import VerifyReport, verify
-from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.producer_mark import ProducerMark
-from tandemlog.format.record import Record, decode_record
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.format.record.record import Record, decode_record
 
 CONFIG = StoreConfig(
     directory=DIRECTORY,

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from fakes.fake_broker import ThreadedCluster
-from pipeline.live_errors import ClusterError
-from pipeline.live_options import ClusterOptions
-from pipeline.offsets import Offsets, Queue
-from pipeline.offsets_resolve import NOTHING, Held
 from tandemlog import Producer, ProducerOptions
+from tandemlog.spark.cluster.errors import ClusterError
+from tandemlog.spark.cluster.offsets import Offsets, Queue
+from tandemlog.spark.cluster.offsets_resolve import NOTHING, Held
+from tandemlog.spark.cluster.options import ClusterOptions
 
 
 def cluster_options(running: ThreadedCluster, **more: int) -> ClusterOptions:

@@ -6,9 +6,9 @@ LogBuilder(folder, file_size).put("Orders", 0, b"body")...  ->  folder/commitlog
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandemlog.format.file_names import queue_file_name
-from tandemlog.format.properties import encode_properties
-from tandemlog.format.record import Record, decode_record, encode_blank, encode_record
+from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.record.properties import encode_properties
+from tandemlog.format.record.record import Record, decode_record, encode_blank, encode_record
 
 STORE_HOST = "10.0.0.5:10911"
 BORN_HOST = "10.0.0.9:40001"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from storage.files import Buffer, DiskUsage, FileStatus, Part, replace_durably
+from storage.disk.files import Buffer, DiskUsage, FileStatus, Part, replace_durably
 
 PAGE = 4096
 ENDLESS = 1 << 50

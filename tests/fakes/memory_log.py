@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from storage.errors import OffsetOutOfRangeError
-from tandemlog.format.record import encode_blank, encode_record
+from tandemlog.format.record.record import encode_blank, encode_record
 
 
 class MemoryLog:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fakes.memory_files import MemoryFiles, _Failure
-from storage.lock_file import _held
+from storage.state_files.lock_file import _held
 
 
 class DeathError(BaseException):

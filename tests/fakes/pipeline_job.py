@@ -15,9 +15,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.session import Profile, spark_session
-from pipeline.tasks import run_tasks
+from tandemlog.spark.executors import run_tasks
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.session import Profile, spark_session
 
 SIZES = RebuildOptions(index_slots=20, index_entries=100, queue_file_size=200, target_bytes=6_000)
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from record_strategies import NAMES
 
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.properties import decode_properties
-from tandemlog.format.property_columns import ValueColumn
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.columns.property_columns import ValueColumn
+from tandemlog.format.record.properties import decode_properties
 
 SEARCHED = [name.encode() for name in NAMES]
 

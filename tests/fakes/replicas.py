@@ -11,12 +11,12 @@ from grpc import aio
 
 from fakes.batches import Put, batch_of
 from ha.config import HaConfig, Replication, Role
-from ha.replication_client import ReplicationSlave
-from ha.replication_server import ReplicationMaster
+from ha.master.master import ReplicationMaster
+from ha.slave.slave import ReplicationSlave
 from storage.clock import Clock, SystemClock
 from storage.config import ConfirmSource, FlushMode, StoreConfig
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
+from storage.metadata.topics import TopicConfig
 
 TIMEOUT_S = 20.0
 STEP_S = 0.005

@@ -5,11 +5,11 @@ from pathlib import Path
 from fakes.batches import Put, batch_of, registered
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
-from storage.commit_log import CommitLog
 from storage.config import StoreConfig
-from storage.queue_table import QueueTable
-from tandemlog.format.batch import AppendSegment
-from tandemlog.format.record import Record, decode_record, is_blank
+from storage.log.commit_log import CommitLog
+from storage.queues.queue_table import QueueTable
+from tandemlog.format.record.batch import AppendSegment
+from tandemlog.format.record.record import Record, decode_record, is_blank
 
 ROOT = Path("/store")
 FILE_SIZE = 4096

@@ -9,11 +9,11 @@ from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
 from storage.config import StoreConfig
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
-from storage.put_path import AppendResult
-from storage.reads import GetResult
-from tandemlog.format.producer_mark import ProducerMark
-from tandemlog.format.record import Record, decode_record
+from storage.metadata.topics import TopicConfig
+from storage.puts.put_path import AppendResult
+from storage.reads.reader import GetResult
+from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.format.record.record import Record, decode_record
 
 DIRECTORY = Path("/store")
 CONFIG = StoreConfig(

@@ -21,7 +21,7 @@ from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import PAGE
-from tandemlog.format.record import Record
+from tandemlog.format.record.record import Record
 
 pytestmark = pytest.mark.fault
 

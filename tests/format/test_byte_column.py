@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.byte_column import ByteColumn
+from tandemlog.format.arrays.byte_column import ByteColumn
 
 
 def strings(column: ByteColumn) -> list[bytes]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
+from tandemlog.format.files.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
 
 longs = st.integers(-(2**63), 2**63 - 1)
 

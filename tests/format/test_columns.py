@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
-from tandemlog.format.columns import gather_headers
+from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.constants import MAGIC_V1, MAGIC_V2
-from tandemlog.format.host import host_text
-from tandemlog.format.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
+from tandemlog.format.record.host import host_text
+from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 
 @given(log_pieces())

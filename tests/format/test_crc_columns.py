@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.crc_columns import body_crcs, first_bad_crc
-from tandemlog.format.ragged import offsets_of
+from tandemlog.format.arrays.ragged import offsets_of
+from tandemlog.format.columns.crcs import body_crcs, first_bad_crc
 
 
 def crc(body: bytes) -> int:

@@ -9,6 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
+from tandemlog.format.columns.dispatch import (
+    DispatchColumns,
+    dispatch_columns,
+    group_by_queue,
+    unit_columns,
+)
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.light_queues import light_queues
 from tandemlog.format.constants import (
     DELAY,
     MULTI_DISPATCH,
@@ -17,21 +25,13 @@ from tandemlog.format.constants import (
     REAL_TOPIC,
     SCHEDULE_TOPIC,
 )
-from tandemlog.format.dispatch import (
-    DispatchColumns,
-    dispatch_columns,
-    group_by_queue,
-    unit_columns,
-)
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.index_layout import key_hash, tag_key
+from tandemlog.format.files.index_layout import key_hash, tag_key
+from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels, encode_unit, tags_code
 from tandemlog.format.java_hash import java_hash
-from tandemlog.format.light_queues import light_queues
-from tandemlog.format.properties import split_keys
-from tandemlog.format.queue_unit import DEFAULT_LEVELS, DelayLevels, encode_unit, tags_code
-from tandemlog.format.record import Record
-from tandemlog.format.sys_flag import INNER_BATCH, transaction_type
+from tandemlog.format.record.properties import split_keys
+from tandemlog.format.record.record import Record
+from tandemlog.format.record.sys_flag import INNER_BATCH, transaction_type
 
 NONE, PREPARED, COMMIT, ROLLBACK = 0, 4, 8, 12
 

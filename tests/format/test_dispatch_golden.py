@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import golden
-from tandemlog.format.dispatch import DispatchColumns, dispatch_columns, unit_columns
-from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.walk import StopReason
+from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns, unit_columns
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.walk import StopReason
 
 pytestmark = pytest.mark.golden
 

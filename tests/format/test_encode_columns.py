@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import TOPICS
 
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.encode_columns import encode_columns
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.columns.encode import encode_columns
+from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.errors import FormatError, RecordTooLargeError
-from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.properties import encode_properties
-from tandemlog.format.record import encode_record
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.properties import encode_properties
+from tandemlog.format.record.record import encode_record
 
 BORN = "10.1.2.3:4567"
 BORN_IPV6 = "[fe80:0:0:0:0:0:0:1]:4567"

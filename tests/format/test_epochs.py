@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.epochs import EpochEntry, EpochTable, decode_epochs
 from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochEntry, EpochTable, decode_epochs
 
 
 def table(*terms: tuple[int, int]) -> EpochTable:

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
-from tandemlog.format import fault_columns
-from tandemlog.format.columns import gather_headers
+from tandemlog.format.columns import faults as fault_columns
+from tandemlog.format.columns.faults import find_fault, walk_strict
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.walk import StopReason
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.fault_columns import find_fault, walk_strict
-from tandemlog.format.record import decode_record, encode_blank
-from tandemlog.format.walk import StopReason
+from tandemlog.format.record.record import decode_record, encode_blank
 
 ALIKE = {"topic": "Topic", "body": b"body" * 20, "properties": {"TAGS": "a", "KEYS": "k1 k2"}}
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.file_names import (
+from tandemlog.format.files.names import (
     index_file_name,
     parse_index_file_name,
     parse_queue_file_name,

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import golden
-from tandemlog.format import store_json
-from tandemlog.format.checkpoint import decode_checkpoint
 from tandemlog.format.constants import DELAY, MULTI_DISPATCH
-from tandemlog.format.epochs import decode_epochs
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.file_names import parse_index_file_name, parse_queue_file_name
-from tandemlog.format.index_layout import (
+from tandemlog.format.files import store_json
+from tandemlog.format.files.checkpoint import decode_checkpoint
+from tandemlog.format.files.epochs import decode_epochs
+from tandemlog.format.files.index_layout import (
     ENTRY_DTYPE,
     HEADER_SIZE,
     SLOT_SIZE,
@@ -24,9 +23,10 @@ from tandemlog.format.index_layout import (
     key_hash,
     tag_key,
 )
-from tandemlog.format.properties import decode_properties, encode_properties, split_keys
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, is_valid_unit, tags_code
-from tandemlog.format.record import (
+from tandemlog.format.files.names import parse_index_file_name, parse_queue_file_name
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, is_valid_unit, tags_code
+from tandemlog.format.record.properties import decode_properties, encode_properties, split_keys
+from tandemlog.format.record.record import (
     Record,
     decode_record,
     encode_record,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format import grouping
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.grouping import distinct_pairs, distinct_slices, stable_order
+from tandemlog.format.arrays import grouping
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.arrays.grouping import distinct_pairs, distinct_slices, stable_order
 
 
 def plainly(values: Sequence[Hashable]) -> tuple[list[int], list[int]]:

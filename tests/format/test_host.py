@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.host import host_bytes, host_text
+from tandemlog.format.record.host import host_bytes, host_text
 
 
 @pytest.mark.parametrize(

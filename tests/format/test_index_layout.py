@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.index_layout import (
+from tandemlog.format.files.index_layout import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
     ENTRY,

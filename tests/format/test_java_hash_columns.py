@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.byte_column import ByteColumn
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.arrays.java_hash_columns import hash_strings, java_hashes
 from tandemlog.format.java_hash import java_hash, java_hash_continued
-from tandemlog.format.java_hash_columns import hash_strings, java_hashes
 
 texts = st.lists(
     st.one_of(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tandemlog.format.columns.light_queues import light_queues
 from tandemlog.format.constants import SCHEDULE_TOPIC
-from tandemlog.format.light_queues import light_queues
 
 
 def test_each_named_queue_has_the_number_that_stands_at_its_place() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.host import host_text
-from tandemlog.format.message_id import UniqueIdGenerator, decode_offset_id, encode_offset_id
+from tandemlog.format.record.host import host_text
+from tandemlog.format.record.message_id import UniqueIdGenerator, decode_offset_id, encode_offset_id
 
 MONTH_START = 1_698_796_800_000  # 2023-11-01 00:00 UTC
 

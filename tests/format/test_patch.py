@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_strategies import log_of, record_arguments
 
+from tandemlog.format.columns.patch import patch_stored_fields
 from tandemlog.format.errors import FormatError
-from tandemlog.format.host import host_bytes
-from tandemlog.format.patch import patch_stored_fields
+from tandemlog.format.record.host import host_bytes
 
 IPV4, IPV6 = "10.0.0.5:10911", "[0:0:0:0:0:0:0:1]:5"
 

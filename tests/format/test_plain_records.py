@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.plain_records import all_plain
-from tandemlog.format.record import encode_record
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.plain_records import all_plain
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.record.record import encode_record
 
 
 def log_of(sizes: list[int]) -> bytes:

@@ -5,7 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark, producer_id_fault
+from tandemlog.format.record.producer_mark import (
+    ProducerMark,
+    parse_producer_mark,
+    producer_id_fault,
+)
 
 marks = st.builds(
     lambda name, epoch, sequence, index, more, checksum: ProducerMark(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError, RecordTooLargeError
-from tandemlog.format.properties import (
+from tandemlog.format.record.properties import (
     append_property,
     decode_properties,
     encode_properties,

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from record_strategies import property_strings
 
 from fakes.property_check import check_properties
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.properties import split_keys
-from tandemlog.format.property_columns import search_properties, split_keys_columns
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.columns.property_columns import search_properties, split_keys_columns
+from tandemlog.format.record.properties import split_keys
 
 check = partial(check_properties, search_properties)
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from record_strategies import property_strings
 
 from fakes.property_check import check_properties
-from tandemlog.format import property_layouts
-from tandemlog.format.byte_column import ByteColumn
-from tandemlog.format.java_hash_columns import hash_strings
-from tandemlog.format.property_layouts import find_properties, hash_properties
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.format.arrays.java_hash_columns import hash_strings
+from tandemlog.format.columns import property_layouts
+from tandemlog.format.columns.property_layouts import find_properties, hash_properties
 
 check = partial(check_properties, find_properties)
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.properties import decode_properties
-from tandemlog.format.property_segments import PropertySegments
+from tandemlog.format.columns.property_segments import PropertySegments
+from tandemlog.format.record.properties import decode_properties
 
 TEXTS = st.lists(
     st.lists(

@@ -7,8 +7,7 @@ from format.vectors import UNIT as UNIT_VECTOR
 from numpy.typing import NDArray
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.java_hash import java_hash
-from tandemlog.format.queue_unit import (
+from tandemlog.format.files.queue_unit import (
     PRE_BLANK,
     PRE_BLANK_SIZE,
     UNIT,
@@ -24,7 +23,8 @@ from tandemlog.format.queue_unit import (
     parse_delay_level,
     tags_code,
 )
-from tandemlog.format.record import Record, decode_record, encode_record
+from tandemlog.format.java_hash import java_hash
+from tandemlog.format.record.record import Record, decode_record, encode_record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 

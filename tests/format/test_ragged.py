@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.format.ragged import (
+from tandemlog.format.arrays.ragged import (
     blank_padding,
     byte_array,
     compact,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tandemlog.format import constants
 from tandemlog.format.errors import CorruptRecordError, FormatError, RecordTooLargeError
-from tandemlog.format.record import (
+from tandemlog.format.record.record import (
     TopicFrame,
     decode_record,
     encode_blank,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tandemlog.format.request_checksum import content_checksum, request_checksum
-from tandemlog.framing import Framer
+from tandemlog.format.columns.request_checksum import content_checksum, request_checksum
 from tandemlog.message import Message
+from tandemlog.produce.framing import Framer
 
 MESSAGES = [
     Message("orders", b"a body", keys=["k"], tags="t", properties={"p": "1"}),

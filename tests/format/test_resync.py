@@ -3,9 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandemlog.format.columns.resync import (
+    HEAD_SIZE,
+    magic_positions,
+    starts_in_place,
+    stored_offset,
+)
 from tandemlog.format.constants import MAGIC_V1, MAGIC_V2
-from tandemlog.format.record import encode_record
-from tandemlog.format.resync import HEAD_SIZE, magic_positions, starts_in_place, stored_offset
+from tandemlog.format.record.record import encode_record
 
 V1, V2 = MAGIC_V1.to_bytes(4), MAGIC_V2.to_bytes(4)
 

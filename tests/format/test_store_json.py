@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.store_json import dumps, loads
+from tandemlog.format.files.store_json import dumps, loads
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.one_of(

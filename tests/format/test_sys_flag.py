@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tandemlog.format import sys_flag
 from tandemlog.format.errors import FormatError
-from tandemlog.format.sys_flag import (
+from tandemlog.format.record import sys_flag
+from tandemlog.format.record.sys_flag import (
     COMPRESSED,
     LZ4,
     ZLIB,

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.tags import parse_tags, tag_hashes, tag_matches
+from tandemlog.format.record.tags import parse_tags, tag_hashes, tag_matches
 
 
 @pytest.mark.parametrize("expression", [None, "", "  ", "*", " * "])

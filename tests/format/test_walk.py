@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
-from tandemlog.format.record import encode_blank
-from tandemlog.format.walk import StopReason, walk
+from tandemlog.format.columns.walk import StopReason, walk
+from tandemlog.format.record.record import encode_blank
 
 ALIKE = {"topic": "T", "body": b"b" * 50}
 

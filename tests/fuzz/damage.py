@@ -24,12 +24,12 @@ from fuzz.situations import Picture, picture_of, restore
 from storage.config import FlushMode
 from storage.errors import StoreError
 from storage.message_store import MessageStore
-from storage.metadata import MetadataError
-from storage.queue_search import Boundary
+from storage.metadata.topics import MetadataError
+from storage.queues.search import Boundary
 from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
-from tandemlog.format.producer_mark import ProducerMark
-from tandemlog.format.record import Record
+from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.format.record.record import Record
 
 STORES = ("closed", "killed")
 STORE_CONFIG = replace(CONFIG, flush=FlushMode.SYNC)

@@ -21,8 +21,8 @@ from fuzz.methods import KEY, TOPIC, Method, methods_of, put_request
 from fuzz.oracle import Outcome, finding, refused
 from fuzz.requests import Call
 from ha.config import Replication
-from node.config import NodeConfig, ReplicationSection, StoreSection
 from node.node import Node
+from node.settings.config import NodeConfig, ReplicationSection, StoreSection
 from running import free_ports
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 

@@ -19,20 +19,20 @@ from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, Bench
 from ha.config import HaConfig, Replication, Role
 from ha.errors import ProtocolError
-from ha.frames import (
+from ha.master.group import MasterGroup
+from ha.master.session import MasterAction, SendAnswer, SendChunk, SendPrologue, SendRefusal
+from ha.master.term import Term, begin_term, own_position
+from ha.protocol.frames import (
     Hello,
     MemberList,
     decode_master_frame,
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.handshake import SlaveView, proven_prefix
-from ha.log_crc import log_crc
-from ha.master_group import MasterGroup
-from ha.master_session import MasterAction, SendAnswer, SendChunk, SendPrologue, SendRefusal
-from ha.master_term import Term, begin_term, own_position
-from ha.prologue import prologue_frames
-from ha.slave_session import (
+from ha.protocol.handshake import SlaveView, proven_prefix
+from ha.protocol.log_crc import log_crc
+from ha.protocol.prologue import prologue_frames
+from ha.slave.session import (
     Disconnect,
     Prepared,
     SeeMembers,
@@ -41,10 +41,10 @@ from ha.slave_session import (
     SlaveSession,
     StoreAction,
 )
-from ha.slave_store import SlaveStore
+from ha.slave.store import SlaveStore
 from ha.state import HaState, InSyncRecord, Member
 from storage.config import ConfirmSource, FlushMode, StoreConfig
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import common_pb2, replication_pb2
 
 NOW = 100.0

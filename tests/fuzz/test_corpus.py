@@ -12,9 +12,9 @@ from fuzz.one_node import OneNode, tracebacks
 from fuzz.requests import Call
 from fuzz.situations import the_master
 from fuzz.trials import master_hears, slave_hears
-from node.ack_stats import AckStats
-from node.health import Health, NodeNumbers
-from node.http_server import serve_http
+from node.http.health import Health, NodeNumbers
+from node.http.http_server import serve_http
+from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
 

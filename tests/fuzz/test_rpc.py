@@ -11,12 +11,12 @@ from fuzz.campaign import Campaign, probed
 from fuzz.methods import methods_of
 from fuzz.nodes import MEMORY_GROWTH, Attacked, attacked
 from fuzz.requests import RequestMaker
-from node.memory import REST_S
+from node.process.memory import REST_S
 
 pytestmark = pytest.mark.fuzz
 
 # Each node is looked at when it has rested, before and after: while it works it keeps what it has
-# freed (node/memory.py), so what it holds then says what was asked last. Before, it has been asked
+# freed (memory.py), so what it holds then says what was asked last. Before, it has been asked
 # what brings every part of it into memory: modules, the stacks of threads, gRPC's buffers.
 WARM_SHARE = 1 / 10
 RESTED_S = 3 * REST_S

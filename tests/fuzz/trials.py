@@ -18,7 +18,11 @@ from fuzz.situations import (
     store_actions,
 )
 from ha.errors import HaError
-from ha.frames import (
+from ha.master.group import MasterGroup
+from ha.master.members import slave_rows
+from ha.master.session import MasterSession
+from ha.master.term import next_epoch
+from ha.protocol.frames import (
     Ack,
     Answer,
     Hello,
@@ -27,16 +31,12 @@ from ha.frames import (
     decode_slave_frame,
     encode_master_frame,
 )
-from ha.master_group import MasterGroup
-from ha.master_session import MasterSession
-from ha.master_term import next_epoch
-from ha.membership import slave_rows
-from ha.slave_session import SlaveSession
-from storage.commit_log import CommitLog
+from ha.slave.session import SlaveSession
 from storage.errors import StoreError
-from storage.log_scan import LogScanner
-from tandemlog.format.epochs import EpochTable
+from storage.log.commit_log import CommitLog
+from storage.log.scan import LogScanner
 from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochTable
 from tandemlog.v1 import replication_pb2
 
 TYPED = (HaError, StoreError, FormatError, OSError)

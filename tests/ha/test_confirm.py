@@ -2,8 +2,8 @@
 
 import pytest
 
-from ha.confirm import ConfirmTracker
-from ha.frames import Ack
+from ha.master.confirm import ConfirmTracker
+from ha.protocol.frames import Ack
 from ha.state import Member
 
 M, A, B = Member("m", "1"), Member("a", "1"), Member("b", "1")

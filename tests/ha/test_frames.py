@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.chunk_codec import Chunk, decode_chunk, encode_chunk
 from ha.errors import ProtocolError
 from ha.frame_limits import MAX_EPOCH, MAX_OFFSET
-from ha.frames import (
+from ha.protocol.chunk_codec import Chunk, decode_chunk, encode_chunk
+from ha.protocol.frames import (
     Ack,
     Answer,
     Checksum,
@@ -24,8 +24,8 @@ from ha.frames import (
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.table_pieces import Piece
-from tandemlog.format.epochs import EpochEntry
+from ha.protocol.table_pieces import Piece
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import common_pb2, replication_pb2
 
 OFFSETS = st.integers(0, MAX_OFFSET)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from ha.errors import HandshakeRefusedError, ProtocolError
-from ha.frames import Answer, Checksum, Hello, HelloAction, Refusal
-from ha.handshake import (
+from ha.protocol.frames import Answer, Checksum, Hello, HelloAction, Refusal
+from ha.protocol.handshake import (
     Crc,
     MasterView,
     SlaveView,
@@ -17,7 +17,7 @@ from ha.handshake import (
     proven_prefix,
 )
 from ha.state import Member
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 FILE = 1000
 EPOCHS = (EpochEntry(1, 0), EpochEntry(2, 2500), EpochEntry(4, 5000))

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.errors import HaError
-from ha.log_crc import log_crc
+from ha.protocol.log_crc import log_crc
 
 
 @pytest.fixture

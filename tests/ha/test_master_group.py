@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from ha.config import HaConfig, Replication
-from ha.frames import PREPARING, Ack, Hello
-from ha.handshake import MasterView
-from ha.master_group import MasterGroup
-from ha.master_session import MasterAction, MasterSession, SendAnswer, SendRefusal
+from ha.master.group import MasterGroup
+from ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
+from ha.protocol.frames import PREPARING, Ack, Hello
+from ha.protocol.handshake import MasterView
 from ha.state import InSyncRecord, Member
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 ME = Member("m", "mi")
 

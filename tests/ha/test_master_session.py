@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ha.chunk_codec import Chunk
 from ha.config import HaConfig
-from ha.frames import Ack, Hello, HelloAction
-from ha.handshake import MasterView
-from ha.master_session import (
+from ha.master.session import (
     Close,
     MasterAction,
     MasterSession,
@@ -17,8 +14,11 @@ from ha.master_session import (
     SendRefusal,
     SessionState,
 )
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from ha.protocol.chunk_codec import Chunk
+from ha.protocol.frames import Ack, Hello, HelloAction
+from ha.protocol.handshake import MasterView
 from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 CONFIG = HaConfig("c", "m", chunk_bytes=100, window_bytes=300, heartbeat_ms=300)
 

@@ -7,10 +7,10 @@ import pytest
 
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Replication
-from ha.master_term import Term, begin_term, may_have_lost, next_epoch, own_position
+from ha.master.term import Term, begin_term, may_have_lost, next_epoch, own_position
 from ha.state import HaState, InSyncRecord, Member
 from storage.config import FlushMode
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 STATE = HaState("c", "m", "i1")
 CONFIG = HaConfig("c", "m", replication=Replication.SYNC, min_in_sync=2)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Replication
-from ha.frames import PREPARING, Ack, Hello
-from ha.handshake import MasterView
-from ha.master_group import MasterGroup
-from ha.membership import merged, own_status, row_of, slave_rows
+from ha.master.group import MasterGroup
+from ha.master.members import merged, own_status, row_of, slave_rows
+from ha.protocol.frames import PREPARING, Ack, Hello
+from ha.protocol.handshake import MasterView
 from ha.state import InSyncRecord, Member
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import common_pb2
 
 ME = Member("m", "mi")

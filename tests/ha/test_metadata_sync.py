@@ -4,9 +4,7 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
-from ha import table_pieces
-from ha.frames import decode_master_frame
-from ha.metadata_sync import (
+from ha.master.metadata_sync import (
     CONSUMER_OFFSETS,
     GROUPS,
     TOPICS,
@@ -14,7 +12,9 @@ from ha.metadata_sync import (
     TableCursor,
     tables_of,
 )
-from ha.table_pieces import PIECE_BYTES, Assembly, Piece
+from ha.protocol import table_pieces
+from ha.protocol.frames import decode_master_frame
+from ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
 
 
 def pieces(cursor: TableCursor) -> list[Piece]:

@@ -1,12 +1,12 @@
 """What came before the log begins is taken before the first chunk, where it is asked for."""
 
-from ha.chunk_codec import Chunk
 from ha.config import HaConfig, Role
-from ha.frames import Answer, Hello, HelloAction
-from ha.handshake import SlaveView
-from ha.prologue import KIND
-from ha.slave_session import Disconnect, Prepared, SlaveSession, TakePrologue
-from ha.table_pieces import cut_up
+from ha.protocol.chunk_codec import Chunk
+from ha.protocol.frames import Answer, Hello, HelloAction
+from ha.protocol.handshake import SlaveView
+from ha.protocol.prologue import KIND
+from ha.protocol.table_pieces import cut_up
+from ha.slave.session import Disconnect, Prepared, SlaveSession, TakePrologue
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 ANSWER = Answer(

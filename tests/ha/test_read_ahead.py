@@ -8,16 +8,23 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
-from ha import slave_stream
-from ha.chunk_codec import Chunk, encode_chunk
 from ha.config import HaConfig, Role
-from ha.frames import Ack, Answer, Hello, HelloAction, decode_slave_frame, encode_master_frame
-from ha.slave_session import SlaveSession
-from ha.slave_store import SlaveStore
-from ha.slave_stream import SlaveStream, StoreThreads
+from ha.protocol.chunk_codec import Chunk, encode_chunk
+from ha.protocol.frames import (
+    Ack,
+    Answer,
+    Hello,
+    HelloAction,
+    decode_slave_frame,
+    encode_master_frame,
+)
+from ha.slave import stream as slave_stream
+from ha.slave.session import SlaveSession
+from ha.slave.store import SlaveStore
+from ha.slave.stream import SlaveStream, StoreThreads
 from ha.state import HaState
-from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochEntry
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1", flush_batch_bytes=1)
 RECORD = record(b"x" * 96)

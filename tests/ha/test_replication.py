@@ -11,11 +11,11 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
-from ha.membership import READ_ONLY
+from ha.master.members import READ_ONLY
+from storage.disk.real_files import RealFileSystem
 from storage.errors import CorruptStoreError, FlushFailedError
-from storage.metadata import TopicConfig
-from storage.real_files import RealFileSystem
-from tandemlog.format.epochs import EpochTable
+from storage.metadata.topics import TopicConfig
+from tandemlog.format.files.epochs import EpochTable
 
 Make = Callable[..., Replica]
 

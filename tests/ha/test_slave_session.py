@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from ha.chunk_codec import Chunk
 from ha.config import HaConfig, Role
-from ha.frames import (
+from ha.protocol.chunk_codec import Chunk
+from ha.protocol.frames import (
     PREPARING,
     Ack,
     Answer,
@@ -17,8 +17,9 @@ from ha.frames import (
     Metadata,
     Refusal,
 )
-from ha.handshake import SlaveView
-from ha.slave_session import (
+from ha.protocol.handshake import SlaveView
+from ha.protocol.table_pieces import Piece
+from ha.slave.session import (
     AcceptEpoch,
     AdoptEpochs,
     Append,
@@ -37,8 +38,7 @@ from ha.slave_session import (
     Truncate,
 )
 from ha.state import Member
-from ha.table_pieces import Piece
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
 HELLO = Hello("c", "s", "si", epochs=(EpochEntry(1, 0), EpochEntry(2, 300)), max_offset=500)

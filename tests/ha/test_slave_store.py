@@ -9,8 +9,8 @@ from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
 from ha.config import HaConfig, Role
 from ha.errors import DivergedError
-from ha.frames import Hello, Metadata
-from ha.slave_session import (
+from ha.protocol.frames import Hello, Metadata
+from ha.slave.session import (
     AcceptEpoch,
     AdoptEpochs,
     Append,
@@ -22,10 +22,10 @@ from ha.slave_session import (
     SetAside,
     Truncate,
 )
-from ha.slave_store import Outcome, SlaveStore
+from ha.slave.store import Outcome, SlaveStore
 from ha.state import HaState, Member
 from storage.errors import FlushFailedError
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="m:1", log_first_bytes=1000, log_first_ms=10_000

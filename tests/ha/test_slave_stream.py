@@ -11,10 +11,10 @@ from grpc import aio
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Role
-from ha.frames import Hello
-from ha.slave_session import SlaveSession
-from ha.slave_store import SlaveStore
-from ha.slave_stream import SlaveStream, StoreThreads, rpc_reason
+from ha.protocol.frames import Hello
+from ha.slave.session import SlaveSession
+from ha.slave.store import SlaveStore
+from ha.slave.stream import SlaveStream, StoreThreads, rpc_reason
 from ha.state import HaState
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")

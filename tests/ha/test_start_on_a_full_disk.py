@@ -7,7 +7,7 @@ import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from ha.config import HaConfig
-from ha.master_term import begin_term
+from ha.master.term import begin_term
 from ha.state_file import StateFile
 from storage.config import ConfirmSource, FlushMode
 from storage.errors import StoreError

@@ -11,7 +11,7 @@ from fakes.fake_store import FakeDisk, FakeStore
 from ha.store_port import StorePort
 from storage.config import ConfirmSource, StoreConfig
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
+from storage.metadata.topics import TopicConfig
 
 
 class TestFakeStore(StorePortSuite):

@@ -4,11 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from ha.chunk_codec import decode_chunk
 from ha.config import HaConfig, Replication
 from ha.errors import HandshakeRefusedError, ProtocolError, StateFileError
 from ha.frame_limits import MAX_EPOCH
-from ha.frames import (
+from ha.master.group import MAX_OTHERS, STRANGER, MasterGroup
+from ha.master.session import MasterAction, SendAnswer, SendRefusal
+from ha.master.term import next_epoch
+from ha.protocol.chunk_codec import decode_chunk
+from ha.protocol.frames import (
     Ack,
     Answer,
     Hello,
@@ -16,12 +19,9 @@ from ha.frames import (
     decode_slave_frame,
     encode_slave_frame,
 )
-from ha.handshake import MAX_EPOCH_JUMP, MasterView, SlaveView, check_answer
-from ha.master_group import MAX_OTHERS, STRANGER, MasterGroup
-from ha.master_session import MasterAction, SendAnswer, SendRefusal
-from ha.master_term import next_epoch
+from ha.protocol.handshake import MAX_EPOCH_JUMP, MasterView, SlaveView, check_answer
 from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state, remembered
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from tandemlog.v1 import replication_pb2
 
 ME, B = Member("m", "mi"), Member("b", "1")

@@ -9,8 +9,9 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
-from ha.chunk_codec import Buffer, Chunk
-from ha.frames import (
+from ha.master.session import SendChunk
+from ha.protocol.chunk_codec import Buffer, Chunk
+from ha.protocol.frames import (
     Ack,
     Hello,
     MasterFrame,
@@ -21,10 +22,9 @@ from ha.frames import (
     encode_master_frame,
     encode_slave_frame,
 )
-from ha.master_session import SendChunk
-from ha.replication_service import PATH, ReplicationService
-from storage.metadata import TopicConfig
-from tandemlog.format.epochs import EpochEntry
+from ha.protocol.replication_service import PATH, ReplicationService
+from storage.metadata.topics import TopicConfig
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import replication_pb2
 
 Make = Callable[..., Replica]

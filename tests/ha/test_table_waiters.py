@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from fakes.clock import FakeClock
 from ha.config import HaConfig, Replication
-from ha.frames import Ack, Hello
-from ha.handshake import MasterView
-from ha.master_group import MasterGroup
+from ha.master.group import MasterGroup
+from ha.master.table_waiters import TableWaiters
+from ha.protocol.frames import Ack, Hello
+from ha.protocol.handshake import MasterView
 from ha.state import InSyncRecord, Member
-from ha.table_waiters import TableWaiters
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 ME, A = Member("m", "mi"), Member("a", "1")
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from node.append_pump import ANSWER_BYTES, AppendPump, AppendStream, PumpLimits
-from node.append_wire import QUICK_FIELDS
-from node.confirm_waiters import ConfirmWaiters
 from node.error_status import RequestRefusedError
+from node.puts.append_pump import ANSWER_BYTES, AppendPump, AppendStream, PumpLimits
+from node.puts.append_wire import QUICK_FIELDS
+from node.puts.confirm_waiters import ConfirmWaiters
 from storage.errors import BatchRefusedError, StoreBusyError
 from storage.positions import Position
-from tandemlog.format.batch import AppendSegment, RecordBatch
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.append_wire import (
+from node.error_status import RequestRefusedError
+from node.puts.append_wire import (
     MAX_TABLE,
     MAX_TOPIC_BYTES,
     MOST_FIELDS,
@@ -18,7 +19,6 @@ from node.append_wire import (
     packed_numbers,
     parse_put,
 )
-from node.error_status import RequestRefusedError
 from tandemlog.v1 import broker_pb2
 
 requests = st.builds(

@@ -10,8 +10,8 @@ import pytest
 from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2
 
-from node.call_door import MAX_REQUEST_BYTES, CallDoor
-from node.read_turns import Caller, ReadTurns
+from node.pulls.read_turns import Caller, ReadTurns
+from node.services.call_door import MAX_REQUEST_BYTES, CallDoor
 from tandemlog.v1 import broker_pb2, common_pb2
 
 BIG = 4 << 20

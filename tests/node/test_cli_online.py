@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from node.cli import app
-from node.config import NodeConfig, StoreSection
 from node.node import Node
+from node.settings.config import NodeConfig, StoreSection
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
-from tandemlog.producer_options import ProducerOptions
-from tandemlog.sync_admin import Admin
-from tandemlog.sync_producer import Producer
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.sync.admin import Admin
+from tandemlog.sync.producer import Producer
 
 DUMP_FIELDS = {
     "topic",

@@ -6,10 +6,10 @@ import pytest
 from rich.console import Console
 
 from node.cli import exit_codes
+from node.cli.commands.put import lines_of
 from node.cli.failures import CommandError, exit_code_of
+from node.cli.local_cluster import locked
 from node.cli.output import fits, table_of, write_table
-from node.cli.put import lines_of
-from node.cluster_up import locked
 from storage.errors import StoreLockedError
 
 ROWS = [

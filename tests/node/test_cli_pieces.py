@@ -12,14 +12,15 @@ import typer
 from ha import errors as ha_errors
 from ha.config import HaConfig
 from ha.state_file import StateFile
-from node.cli import app, exit_codes, failures, put
+from node.cli import app, exit_codes, failures
+from node.cli.commands import put
+from node.cli.commands.pull import EveryQueue
 from node.cli.failures import CommandError, exit_code_of, one_line_errors
 from node.cli.options import connection_options
 from node.cli.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
-from node.cli.pull import EveryQueue
 from node.cli.times import parse_time_ms
+from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLockedError
-from storage.real_files import RealFileSystem
 from tandemlog import errors as client_errors
 
 

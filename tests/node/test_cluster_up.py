@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from node.cluster_up import DEFAULT_LOG_FILE_SIZE, LocalCluster, Wishes, ending, plan_cluster
-from node.config import ConfigError, load_config
+from node.cli.local_cluster import DEFAULT_LOG_FILE_SIZE, LocalCluster, Wishes, ending, plan_cluster
+from node.settings.config import ConfigError, load_config
 from storage.errors import StoreLayoutError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ha.config import HaConfig, Replication, Role
-from node.config import (
+from node.settings.config import (
     ConfigError,
     NodeConfig,
     ReplicationSection,
@@ -15,7 +15,7 @@ from node.config import (
     load_config,
     split_endpoint,
 )
-from node.config_docs import configuration_markdown
+from node.settings.config_docs import configuration_markdown
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -204,5 +204,5 @@ def test_endpoints_are_split() -> None:
 def test_the_documentation_is_current() -> None:
     held = (ROOT / "docs" / "configuration.md").read_text()
     assert held == configuration_markdown(), (
-        "run: python -m node.config_docs > docs/configuration.md"
+        "run: python -m node.settings.config_docs > docs/configuration.md"
     )

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from node.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
+from node.puts.confirm_waiters import SETTLE_SLICE, ConfirmWaiters, Outcome
 from storage.errors import FlushFailedError, StoreError
 from storage.positions import Position
 

@@ -14,7 +14,7 @@ from storage.errors import (
     StoreReadOnlyError,
     UnreadableError,
 )
-from storage.metadata import MetadataError
+from storage.metadata.topics import MetadataError
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

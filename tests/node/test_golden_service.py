@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden
-from node.config import NodeConfig, StoreSection
 from node.node import Node
+from node.settings.config import NodeConfig, StoreSection
 from tandemlog.admin import AsyncAdmin
-from tandemlog.consumer import AsyncConsumer
-from tandemlog.format.sys_flag import COMPRESSED
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.format.record.sys_flag import COMPRESSED
 
 if TYPE_CHECKING:
-    from tandemlog.received import ReceivedMessage
+    from tandemlog.consume.received import ReceivedMessage
 
 pytestmark = pytest.mark.golden
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 
-from node.ack_stats import AckStats
-from node.health import BadQueryError, Health, NodeNumbers, faults, parse_bytes
-from node.http_server import serve_http
+from node.http.health import BadQueryError, Health, NodeNumbers, faults, parse_bytes
+from node.http.http_server import serve_http
+from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
 

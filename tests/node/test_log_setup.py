@@ -2,7 +2,7 @@
 
 import logging
 
-from node.log_setup import SeldomLines
+from node.process.log_setup import SeldomLines
 
 
 def record(problem: Exception | None = None) -> logging.LogRecord:

@@ -1,8 +1,8 @@
 """The text of /metrics."""
 
-from node.ack_stats import AckStats
-from node.health import NodeNumbers
-from node.metrics import Metrics
+from node.http.health import NodeNumbers
+from node.http.metrics import Metrics
+from node.puts.ack_stats import AckStats
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

@@ -15,19 +15,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ha.config import Replication
-from node import broker_service, pages
-from node.broker_service import BrokerService
-from node.config import NodeConfig, PutSection, ReplicationSection, StoreSection
-from node.endpoints import ListenError
 from node.node import Node
-from storage import reads
+from node.pulls import pages
+from node.services import broker_service
+from node.services.broker_service import BrokerService
+from node.settings.config import NodeConfig, PutSection, ReplicationSection, StoreSection
+from node.settings.endpoints import ListenError
 from storage.config import FlushMode
+from storage.dispatch.reput import ReputService
 from storage.errors import FlushFailedError, StoreLockedError
-from storage.metadata import TopicConfig
-from storage.reput import ReputService
+from storage.metadata.topics import TopicConfig
+from storage.reads import reader as reads
 from tandemlog.admin import AsyncAdmin
-from tandemlog.connection import ConnectionOptions
-from tandemlog.consumer import AsyncConsumer
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import (
     InvalidArgumentError,
     MessageTooLargeError,
@@ -36,10 +37,10 @@ from tandemlog.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
-from tandemlog.format.record import encode_record
+from tandemlog.format.record.record import encode_record
 from tandemlog.message import Message
-from tandemlog.producer import AsyncProducer
-from tandemlog.producer_options import ProducerOptions
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 QUICK = ConnectionOptions(

@@ -3,7 +3,7 @@
 import pytest
 
 from node.error_status import RequestRefusedError
-from node.pages import (
+from node.pulls.pages import (
     MAX_BYTES,
     MAX_ROWS,
     NAME_PAGES,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from running import ROOT, SMALL, NodeProcess, free_ports, wait_until
-from tandemlog.connection import ConnectionOptions
+from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
-from tandemlog.producer_options import ProducerOptions
-from tandemlog.sync_admin import Admin
-from tandemlog.sync_consumer import Consumer
-from tandemlog.sync_producer import Producer
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.sync.admin import Admin
+from tandemlog.sync.consumer import Consumer
+from tandemlog.sync.producer import Producer
 
 pytestmark = pytest.mark.cluster
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from node import pull_service
 from node.error_status import RequestRefusedError
-from node.long_polling import LongPolling
-from node.pull_service import PullLimits, PullService
-from node.read_turns import Caller, ReadTurns
-from storage.reads import GetResult, GetStatus
+from node.pulls import pull_service
+from node.pulls.long_polling import LongPolling
+from node.pulls.pull_service import PullLimits, PullService
+from node.pulls.read_turns import Caller, ReadTurns
+from storage.reads.reader import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

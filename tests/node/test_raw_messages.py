@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.raw_messages import pull_response, segment_chunk, varint
+from node.pulls.raw_messages import pull_response, segment_chunk, varint
 from tandemlog.v1 import broker_pb2, common_pb2
 
 smalls = st.builds(

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from node.error_status import RequestRefusedError, error_of
-from node.read_turns import COPIES, Caller, ReadTurns
+from node.pulls.read_turns import COPIES, Caller, ReadTurns
 from tandemlog.v1 import common_pb2
 
 MIB = 1 << 20

@@ -3,8 +3,8 @@
 import pytest
 
 from node.error_status import RequestRefusedError
-from node.read_turns import Caller, ReadTurns
-from node.segment_stream import MAX_CHUNK_BYTES, SegmentStream
+from node.pulls.read_turns import Caller, ReadTurns
+from node.pulls.segment_stream import MAX_CHUNK_BYTES, SegmentStream
 from storage.errors import OffsetOutOfRangeError
 from storage.positions import Position
 from tandemlog.v1 import broker_pb2

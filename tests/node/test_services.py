@@ -4,8 +4,8 @@ import inspect
 
 import pytest
 
-from node.admin_service import AdminService
-from node.broker_service import BrokerService
+from node.services.admin_service import AdminService
+from node.services.broker_service import BrokerService
 from tandemlog.v1 import admin_pb2, broker_pb2
 
 

@@ -23,7 +23,7 @@ def connect_port() -> int:
 @pytest.fixture(scope="session")
 def spark(connect_port: int) -> "Iterator[SparkSession]":
     """Two slots, a failed task gets three more attempts; clients of Connect are let in too."""
-    session: Any = pytest.importorskip("pipeline.session", reason="Spark is not installed")
+    session: Any = pytest.importorskip("tandemlog.spark.session", reason="Spark is not installed")
     connect = {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from pipeline.chain import Gap, StaleSpan, chain_faults
-from pipeline.scan import Ending
-from pipeline.spans import Span
+from tandemlog.spark.audit.span_gaps import Gap, StaleSpan, chain_faults
+from tandemlog.spark.log.scan import Ending
+from tandemlog.spark.log.spans import Span
 
 
 @dataclass

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
-from pipeline.audit_span import Finding
-from pipeline.errors import StoreLayoutError, StoreMissingError
-from pipeline.jobs.audit import audit
-from pipeline.jobs.compare import compare
-from pipeline.jobs.export import ExportOptions, export
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.jobs.result import JobResult
-from pipeline.jobs.stats import stats
-from pipeline.options import OnCorruption
-from pipeline.tasks import InProcess
-from tandemlog.format.record import Record, encode_record
+from tandemlog.format.record.record import Record, encode_record
+from tandemlog.spark.audit.audit_span import Finding
+from tandemlog.spark.errors import StoreLayoutError, StoreMissingError
+from tandemlog.spark.executors import InProcess
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.compare import compare
+from tandemlog.spark.jobs.export import ExportOptions, export
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.jobs.result import JobResult
+from tandemlog.spark.jobs.stats import stats
+from tandemlog.spark.segments.options import OnCorruption
 
 HERE = InProcess(2)
 FILE = 8192

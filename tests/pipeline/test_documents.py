@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fakes.log_builder import LogBuilder, varied
-from node.cli import pipeline as commands
+from node.cli.commands import pipeline as commands
 from running import Running
 from tandemlog import Admin, Consumer, Producer
 

@@ -6,12 +6,12 @@ import pytest
 
 from fakes.log_builder import LogBuilder, varied
 from fakes.segment_server import SegmentServer
-from pipeline.errors import FetchError, OptionError
-from pipeline.jobs.audit import audit
-from pipeline.jobs.compare import compare
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.log_source import open_log
-from pipeline.tasks import InProcess
+from tandemlog.spark.errors import FetchError, OptionError
+from tandemlog.spark.executors import InProcess
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.compare import compare
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.log.source import open_log
 
 HERE = InProcess(2)
 

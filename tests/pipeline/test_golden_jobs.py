@@ -9,15 +9,15 @@ import pyarrow.dataset as dataset
 import pytest
 
 import golden
-from pipeline.jobs.audit import audit
-from pipeline.jobs.compare import compare
-from pipeline.jobs.export import ExportOptions, export
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.jobs.restore import restore
-from pipeline.jobs.stats import stats
-from pipeline.store_index import index_paths
-from pipeline.tasks import InProcess
-from tandemlog.format.index_layout import ENTRY_DTYPE, decode_index_header, entry_position
+from tandemlog.format.files.index_layout import ENTRY_DTYPE, decode_index_header, entry_position
+from tandemlog.spark.executors import InProcess
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.compare import compare
+from tandemlog.spark.jobs.export import ExportOptions, export
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.jobs.restore import restore
+from tandemlog.spark.jobs.stats import stats
+from tandemlog.spark.tasks.store_settings import index_paths
 
 pytestmark = pytest.mark.golden
 HERE = InProcess(2)

@@ -1,6 +1,8 @@
 import pytest
 
-from pipeline.idempotence import (
+from tandemlog.format.record.producer_mark import producer_id_fault
+from tandemlog.spark.cluster.errors import SinkError
+from tandemlog.spark.sink.writer_name import (
     BATCH_ID,
     QUERY_ID,
     WriterName,
@@ -9,8 +11,6 @@ from pipeline.idempotence import (
     partition_of_task,
     stream_writer_name,
 )
-from pipeline.live_errors import SinkError
-from tandemlog.format.producer_mark import producer_id_fault
 
 QUERY = "0e313a5c-f83e-49c2-a2e3-804e6448bbf5"
 

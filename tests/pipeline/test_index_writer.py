@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.dispatch import INDEX_ITEM
-from pipeline.index_writer import plan_index, write_index_file
-from tandemlog.format.index_layout import (
+from tandemlog.format.files.index_layout import (
     ENTRY,
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -17,6 +15,8 @@ from tandemlog.format.index_layout import (
     slot_position,
     time_diff,
 )
+from tandemlog.spark.log.dispatch import INDEX_ITEM
+from tandemlog.spark.tasks.index_writer import plan_index, write_index_file
 
 SLOTS, ENTRIES = 7, 20
 ITEMS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5000)), min_size=1, max_size=70)

@@ -4,14 +4,14 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from fakes.live_topics import PlainCluster
-from pipeline.errors import OptionError
-from pipeline.live import LiveDataSource
-from pipeline.live_batch import LiveBatchReader
-from pipeline.live_errors import ClusterError, DataLossError, OffsetsError
-from pipeline.live_options import Use, read_options
-from pipeline.live_schema import LIVE
-from pipeline.offsets_resolve import Held
-from pipeline.schema import spark_schema
+from tandemlog.spark.arrow.schema import spark_schema
+from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
+from tandemlog.spark.cluster.offsets_resolve import Held
+from tandemlog.spark.cluster.options import Use, read_options
+from tandemlog.spark.errors import OptionError
+from tandemlog.spark.live.batch import LiveBatchReader
+from tandemlog.spark.live.schema import LIVE
+from tandemlog.spark.live.source import LiveDataSource
 
 GIVEN = {"endpoint": "a", "topic": "t"}
 

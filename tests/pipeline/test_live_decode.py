@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from pipeline.live_decode import decode
+from tandemlog.consume.received import ReceivedBatch
 from tandemlog.errors import BadRecordError
-from tandemlog.format.record import encode_record
-from tandemlog.format.sys_flag import ZLIB, with_compression
-from tandemlog.received import ReceivedBatch
+from tandemlog.format.record.record import encode_record
+from tandemlog.format.record.sys_flag import ZLIB, with_compression
+from tandemlog.spark.live.decode import decode
 
 COLUMNS = {"queue_offset": "long", "body": "binary"}
 

@@ -1,9 +1,9 @@
 import pytest
 
-from pipeline.live_nodes import NodeChoice, candidates
-from tandemlog.connection import Node
+from tandemlog.cluster.connection import Node
+from tandemlog.cluster.topology import NodeInfo, ReadFrom, Topology
 from tandemlog.errors import NoNodeError
-from tandemlog.topology import NodeInfo, ReadFrom, Topology
+from tandemlog.spark.live.nodes import NodeChoice, candidates
 
 
 def node(name: str, role: str, *, reachable: bool = True, in_sync: bool = True) -> NodeInfo:

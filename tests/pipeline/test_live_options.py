@@ -1,7 +1,8 @@
 import pytest
 
-from pipeline.errors import OptionError
-from pipeline.live_options import (
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Position
+from tandemlog.spark.cluster.options import (
     Guarantee,
     Strategy,
     Use,
@@ -9,8 +10,7 @@ from pipeline.live_options import (
     read_options,
     write_options,
 )
-from pipeline.offsets import EARLIEST, LATEST, Position
-from tandemlog.topology import ReadFrom
+from tandemlog.spark.errors import OptionError
 
 ONE = {"endpoint": "a:1", "topic": "orders"}
 

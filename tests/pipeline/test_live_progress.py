@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from pipeline.live_errors import ClusterError, DataLossError
-from pipeline.live_progress import Progress
-from pipeline.offsets import Span
-from tandemlog.format.record import encode_record
-from tandemlog.pull_answer import PullPart
-from tandemlog.received import ReceivedBatch
+from tandemlog.cluster.pull_answer import PullPart
+from tandemlog.consume.received import ReceivedBatch
+from tandemlog.format.record.record import encode_record
+from tandemlog.spark.cluster.errors import ClusterError, DataLossError
+from tandemlog.spark.cluster.offsets import Span
+from tandemlog.spark.live.progress import Progress
 from tandemlog.v1 import broker_pb2
 
 ALL = frozenset({"m"})

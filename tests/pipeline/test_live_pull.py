@@ -8,16 +8,16 @@ import pytest
 
 from fakes.fake_broker import ThreadedCluster, running_cluster
 from fakes.live_topics import cluster_options, produce
-from pipeline.live_cluster import Cluster
-from pipeline.live_errors import ClusterError, DataLossError
-from pipeline.live_options import ClusterOptions, Selection
-from pipeline.live_pull import Pulling, read_spans
-from pipeline.live_schema import LIVE
-from pipeline.offsets import Span
-from pipeline.offsets_resolve import NOTHING
-from pipeline.schema import arrow_schema
 from tandemlog import Producer, ProducerOptions
-from tandemlog.topology import ReadFrom
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.spark.arrow.schema import arrow_schema
+from tandemlog.spark.cluster.cluster import Cluster
+from tandemlog.spark.cluster.errors import ClusterError, DataLossError
+from tandemlog.spark.cluster.offsets import Span
+from tandemlog.spark.cluster.offsets_resolve import NOTHING
+from tandemlog.spark.cluster.options import ClusterOptions, Selection
+from tandemlog.spark.live.pull import Pulling, read_spans
+from tandemlog.spark.live.schema import LIVE
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pipeline.errors import OptionError
-from pipeline.live_errors import SinkSchemaError
-from pipeline.live_schema import LIVE, check_sink_schema, columns_of, live_columns
-from pipeline.schema import MESSAGES, arrow_schema, spark_schema
+from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema, spark_schema
+from tandemlog.spark.cluster.errors import SinkSchemaError
+from tandemlog.spark.errors import OptionError
+from tandemlog.spark.live.schema import LIVE, check_sink_schema, columns_of, live_columns
 
 
 def rows(**columns: DataType) -> StructType:

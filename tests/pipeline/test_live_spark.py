@@ -9,10 +9,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
 from fakes.fake_broker import running_cluster
-from pipeline.live_schema import LIVE
-from pipeline.schema import spark_schema
 from running import Running
 from tandemlog import Admin, Consumer, Producer
+from tandemlog.spark.arrow.schema import spark_schema
+from tandemlog.spark.live.schema import LIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

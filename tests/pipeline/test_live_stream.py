@@ -14,11 +14,11 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from fakes.live_topics import PlainCluster
-from pipeline.live_errors import ClusterError, DataLossError, OffsetsError
-from pipeline.live_options import Use, read_options
-from pipeline.live_schema import LIVE
-from pipeline.live_stream import LiveStreamReader
-from pipeline.offsets_resolve import Held
+from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
+from tandemlog.spark.cluster.offsets_resolve import Held
+from tandemlog.spark.cluster.options import Use, read_options
+from tandemlog.spark.live.schema import LIVE
+from tandemlog.spark.live.stream import LiveStreamReader
 
 Json = dict[str, Any]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
-from pipeline.log_end import Tail, find_log_end
-from pipeline.log_files import find_log
-from tandemlog.format.record import encode_record
+from tandemlog.format.record.record import encode_record
+from tandemlog.spark.log.end import Tail, find_log_end
+from tandemlog.spark.log.files import find_log
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def log(tmp_path: Path) -> LogBuilder:
 @pytest.fixture(autouse=True, params=[8 << 20, 500, 100])
 def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """However little of a file is looked at in one go, a record or less."""
-    monkeypatch.setattr("pipeline.log_end._WINDOW", request.param)
+    monkeypatch.setattr("tandemlog.spark.log.end._WINDOW", request.param)
 
 
 def end(log: LogBuilder, durable: int = 0) -> tuple[int, Tail]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import StoreLayoutError, StoreMissingError
-from pipeline.log_files import find_log
-from tandemlog.format.file_names import queue_file_name
+from tandemlog.format.files.names import queue_file_name
+from tandemlog.spark.errors import StoreLayoutError, StoreMissingError
+from tandemlog.spark.log.files import find_log
 
 
 def make(folder: Path, lengths: dict[int, int]) -> Path:

@@ -10,28 +10,28 @@ import pyarrow.dataset as dataset
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite, varied
-from pipeline.audit_span import audit_span
-from pipeline.errors import CorruptLogError, OptionError, PipelineError, StoreLayoutError
-from pipeline.jobs.audit import audit
-from pipeline.jobs.export import ExportOptions, export
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.jobs.restore import restore
-from pipeline.jobs.stats import stats
-from pipeline.log_source import open_store
-from pipeline.options import OnCorruption
-from pipeline.spans import split
-from pipeline.store_index import index_paths
-from pipeline.tasks import InProcess
-from tandemlog.format.index_layout import (
+from tandemlog.format.files.index_layout import (
     ENTRY_DTYPE,
     decode_index_header,
     entry_position,
     key_hash,
     tag_key,
 )
-from tandemlog.format.properties import split_keys
-from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit, tags_code
-from tandemlog.format.record import Record
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit, tags_code
+from tandemlog.format.record.properties import split_keys
+from tandemlog.format.record.record import Record
+from tandemlog.spark.audit.audit_span import audit_span
+from tandemlog.spark.errors import CorruptLogError, OptionError, PipelineError, StoreLayoutError
+from tandemlog.spark.executors import InProcess
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.export import ExportOptions, export
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.jobs.restore import restore
+from tandemlog.spark.jobs.stats import stats
+from tandemlog.spark.log.source import open_store
+from tandemlog.spark.log.spans import split
+from tandemlog.spark.segments.options import OnCorruption
+from tandemlog.spark.tasks.store_settings import index_paths
 
 HERE = InProcess(2)
 QUEUE_FILE = 100

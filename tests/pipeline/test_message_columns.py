@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
-from pipeline.log_bytes import LocalLog
-from pipeline.log_files import find_log
-from pipeline.message_columns import message_batch
-from pipeline.scan import Piece, SpanScan
-from pipeline.schema import MESSAGES, arrow_schema
-from pipeline.spans import Span
-from tandemlog.format.record import Record
+from tandemlog.format.record.record import Record
+from tandemlog.spark.arrow.message_columns import message_batch
+from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema
+from tandemlog.spark.log.bytes_at import LocalLog
+from tandemlog.spark.log.files import find_log
+from tandemlog.spark.log.scan import Piece, SpanScan
+from tandemlog.spark.log.spans import Span
 
 
 def rows(builder: LogBuilder, columns: dict[str, str] = MESSAGES) -> list[dict[str, Any]]:

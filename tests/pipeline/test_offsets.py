@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.offsets import Span, from_json, parse_assignment, parse_offsets, parse_times, to_json
+from tandemlog.spark.cluster.offsets import (
+    Span,
+    from_json,
+    parse_assignment,
+    parse_offsets,
+    parse_times,
+    to_json,
+)
 
 QUEUES = st.tuples(st.sampled_from(["a", "b-c", "%RETRY%g"]), st.integers(0, 40))
 

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.live_options import Admission
-from pipeline.offsets_admission import Gate, share_bytes, share_rows
+from tandemlog.spark.cluster.options import Admission
+from tandemlog.spark.live.admission import Gate, share_bytes, share_rows
 
 LAGS = st.dictionaries(
     st.tuples(st.sampled_from("ab"), st.integers(0, 9)), st.integers(0, 1000), min_size=1

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.live_options import Partitioning
-from pipeline.offsets import Span
-from pipeline.offsets_plan import SMALL, plan
+from tandemlog.spark.cluster.offsets import Span
+from tandemlog.spark.cluster.options import Partitioning
+from tandemlog.spark.live.plan import SMALL, plan
 
 SPANS = st.lists(st.integers(1, 200_000), min_size=1, max_size=12).map(
     lambda counts: [Span("t", number, 3, 3 + count) for number, count in enumerate(counts)]

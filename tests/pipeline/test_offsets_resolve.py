@@ -2,10 +2,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from pipeline.live_errors import DataLossError, OffsetsError
-from pipeline.live_options import Strategy
-from pipeline.offsets import EARLIEST, LATEST, Offsets, Position, Queue, Span
-from pipeline.offsets_resolve import Held, lost_messages, resolve_end, resolve_start, spans_of
+from tandemlog.spark.cluster.errors import DataLossError, OffsetsError
+from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue, Span
+from tandemlog.spark.cluster.offsets_resolve import (
+    Held,
+    lost_messages,
+    resolve_end,
+    resolve_start,
+    spans_of,
+)
+from tandemlog.spark.cluster.options import Strategy
 
 HELD = {("t", 0): Held(10, 20, 1_000), ("t", 1): Held(0, 5, 2_000), ("t", 2): Held()}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from pipeline.errors import OptionError
-from pipeline.options import OnCorruption, View, parse_segment_options
+from tandemlog.spark.errors import OptionError
+from tandemlog.spark.segments.options import OnCorruption, View, parse_segment_options
 
 
 def test_the_defaults() -> None:

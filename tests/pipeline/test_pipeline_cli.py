@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from fakes.log_builder import LogBuilder, flip, varied
-from node.cli import pipeline as commands
+from node.cli.commands import pipeline as commands
 
 SIZES = ["--index-slots", "20", "--index-entries", "100", "--queue-file-size", "200"]
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
-from pipeline.plain_arrays import batch_of, integers, numbers, strings
-from pipeline.schema import STRING_MAP, TIMESTAMP
+from tandemlog.spark.arrow.plain_arrays import batch_of, integers, numbers, strings
+from tandemlog.spark.arrow.schema import STRING_MAP, TIMESTAMP
 
 EVERY_NINTH = [None if number % 9 == 0 else number for number in range(20)]
 
@@ -57,9 +57,9 @@ def test_a_batch_of_rows() -> None:
 
 READ_ALL = """
 import sys
-from pipeline.options import parse_segment_options
-from pipeline.segments import SegmentReader
-from pipeline.tasks import TaskReader
+from tandemlog.spark.segments.options import parse_segment_options
+from tandemlog.spark.segments.source import SegmentReader
+from tandemlog.spark.executors import TaskReader
 import base64, pickle
 for view in ("messages", "raw", "entries", "index", "audit", "blocks"):
     options = {"path": sys.argv[1], "view": view}

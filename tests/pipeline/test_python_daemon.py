@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.python_daemon import without_archive
-from pipeline.tasks import run_tasks
+from tandemlog.spark.executors import run_tasks
+from tandemlog.spark.python_daemon import without_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,7 +40,7 @@ def test_workers_have_it_compiled(spark: "SparkSession") -> None:
 @pytest.mark.spark
 def test_workers_keep_their_modules_out_of_collections(spark: "SparkSession") -> None:
     looked_at = "any(each is sys.modules[name].__dict__ for each in gc.get_objects())"
-    names = "('numpy', 'pyarrow', 'pyspark.worker', 'pipeline.segments')"
+    names = "('numpy', 'pyarrow', 'pyspark.worker', 'tandemlog.spark.segments.source')"
     [found] = run_tasks(
         spark,
         eval,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pipeline.queue_ends import QueueEnds, queue_ends
-from tandemlog.format.queue_unit import PRE_BLANK, encode_unit
+from tandemlog.format.files.queue_unit import PRE_BLANK, encode_unit
+from tandemlog.spark.log.queue_ends import QueueEnds, queue_ends
 
 
 def put(store: Path, topic: str, queue: str, base: int, data: bytes, size: int = 100) -> None:

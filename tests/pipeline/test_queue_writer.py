@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.queue_writer import QueueWriter, WrittenQueue
-from tandemlog.format.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit
+from tandemlog.spark.errors import PipelineError
+from tandemlog.spark.tasks.queue_writer import QueueWriter, WrittenQueue
 
 FILE = 100
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite, varied
-from pipeline.log_bytes import LocalLog
-from pipeline.log_files import find_log
-from pipeline.scan import Damage, Ending, Piece, SpanScan
-from pipeline.spans import Span, split
-from tandemlog.format.walk import StopReason
+from tandemlog.format.columns.walk import StopReason
+from tandemlog.spark.log.bytes_at import LocalLog
+from tandemlog.spark.log.files import find_log
+from tandemlog.spark.log.scan import Damage, Ending, Piece, SpanScan
+from tandemlog.spark.log.spans import Span, split
 
 
 def scanned(store: Path, end: int, piece: int = 1 << 30, **how: int) -> list[int | Damage]:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pipeline.session import Profile, settings
+from tandemlog.spark.session import Profile, settings
 
 JAVA = "spark.driver.extraJavaOptions"
 CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"

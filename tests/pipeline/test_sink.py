@@ -11,11 +11,11 @@ import pytest
 from fakes.fake_broker import Fault, ThreadedCluster, running_cluster
 from fakes.fake_log import RefusedError
 from fakes.live_topics import cluster_options
-from pipeline.idempotence import WriterName
-from pipeline.live_errors import ClusterError, RepeatMismatchError, SinkError
-from pipeline.live_options import ClusterOptions, WriteOptions
-from pipeline.sink import LiveWriter, Written, check_topic, write_partition
-from tandemlog.format.producer_mark import parse_producer_mark
+from tandemlog.format.record.producer_mark import parse_producer_mark
+from tandemlog.spark.cluster.errors import ClusterError, RepeatMismatchError, SinkError
+from tandemlog.spark.cluster.options import ClusterOptions, WriteOptions
+from tandemlog.spark.sink.writer import LiveWriter, Written, check_topic, write_partition
+from tandemlog.spark.sink.writer_name import WriterName
 from tandemlog.v1 import common_pb2
 
 NAME = WriterName("query:3", 7, 3)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.live_errors import SinkError
-from pipeline.sink_input import complete, input_of_task
+from tandemlog.spark.cluster.errors import SinkError
+from tandemlog.spark.sink.input import complete, input_of_task
 
 
 @pytest.fixture

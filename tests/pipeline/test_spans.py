@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.log_files import LogFile, LogFiles
-from pipeline.spans import MOST_PIECES, grouped, pieces_wanted, split
+from tandemlog.spark.log.files import LogFile, LogFiles
+from tandemlog.spark.log.spans import MOST_PIECES, grouped, pieces_wanted, split
 
 
 def files(count: int, size: int) -> LogFiles:

@@ -10,10 +10,10 @@ import pytest
 
 from fakes.log_builder import LogBuilder, varied
 from fakes.spark_program import SparkProgram
-from pipeline.queue_ends import CONSUME_QUEUE
-from pipeline.tasks import InProcess
 from running import Running
 from tandemlog import Producer
+from tandemlog.spark.executors import InProcess
+from tandemlog.spark.log.queue_ends import CONSUME_QUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ class Job:
     def _check_files(self) -> None:
         """The queues and the index are those that are made without Spark."""
         from fakes.pipeline_job import SIZES
-        from pipeline.jobs.rebuild import rebuild
+        from tandemlog.spark.jobs.rebuild import rebuild
 
         alone = self.folder / "alone"
         rebuild(InProcess(2), self.log.store, alone, SIZES)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, varied
-from pipeline.dispatch import INDEX_ITEM
-from pipeline.errors import TaskFailedError
-from pipeline.jobs.audit import audit
-from pipeline.jobs.rebuild import RebuildOptions, rebuild
-from pipeline.schema import MESSAGES, VIEWS, arrow_schema, spark_schema
-from pipeline.tasks import InProcess, run_tasks
+from tandemlog.spark.arrow.schema import MESSAGES, VIEWS, arrow_schema, spark_schema
+from tandemlog.spark.errors import TaskFailedError
+from tandemlog.spark.executors import InProcess, run_tasks
+from tandemlog.spark.jobs.audit import audit
+from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.log.dispatch import INDEX_ITEM
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,9 +4,9 @@ from importlib import metadata
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.session import spark_session
-from pipeline.spark_version import version_fault
+from tandemlog.spark.errors import PipelineError
+from tandemlog.spark.session import spark_session
+from tandemlog.spark.spark_version import version_fault
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
@@ -39,8 +39,8 @@ def test_the_format_says_which_spark_it_needs(monkeypatch: pytest.MonkeyPatch) -
     """As in PySpark 4.1, which has no such module."""
     installed(monkeypatch, "4.1.0")
     monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    for name in ("pipeline.live", "pipeline.live_stream", "pipeline.live_refused"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("source", "stream", "refused"):
+        monkeypatch.delitem(sys.modules, f"tandemlog.spark.live.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "pyspark_tandemlog", raising=False)
     found = importlib.import_module("pyspark_tandemlog").DefaultSource
     with pytest.raises(ImportError, match=r"PySpark 4\.3 is needed, 4\.1\.0 is installed"):

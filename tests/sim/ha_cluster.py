@@ -16,22 +16,11 @@ from random import Random
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from ha import master_term
 from ha.config import HaConfig, Replication, Role
 from ha.errors import DivergedError
-from ha.frames import (
-    Ack,
-    Hello,
-    MemberList,
-    SlaveFrame,
-    decode_slave_frame,
-    encode_master_frame,
-    encode_slave_frame,
-)
-from ha.handshake import proven_prefix
-from ha.log_crc import log_crc
-from ha.master_group import MasterGroup
-from ha.master_session import (
+from ha.master import term as master_term
+from ha.master.group import MasterGroup
+from ha.master.session import (
     Close,
     MasterAction,
     MasterSession,
@@ -40,9 +29,20 @@ from ha.master_session import (
     SendPrologue,
     SendRefusal,
 )
-from ha.prologue import prologue_frames
-from ha.slave_session import Disconnect, Prepared, SeeMembers, Send, SlaveAction, SlaveSession
-from ha.slave_store import SlaveStore
+from ha.protocol.frames import (
+    Ack,
+    Hello,
+    MemberList,
+    SlaveFrame,
+    decode_slave_frame,
+    encode_master_frame,
+    encode_slave_frame,
+)
+from ha.protocol.handshake import proven_prefix
+from ha.protocol.log_crc import log_crc
+from ha.protocol.prologue import prologue_frames
+from ha.slave.session import Disconnect, Prepared, SeeMembers, Send, SlaveAction, SlaveSession
+from ha.slave.store import SlaveStore
 from ha.state import HaState, Member, decode_state, encode_state
 from sim.ha_nodes import (
     NODES,

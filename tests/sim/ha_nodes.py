@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
-from ha.frames import Hello
-from ha.master_group import MasterGroup
-from ha.master_session import MasterSession
-from ha.slave_session import SlaveSession, StoreAction
-from ha.slave_store import SlaveStore
+from ha.master.group import MasterGroup
+from ha.master.session import MasterSession
+from ha.protocol.frames import Hello
+from ha.slave.session import SlaveSession, StoreAction
+from ha.slave.store import SlaveStore
 from ha.state import InSyncRecord
 
 NODES = ("a", "b", "c")

@@ -6,7 +6,7 @@ Everything else in them is the world's: the network's order, what a power cut ke
 from collections.abc import Callable, Iterable
 from random import Random
 
-from ha.frames import Ack, decode_slave_frame
+from ha.protocol.frames import Ack, decode_slave_frame
 from sim.ha_nodes import ViolationError
 from sim.ha_world import World
 from storage.config import FlushMode

@@ -11,8 +11,8 @@ from dataclasses import replace
 from random import Random
 
 from fakes.batches import Put, batch_of
-from ha import master_term
 from ha.errors import HaError
+from ha.master import term as master_term
 from ha.state import decode_state
 from ha.state_file import StateFile
 from sim.ha_nodes import ViolationError
@@ -22,11 +22,11 @@ from sim.store_ledger import Fact, Ledger
 from sim.store_nodes import DIRECTORY, NodeClock, StoreNode
 from sim.store_requests import Request
 from storage.errors import BatchRefusedError, StoreError
-from storage.idempotence import mark_of
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
-from storage.producer_table import ProducerTable, Resume
-from storage.recovery_point import RecoveryPointFile
+from storage.metadata.topics import TopicConfig
+from storage.producers.producer_table import ProducerTable, Resume
+from storage.puts.retries import mark_of
+from storage.state_files.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from ha import master_term
 from ha.config import HaConfig, Replication, Role
 from ha.errors import ChunkDamagedError, DivergedError, HaError
-from ha.master_group import MasterGroup
-from ha.metadata_sync import GROUPS, TOPICS, MetadataSource, TableCursor, tables_of
-from ha.slave_session import Disconnect, ReplaceTable
-from ha.slave_store import SlaveStore
+from ha.master import term as master_term
+from ha.master.group import MasterGroup
+from ha.master.metadata_sync import GROUPS, TOPICS, MetadataSource, TableCursor, tables_of
+from ha.slave.session import Disconnect, ReplaceTable
+from ha.slave.store import SlaveStore
 from ha.state import HaState, decode_state
 from ha.state_file import StateFile
 from sim.ha_cluster import Cluster
@@ -30,7 +30,7 @@ from sim.store_requests import Producer  # noqa: TC001
 from storage.config import StoreConfig
 from storage.errors import FlushFailedError, StoreError
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
+from storage.metadata.topics import TopicConfig
 from tandemlog.format.errors import FormatError
 
 

@@ -15,7 +15,7 @@ from random import Random
 from fakes.clock import FakeClock
 from fakes.memory_files import ENDLESS, MemoryFiles, _Failure, _File
 from fakes.mortal_files import DeathError
-from storage.lock_file import _held
+from storage.state_files.lock_file import _held
 
 MAY_FAIL = frozenset(
     {

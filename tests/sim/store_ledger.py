@@ -18,10 +18,10 @@ from sim.ha_nodes import ViolationError
 from sim.store_requests import Request
 from storage.errors import OffsetOutOfRangeError, StoreBusyError
 from storage.message_store import MessageStore
-from storage.put_path import AppendResult
-from storage.reads import GetResult, GetStatus
+from storage.puts.put_path import AppendResult
+from storage.reads.reader import GetResult, GetStatus
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.record import Record, decode_record, is_blank
+from tandemlog.format.record.record import Record, decode_record, is_blank
 
 Queue = tuple[str, int]
 Place = tuple[str, int, int]

@@ -10,18 +10,18 @@ What chance shows too seldom a scene plays (BY_SCENE, store_scenes.py, store_sce
 import sys
 from typing import Any
 
-import storage.consume_queue_store
-import storage.examination
-import storage.log_scan
-import storage.log_surgery
+import storage.inspect.examination
+import storage.log.scan
 import storage.message_store
-import storage.producer_begins
-import storage.prologue
-import storage.queue_begins
-import storage.recovery
-from ha.master_group import MasterGroup
-from ha.slave_store import Outcome, SlaveStore
-from ha.sync_state_set import SyncStateSet
+import storage.queues.consume_queue_store
+import storage.recovery.prologue
+import storage.recovery.recovery
+import storage.recovery.truncation
+import storage.state_files.producer_begins
+import storage.state_files.queue_begins
+from ha.master.group import MasterGroup
+from ha.master.sync_state_set import SyncStateSet
+from ha.slave.store import Outcome, SlaveStore
 from sim.store_scenes import (
     a_file_of_an_idle_queue_is_gone,
     a_queue_that_is_not_noted,
@@ -40,15 +40,15 @@ from sim.store_scenes_of_replicas import (
     damage_of_the_last_record,
 )
 from sim.store_stage import Scene
-from storage.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
-from storage.log_scan import LogScanner
-from storage.persistence import Persistence
-from storage.producer_requests import Request
-from storage.producer_table import New, ProducerTable
-from storage.queue_floors import QueueFloors
-from storage.raw_intake import RawIntake
-from storage.recovery_point import RecoveryPointFile
-from storage.reput import ReputService
+from storage.dispatch.reput import ReputService
+from storage.log.raw_intake import RawIntake
+from storage.log.scan import LogScanner
+from storage.producers.producer_table import New, ProducerTable
+from storage.producers.requests import Request
+from storage.queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from storage.queues.floors import QueueFloors
+from storage.recovery.persistence import Persistence
+from storage.state_files.recovery_point import RecoveryPointFile
 
 Patch = tuple[Any, str, Any]
 
@@ -132,7 +132,7 @@ def constant(value: Any) -> property:
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
 NOT_WITHDRAWN: Patch = (storage.message_store, "withdraw", nothing)
-NO_HEADLESS: Patch = (storage.log_scan, "whole_but_for_head", nothing)
+NO_HEADLESS: Patch = (storage.log.scan, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [
         (ReputService, "run_once", dispatch_what_is_written)
@@ -140,10 +140,10 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a slave acknowledges what it has not fsynced": [(SlaveStore, "settle", settle_without_fsync)],
     "a request sent again is stored again": [(ProducerTable, "check", everything_is_new)],
     "a new master does not read the log's end": [
-        (storage.log_surgery, "read_tail", the_end_is_known)
+        (storage.recovery.truncation, "read_tail", the_end_is_known)
     ],
     "an open does not rebuild the producers": [
-        (storage.recovery, "_load_producers", producers_begin_at_the_end)
+        (storage.recovery.recovery, "_load_producers", producers_begin_at_the_end)
     ],
     "notes of a lost tail stay": [NOT_WITHDRAWN],
     "producers are noted ahead of the flush": [
@@ -151,15 +151,17 @@ MUTATIONS: dict[str, list[Patch]] = {
         NOT_WITHDRAWN,
     ],
     "a new slave is not told the numbers of idle queues": [(ConsumeQueueStore, "idle", no_numbers)],
-    "a new slave is not told of idle producers": [(storage.prologue, "table_before", no_producers)],
+    "a new slave is not told of idle producers": [
+        (storage.recovery.prologue, "table_before", no_producers)
+    ],
     "a new slave keeps the numbers of idle queues in memory": [
-        (storage.queue_begins, "write_small", nothing)
+        (storage.state_files.queue_begins, "write_small", nothing)
     ],
     "a new slave keeps idle producers in memory": [
-        (storage.producer_begins, "write_small", nothing)
+        (storage.state_files.producer_begins, "write_small", nothing)
     ],
     "a queue that is made again has no floor": [(QueueFloors, "keep", nothing)],
-    "floors are not noted": [(storage.consume_queue_store, "QueueCheckpoint", ends_alone)],
+    "floors are not noted": [(storage.queues.consume_queue_store, "QueueCheckpoint", ends_alone)],
     "retention does not wait for the queues on the disk": [
         (RecoveryPointFile, "dispatched", constant(sys.maxsize))
     ],
@@ -173,17 +175,17 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
     "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
     "an open takes damage for the end of the log": [
-        (storage.examination, "LogScanner", damage_is_the_end)
+        (storage.inspect.examination, "LogScanner", damage_is_the_end)
     ],
     "a promotion takes damage for the end of the log": [
-        (storage.log_surgery, "LogScanner", damage_is_the_end)
+        (storage.recovery.truncation, "LogScanner", damage_is_the_end)
     ],
     "an open cuts a damaged last record": [
-        (storage.examination, "LogScanner", the_last_record_is_cut),
+        (storage.inspect.examination, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "a promotion cuts a damaged last record": [
-        (storage.log_surgery, "LogScanner", the_last_record_is_cut),
+        (storage.recovery.truncation, "LogScanner", the_last_record_is_cut),
         NO_HEADLESS,
     ],
     "any request of that number is the same": [(Request, "is_other", never)],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fakes.clock import FakeClock
 from ha.errors import ChunkDamagedError, DivergedError, HaError
-from ha.metadata_sync import MetadataSource, TableCursor
+from ha.master.metadata_sync import MetadataSource, TableCursor
 from ha.state import HaState
 from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
 from sim.store_disk import NodeFiles

@@ -6,7 +6,7 @@
     refused for now, no answer   stays, and is sent again with the same numbers
     gap, unknown producer        surely not stored, nor anything behind it: new epoch, from 0
 
-What a refusal means is what tandemlog/chain.py makes of it.
+What a refusal means is what tandemlog/produce/chain.py makes of it.
 """
 
 from collections import deque
@@ -15,10 +15,10 @@ from random import Random
 
 from fakes.batches import Put, batch_of
 from storage.message_store import MessageStore
-from storage.put_path import AppendResult
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.producer_mark import ProducerMark
-from tandemlog.format.request_checksum import request_checksum
+from storage.puts.put_path import AppendResult
+from tandemlog.format.columns.request_checksum import request_checksum
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.producer_mark import ProducerMark
 
 
 @dataclass(eq=False)

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 import storage.message_store
-import storage.queue_table
-import storage.queue_units
+import storage.queues.queue_table
+import storage.queues.units
 from sim.ha_nodes import ViolationError
 from sim.store_world import StoreWorld
-from storage.consume_queue_store import ConsumeQueueStore
+from storage.queues.consume_queue_store import ConsumeQueueStore
 
 STEPS = 150
 QUEUES = 1 << 10
@@ -28,8 +28,8 @@ def small_world() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     try:
         with (
-            patch.object(storage.queue_table, "MAX_QUEUES", QUEUES),
-            patch.object(storage.queue_units, "MAX_QUEUES", QUEUES),
+            patch.object(storage.queues.queue_table, "MAX_QUEUES", QUEUES),
+            patch.object(storage.queues.units, "MAX_QUEUES", QUEUES),
             patch.dict(ConsumeQueueStore.__init__.__kwdefaults__, memory_bytes=UNITS_BYTES),
             patch.object(storage.message_store.os, "getpid", lambda: 4242),
         ):

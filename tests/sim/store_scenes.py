@@ -13,7 +13,7 @@ from sim.store_requests import Request
 from sim.store_stage import Stage, staged
 from storage.config import FlushMode
 from storage.errors import BatchRefusedError
-from storage.producer_snapshot import snapshot_offset
+from storage.producers.snapshot import snapshot_offset
 
 NO_FSYNC = replace(CONFIG, flush=FlushMode.ASYNC)
 REFUSED = errno.ENOSPC

@@ -13,7 +13,7 @@ from sim.store_requests import Producer, Request
 from sim.store_run import small_world
 from sim.store_world import StoreWorld
 from storage.config import StoreConfig
-from storage.recovery_point import RecoveryPoint, RecoveryPointFile
+from storage.state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 from storage.store_paths import StorePaths
 
 ROUNDS = 400

@@ -12,8 +12,8 @@ from dataclasses import replace
 from random import Random
 
 from fakes.stream import FakeStream
-from ha.frames import decode_master_frame
-from ha.slave_session import Disconnect
+from ha.protocol.frames import decode_master_frame
+from ha.slave.session import Disconnect
 from sim.ha_nodes import ViolationError
 from sim.store_checks import check_promotion
 from sim.store_clients import Clients

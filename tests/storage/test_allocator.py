@@ -8,9 +8,9 @@ import pytest
 from fakes.memory_files import MemoryFiles
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import Bench
-from storage.allocator import SPARE_NAME, FileAllocator
+from storage.disk.allocator import SPARE_NAME, FileAllocator
+from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreReadOnlyError
-from storage.real_files import RealFileSystem
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -7,7 +7,7 @@ import pytest
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
 from storage.errors import DamagedChunkError
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 

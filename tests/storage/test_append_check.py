@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
-from storage import append_check
-from storage.append_check import FEW_RECORDS, check_batch, first_difference, topic_table
 from storage.errors import BatchRefusedError
-from storage.record_check import RecordLimits
-from tandemlog.format.batch import RecordBatch
-from tandemlog.format.sys_flag import (
+from storage.log import batch_check as append_check
+from storage.log.batch_check import FEW_RECORDS, check_batch, first_difference, topic_table
+from storage.log.record_check import RecordLimits
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.sys_flag import (
     INNER_BATCH,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.append_plan import (
+from storage.log.append_plan import (
     Blank,
     Piece,
     assign_counted,

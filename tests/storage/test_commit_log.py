@@ -10,8 +10,8 @@ import pytest
 from fakes.batches import Put, batch_of, registered
 from fakes.clock import FakeClock
 from fakes.small_log import FILE_SIZE, NOW, ROOT, SIZE, Log, positions, sized
-from storage.commit_log import CommitLog
 from storage.config import StoreConfig
+from storage.disk.real_files import RealFileSystem
 from storage.errors import (
     BatchRefusedError,
     OffsetOutOfRangeError,
@@ -19,10 +19,10 @@ from storage.errors import (
     StoreClosedError,
     StoreLayoutError,
 )
-from storage.queue_table import QueueTable
-from storage.real_files import RealFileSystem
-from tandemlog.format.record import decode_record, is_blank
-from tandemlog.format.walk import walk
+from storage.log.commit_log import CommitLog
+from storage.queues.queue_table import QueueTable
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.record.record import decode_record, is_blank
 
 
 @pytest.fixture

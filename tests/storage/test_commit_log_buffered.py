@@ -11,7 +11,7 @@ from storage.errors import (
     FlushFailedError,
     OffsetOutOfRangeError,
 )
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.walk import walk
 
 
 @pytest.fixture

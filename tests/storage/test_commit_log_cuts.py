@@ -8,7 +8,7 @@ from storage.errors import (
     OffsetOutOfRangeError,
     StoreLayoutError,
 )
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.walk import walk
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from storage.errors import (
     FlushFailedError,
     StoreReadOnlyError,
 )
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.walk import walk
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource, StoreConfig
+from storage.disk.real_files import RealFileSystem
 from storage.message_store import MessageStore
-from storage.metadata import TopicConfig
-from storage.real_files import RealFileSystem
+from storage.metadata.topics import TopicConfig
 from storage.tools.compare import CompareReport, compare
 
 

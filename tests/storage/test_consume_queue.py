@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.consume_queue import ConsumeQueue
+from storage.disk.file_pool import FilePool
 from storage.errors import CorruptStoreError, MissingFileError, StoreLayoutError
-from storage.file_pool import FilePool
-from tandemlog.format.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
+from storage.queues.consume_queue import ConsumeQueue
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
 
 DIRECTORY = Path("/store/consumequeue/T/0")
 A_FILE = 5 * UNIT_SIZE

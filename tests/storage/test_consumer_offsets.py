@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.consumer_offsets import ConsumerOffset, ConsumerOffsets
+from storage.metadata.consumer_offsets import ConsumerOffset, ConsumerOffsets
 from tandemlog.format.errors import FormatError
 
 PATH = Path("/store/config/consumerOffset.json")

@@ -9,7 +9,7 @@ from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource, FlushMode
 from storage.errors import StoreError, StoreLayoutError
 from storage.tools.recover import plan, recover
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
 
 HEAD = [*range(8), 12, 13, *range(28, 36)]
 """Size, magic, the bytes of the queue id that make it one that cannot be, and physical offset."""

@@ -7,9 +7,9 @@ import pytest
 
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
-from tandemlog.format.epochs import EpochEntry
-from tandemlog.format.producer_mark import ProducerMark
-from tandemlog.format.walk import walk
+from tandemlog.format.columns.walk import walk
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.producer_mark import ProducerMark
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 COUNT = 6

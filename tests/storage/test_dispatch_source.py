@@ -1,7 +1,7 @@
 import pytest
 
 from fakes.memory_log import MemoryLog
-from storage.dispatch_source import DispatchSource
+from storage.dispatch.source import DispatchSource
 from storage.errors import CorruptStoreError, OffsetOutOfRangeError
 from tandemlog.format.constants import QUEUE_ID_OFFSET
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
+from storage.disk.file_pool import DRAFT_NAME, SYNC_TOGETHER, FilePool, remove_drafts
 from storage.errors import FlushFailedError, StoreError
-from storage.file_pool import DRAFT_NAME, SYNC_TOGETHER, FilePool, remove_drafts
 
 ROOT = Path("/store/consumequeue")
 

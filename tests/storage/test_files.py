@@ -11,8 +11,8 @@ import pytest
 
 from conformance.files_suite import FilesSuite
 from fakes.memory_files import MemoryFiles
-from storage.files import DiskUsage, write_fully, zero_by_writing
-from storage.real_files import RealFileSystem
+from storage.disk.files import DiskUsage, write_fully, zero_by_writing
+from storage.disk.real_files import RealFileSystem
 
 STORE = Path("/store")
 
@@ -59,7 +59,7 @@ class TestRealFiles(FilesSuite):
         self, files: RealFileSystem, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Before Linux 5.14; reads go on as they did."""
-        monkeypatch.setattr("storage.real_files._MADV_POPULATE_READ", 99)
+        monkeypatch.setattr("storage.disk.real_files._MADV_POPULATE_READ", 99)
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 8192)
         files.drop_cache(handle)

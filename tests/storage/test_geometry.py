@@ -4,11 +4,11 @@ import pytest
 
 from fakes.log_builder import LogBuilder
 from storage.config import StoreConfig
+from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLayoutError
-from storage.geometry import Geometry
-from storage.real_files import RealFileSystem
-from tandemlog.format.queue_unit import encode_unit
-from tandemlog.format.record import Record
+from storage.inspect.geometry import Geometry
+from tandemlog.format.files.queue_unit import encode_unit
+from tandemlog.format.record.record import Record
 
 
 def sparse(path: Path, size: int) -> None:

@@ -8,15 +8,15 @@ import pytest
 import golden
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
-from storage.commit_log import CommitLog
 from storage.config import StoreConfig
-from storage.mapped_file_queue import MappedFileQueue
-from storage.queue_table import QueueTable
-from storage.real_files import RealFileSystem
-from tandemlog.format.batch import RecordBatch
+from storage.disk.mapped_file_queue import MappedFileQueue
+from storage.disk.real_files import RealFileSystem
+from storage.log.commit_log import CommitLog
+from storage.queues.queue_table import QueueTable
 from tandemlog.format.constants import MULTI_QUEUE_OFFSET
-from tandemlog.format.record import Record, decode_record, is_blank
-from tandemlog.format.sys_flag import INNER_BATCH
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.record import Record, decode_record, is_blank
+from tandemlog.format.record.sys_flag import INNER_BATCH
 
 pytestmark = pytest.mark.golden
 

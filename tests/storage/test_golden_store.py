@@ -16,16 +16,16 @@ import pytest
 import golden
 from storage.config import ConfirmSource, StoreConfig
 from storage.message_store import MessageStore
-from storage.queue_search import Boundary
-from storage.reads import GetResult, GetStatus
+from storage.queues.search import Boundary
+from storage.reads.reader import GetResult, GetStatus
 from storage.tools.dump import dump
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import plan, recover
 from storage.tools.verify import verify
 from tandemlog.format.java_hash import java_hash
-from tandemlog.format.message_id import decode_offset_id
-from tandemlog.format.record import Record, decode_record
-from tandemlog.format.sys_flag import decompress_body
+from tandemlog.format.record.message_id import decode_offset_id
+from tandemlog.format.record.record import Record, decode_record
+from tandemlog.format.record.sys_flag import decompress_body
 
 pytestmark = pytest.mark.golden
 

@@ -11,7 +11,7 @@ from fakes.batches import batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench, marked
 from storage.errors import BatchRefusedError
 from storage.message_store import MessageStore
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record.producer_mark import ProducerMark
 
 MARK = ProducerMark("p1", 0, 0, 0, 3)
 

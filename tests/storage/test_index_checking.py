@@ -8,9 +8,9 @@ import pytest
 from fakes.derived import Derived
 from fakes.memory_files import MemoryFiles
 from fakes.memory_log import MemoryLog
-from storage.dispatch_source import DispatchSource
-from storage.index_checking import IndexCheck, check_newest, has_tag_entries
-from tandemlog.format.index_layout import entry_position, slot_position
+from storage.dispatch.source import DispatchSource
+from storage.recovery.index_checking import IndexCheck, check_newest, has_tag_entries
+from tandemlog.format.files.index_layout import entry_position, slot_position
 
 ROOT = Path("/store")
 SLOTS, ENTRIES = 11, 24

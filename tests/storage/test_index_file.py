@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.memory_files import MemoryFiles
+from storage.disk.file_pool import FilePool
 from storage.errors import CorruptStoreError
-from storage.file_pool import FilePool
-from storage.index_file import IndexFile, create_index_file
-from tandemlog.format.index_layout import (
+from storage.index.index_file import IndexFile, create_index_file
+from tandemlog.format.files.index_layout import (
     HEADER_SIZE,
     IndexHeader,
     decode_index_header,

@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
 from storage.errors import FlushFailedError, StoreError
-from storage.index_checking import check_newest
-from storage.index_loading import IndexFindings, load_index
-from storage.index_service import IndexService, next_index_name
-from storage.index_state import IndexState, decode_index_state, encode_index_state
+from storage.index.index_service import IndexService, next_index_name
+from storage.index.index_state import IndexState, decode_index_state, encode_index_state
+from storage.recovery.index_checking import check_newest
+from storage.recovery.index_loading import IndexFindings, load_index
 from tandemlog.format.errors import FormatError
-from tandemlog.format.index_layout import key_hash
+from tandemlog.format.files.index_layout import key_hash
 
 ROOT = Path("/store")
 NOW = 1_700_000_000_000
@@ -125,7 +125,8 @@ def test_files_that_are_made_at_one_time_have_names_of_their_own(index: Index) -
 def test_a_name_is_later_than_the_newest(
     newest: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.index_service.index_file_name", lambda now_ms: "20261121000000000")
+    module = "storage.index.index_service"
+    monkeypatch.setattr(f"{module}.index_file_name", lambda now_ms: "20261121000000000")
     assert next_index_name(NOW, newest) == expected
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.abort_file import AbortFile
+from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreLockedError
-from storage.lock_file import LockFile
-from storage.real_files import RealFileSystem
+from storage.state_files.abort_file import AbortFile
+from storage.state_files.lock_file import LockFile
 
 HOLD = """
 import fcntl, os, sys

@@ -14,12 +14,12 @@ import pytest
 from fakes.batches import Put, batch_of, registered
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
-from storage.commit_log import CommitLog
 from storage.config import StoreConfig
 from storage.errors import DiskFullError, StoreError
-from storage.queue_table import QueueTable
-from tandemlog.format.fault_columns import walk_strict
-from tandemlog.format.walk import StopReason
+from storage.log.commit_log import CommitLog
+from storage.queues.queue_table import QueueTable
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.walk import StopReason
 
 FILE_SIZE = 16384
 STEPS = 60

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.log_scan import LogScanner, whole_but_for_head
-from storage.mapped_file_queue import MappedFileQueue
-from tandemlog.format.record import encode_blank, encode_record
+from storage.disk.mapped_file_queue import MappedFileQueue
+from storage.log.scan import LogScanner, whole_but_for_head
+from tandemlog.format.record.record import encode_blank, encode_record
 
 DIRECTORY = Path("/store/commitlog")
 FILE = 4096

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from fakes.memory_files import MemoryFiles
+from storage.disk.mapped_file import MappedFile
+from storage.disk.residency import CHUNK
 from storage.errors import StoreClosedError, UnreadableError
-from storage.mapped_file import MappedFile
-from storage.residency import CHUNK
 
 PATH = Path("/log/00000000000000001000")
 

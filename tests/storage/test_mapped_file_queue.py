@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
+from storage.disk.mapped_file_queue import MappedFileQueue
+from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
-from storage.mapped_file_queue import MappedFileQueue
-from storage.real_files import RealFileSystem
 
 ROOT = Path("/queue")
 

@@ -9,10 +9,10 @@ from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, records_of
 from storage.config import FlushMode
 from storage.errors import BatchRefusedError
-from storage.metadata import MetadataError, TopicConfig
-from storage.queue_search import Boundary
-from storage.reads import GetStatus, NoRecordError
-from tandemlog.format.record import decode_record
+from storage.metadata.topics import MetadataError, TopicConfig
+from storage.queues.search import Boundary
+from storage.reads.reader import GetStatus, NoRecordError
+from tandemlog.format.record.record import decode_record
 
 
 def test_what_is_put_is_read_back() -> None:

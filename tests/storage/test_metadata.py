@@ -5,7 +5,7 @@ import pytest
 
 from fakes.memory_files import MemoryFiles
 from storage.errors import CorruptStoreError, StoreReadOnlyError
-from storage.metadata import GroupTable, MetadataError, TopicConfig, TopicTable
+from storage.metadata.topics import GroupTable, MetadataError, TopicConfig, TopicTable
 from tandemlog.format.errors import FormatError
 
 PATH = Path("/store/config/topics.json")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from storage.errors import StoreError
-from storage.pacing import ReputPacing
 from storage.positions import Position
+from storage.puts.pacing import ReputPacing
 
 
 class Dispatch(Position):

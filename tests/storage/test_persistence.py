@@ -9,8 +9,8 @@ import pytest
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource, FlushMode
 from storage.errors import StoreError
-from storage.recovery_point import RecoveryPoint, decode
-from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
+from storage.state_files.recovery_point import RecoveryPoint, decode
+from tandemlog.format.files.checkpoint import Checkpoint, decode_checkpoint
 
 
 def point(bench: Bench) -> RecoveryPoint:

@@ -8,16 +8,16 @@ import pytest
 from fakes.crashed_stores import flip
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
 from storage.errors import BatchRefusedError
-from storage.producer_begins import table_before
-from storage.producer_table import ProducerTable
-from storage.prologue import prologue
+from storage.producers.producer_table import ProducerTable
+from storage.recovery.prologue import prologue
+from storage.retention.cleaning import Cleaner
+from storage.state_files.producer_begins import table_before
 from storage.tools.verify import verify
-from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.errors import FormatError
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.producer_mark import ProducerMark
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "producers-begin"

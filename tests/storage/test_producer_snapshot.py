@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from storage.errors import BatchRefusedError, StoreBusyError
-from storage.producer_requests import Extent
-from storage.producer_table import GRACE_S, ProducerTable
-from tandemlog.format.producer_mark import ProducerMark
+from storage.producers.producer_table import GRACE_S, ProducerTable
+from storage.producers.requests import Extent
+from tandemlog.format.record.producer_mark import ProducerMark
 
 SIZE = 10
 NAMES = "pqrs"

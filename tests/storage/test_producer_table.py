@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BatchRefusedError, StoreBusyError
-from storage.producer_requests import Extent
-from storage.producer_table import (
+from storage.producers.producer_table import (
     GRACE_S,
     IDLE_KEPT,
     Duplicate,
@@ -18,9 +17,10 @@ from storage.producer_table import (
     ProducerTable,
     Resume,
 )
+from storage.producers.requests import Extent
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record.producer_mark import ProducerMark
 
 SIZE = 10
 Row = tuple[int, str | None]  # store time, mark of the record

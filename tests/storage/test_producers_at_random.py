@@ -12,8 +12,8 @@ import pytest
 from fakes.stores import CONFIG, Bench
 from storage.errors import StoreError, StoreReadOnlyError
 from storage.message_store import MessageStore
-from storage.producer_table import ProducerTable
-from tandemlog.format.producer_mark import ProducerMark
+from storage.producers.producer_table import ProducerTable
+from tandemlog.format.record.producer_mark import ProducerMark
 
 WRITES = ["pwrite", "preallocate", "zero_range", "truncate", "rename", "unlink", "atomic_replace"]
 

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from fakes.stores import CONFIG, Bench, records_of
-from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
 from storage.errors import DamagedChunkError, StoreBusyError
-from tandemlog.format.epochs import EpochTable
+from storage.retention.cleaning import Cleaner
+from tandemlog.format.files.epochs import EpochTable
 
 QUEUES = 4
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)

@@ -8,15 +8,15 @@ import pytest
 from fakes.crashed_stores import flip
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.cleaning import Cleaner
 from storage.config import ConfirmSource
-from storage.producer_begins import table_before
-from storage.queue_begins import QueueBegins, decode
+from storage.retention.cleaning import Cleaner
+from storage.state_files.producer_begins import table_before
+from storage.state_files.queue_begins import QueueBegins, decode
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import recover
 from storage.tools.verify import verify
-from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochEntry
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
 BEGINS = DIRECTORY / "tandemlog" / "queue-begins.json"

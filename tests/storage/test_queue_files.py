@@ -9,8 +9,8 @@ from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
-from storage.examination import examine
-from storage.geometry import Geometry
+from storage.inspect.examination import examine
+from storage.inspect.geometry import Geometry
 from storage.store_paths import StorePaths
 from storage.tools.recover import plan
 from storage.tools.verify import verify

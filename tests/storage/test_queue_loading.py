@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
 from storage.errors import StoreLayoutError
-from storage.geometry import queue_directories
-from storage.queue_loading import LoadContext, QueueFindings, load_queues
-from storage.queue_table import QueueTable
-from tandemlog.format.file_names import queue_file_name
-from tandemlog.format.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
+from storage.inspect.geometry import queue_directories
+from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
+from storage.queues.queue_table import QueueTable
+from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
+from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
 
 ROOT = Path("/store/consumequeue")
 UNITS = 5

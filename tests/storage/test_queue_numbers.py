@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.queue_numbers import is_stray
+from storage.queues.numbers import is_stray
 
 SIZE = 100
 

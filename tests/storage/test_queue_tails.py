@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from storage.queue_tails import CELL, MAX_WIDTH, MIN_ROWS, MIN_WIDTH, TailRows, rows_for
-from tandemlog.format.queue_unit import UNIT_DTYPE, UNIT_SIZE
+from storage.queues.tails import CELL, MAX_WIDTH, MIN_ROWS, MIN_WIDTH, TailRows, rows_for
+from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 
 def units(*physical: int) -> np.ndarray:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from storage import queue_units
-from storage.queue_units import QueueUnits
-from tandemlog.format.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
+from storage.queues import units as queue_units
+from storage.queues.units import QueueUnits
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE
 
 
 class ListedUnits(QueueUnits):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.disk.files import Buffer
 from storage.errors import DamagedChunkError
-from storage.files import Buffer
-from storage.raw_intake import MAX_RECORD_BYTES, RawIntake
-from tandemlog.format.record import encode_blank, encode_record
+from storage.log.raw_intake import MAX_RECORD_BYTES, RawIntake
+from tandemlog.format.record.record import encode_blank, encode_record
 
 FILE = 4096
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fakes.memory_log import MemoryLog
 from fakes.stores import Bench
-from storage import recent_starts
-from storage.recent_starts import RecentStarts
-from tandemlog.format.walk import walk
+from storage.log import recent_starts
+from storage.log.recent_starts import RecentStarts
+from tandemlog.format.columns.walk import walk
 
 
 def starts(*offsets: int) -> NDArray[np.int64]:

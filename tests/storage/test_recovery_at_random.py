@@ -10,7 +10,7 @@ from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, Bench
 from storage.config import FlushMode
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record.producer_mark import ProducerMark
 
 
 def steps(random: Random) -> Iterator[str]:

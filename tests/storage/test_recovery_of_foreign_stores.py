@@ -9,8 +9,8 @@ from fakes.log_builder import flip as flip_stored
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
 from storage.tools.recover import plan, recover
-from tandemlog.format.checkpoint import Checkpoint
-from tandemlog.format.queue_unit import encode_unit, tags_code
+from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog.format.files.queue_unit import encode_unit, tags_code
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -7,9 +7,9 @@ import pytest
 from fakes.crashed_stores import QUEUE, assert_whole, everything, flip, full, log_byte
 from fakes.stores import DIRECTORY
 from storage.errors import CorruptStoreError, StoreReadOnlyError
-from storage.metadata import TopicConfig
-from tandemlog.format.epochs import EpochEntry
-from tandemlog.format.producer_mark import ProducerMark
+from storage.metadata.topics import TopicConfig
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.producer_mark import ProducerMark
 
 
 @pytest.mark.parametrize("length", [None, 0, 8, 100])

@@ -7,7 +7,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.crashed_stores import assert_whole, flip, full
 from fakes.stores import DIRECTORY, Bench
-from storage.dispatch_source import DispatchSource
+from storage.dispatch.source import DispatchSource
 from storage.errors import CorruptStoreError, StoreLayoutError
 
 

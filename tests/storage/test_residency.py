@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.residency import CHUNK, Residency
+from storage.disk.residency import CHUNK, Residency
 
 SIZE = 5 * CHUNK + 1000
 PLACES = st.integers(0, SIZE // 500).map(lambda number: min(number * 500, SIZE - 1))

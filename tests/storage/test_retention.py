@@ -1,5 +1,5 @@
 from storage.config import RetentionConfig
-from storage.retention import MS_PER_HOUR, Decision, LogFileAge, decide
+from storage.retention.retention import MS_PER_HOUR, Decision, LogFileAge, decide
 
 CONFIG = RetentionConfig(reserved_hours=72, delete_hours=(4,))
 NOW = 1_000 * MS_PER_HOUR

@@ -10,13 +10,13 @@ import pytest
 from fakes.crashed_stores import QUEUE
 from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.allocator import FileAllocator
 from storage.config import ConfirmSource, FlushMode
+from storage.disk.allocator import FileAllocator
+from storage.disk.disk_space import LOOK_BYTES, PAGE, Reserve, RoomForUnits
+from storage.disk.small_files import write_small
 from storage.errors import DiskFullError
-from storage.room import LOOK_BYTES, PAGE, Reserve, RoomForUnits
-from storage.small_files import write_small
 from storage.tools.recover import recover
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record.producer_mark import ProducerMark
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -11,7 +11,7 @@ from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, StoreConfig
 from storage.errors import StoreError
-from storage.session_file import (
+from storage.state_files.session_file import (
     CUT,
     DAMAGED,
     FSYNC,

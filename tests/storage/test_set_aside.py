@@ -15,14 +15,14 @@ from storage.errors import (
     StoreLayoutError,
     StoreReadOnlyError,
 )
-from storage.fsync_flag import FsyncFlag
+from storage.state_files.fsync_flag import FsyncFlag
 from storage.store_paths import StorePaths
 from storage.tools.compare import compare
 from storage.tools.dump import dump
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import plan
 from storage.tools.verify import verify
-from tandemlog.format.checkpoint import Checkpoint, decode_checkpoint
+from tandemlog.format.files.checkpoint import Checkpoint, decode_checkpoint
 
 SIZE = CONFIG.commit_log_file_size
 NOTE = StorePaths(DIRECTORY).set_aside

@@ -14,7 +14,7 @@ from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
 from storage.tools.verify import verify
-from tandemlog.format.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 SIZE = CONFIG.commit_log_file_size
 BEGIN = 2 * SIZE

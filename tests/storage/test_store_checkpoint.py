@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from fakes.memory_files import MemoryFiles
-from storage.store_checkpoint import StoreCheckpoint
-from tandemlog.format.checkpoint import Checkpoint
+from storage.state_files.checkpoint import StoreCheckpoint
+from tandemlog.format.files.checkpoint import Checkpoint
 
 PATH = Path("/store/checkpoint")
 VALUE = Checkpoint(1, 2, 3, 4, 5, 6)

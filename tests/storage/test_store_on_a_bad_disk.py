@@ -10,6 +10,7 @@ import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, RetentionConfig
+from storage.disk.files import Buffer
 from storage.errors import (
     CorruptStoreError,
     DiskFullError,
@@ -18,9 +19,8 @@ from storage.errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from storage.files import Buffer
-from storage.fsync_flag import FsyncFlag
-from storage.session_file import FSYNC
+from storage.state_files.fsync_flag import FsyncFlag
+from storage.state_files.session_file import FSYNC
 from storage.tools.compare import compare
 from storage.tools.dump import dump
 from storage.tools.recover import plan

@@ -7,9 +7,9 @@ import pytest
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource
 from storage.errors import StoreError, StoreReadOnlyError
-from tandemlog.format.epochs import EpochEntry
 from tandemlog.format.errors import FormatError
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.files.epochs import EpochEntry
+from tandemlog.format.record.producer_mark import ProducerMark
 
 MARK = ProducerMark("p1", 0, 0, 0, 3)
 

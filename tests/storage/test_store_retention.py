@@ -8,10 +8,10 @@ import pytest
 
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
-from storage.cleaning import PAUSE_S, Cleaner
 from storage.config import ConfirmSource, RetentionConfig
-from storage.reads import GetStatus
-from tandemlog.format.epochs import EpochEntry
+from storage.reads.reader import GetStatus
+from storage.retention.cleaning import PAUSE_S, Cleaner
+from tandemlog.format.files.epochs import EpochEntry
 
 PATIENCE_S = 20.0  # never reached by a test that passes
 AT_ANY_HOUR = RetentionConfig(reserved_hours=1, delete_hours=tuple(range(24)))

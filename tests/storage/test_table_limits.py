@@ -8,9 +8,9 @@ import pytest
 
 from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, Bench
-from storage.consumer_offsets import ConsumerOffsets
 from storage.errors import BatchRefusedError
-from storage.metadata import (
+from storage.metadata.consumer_offsets import ConsumerOffsets
+from storage.metadata.topics import (
     MAX_ATTRIBUTE_BYTES,
     MAX_ATTRIBUTES,
     GroupTable,
@@ -18,7 +18,7 @@ from storage.metadata import (
     TopicConfig,
     TopicTable,
 )
-from storage.queue_table import LEAST_SLOTS, SLOTS_PER_QUEUE, QueueTable
+from storage.queues.queue_table import LEAST_SLOTS, SLOTS_PER_QUEUE, QueueTable
 
 
 def files() -> MemoryFiles:

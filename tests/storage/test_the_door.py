@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from fakes.batches import Put, batch_of
 from fakes.stores import Bench
-from storage import append_check
-from storage.append_check import check_batch
 from storage.errors import BatchRefusedError
-from storage.idempotence import mark_of
-from storage.record_check import RecordLimits
-from tandemlog.format.columns import gather_headers
-from tandemlog.format.dispatch import dispatch_columns
-from tandemlog.format.producer_mark import parse_producer_mark
+from storage.log import batch_check as append_check
+from storage.log.batch_check import check_batch
+from storage.log.record_check import RecordLimits
+from storage.puts.retries import mark_of
+from tandemlog.format.columns.dispatch import dispatch_columns
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.record.producer_mark import parse_producer_mark
 
 LIMITS = RecordLimits(max_body=4096, max_batch=1 << 20, max_record=8000, store_host_ipv6=False)
 MARK = b"__TL_SEQ\x01p,0,0,0,2\x02"

@@ -11,7 +11,7 @@ from fakes.crashed_stores import QUEUE, assert_whole
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
 
 ENDS: dict[str, Callable[[Bench], object]] = {
     "killed": lambda bench: bench.kill(),

@@ -12,7 +12,7 @@ from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource
 from storage.errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
 from storage.tools.verify import verify
-from tandemlog.format.epochs import EpochEntry
+from tandemlog.format.files.epochs import EpochEntry
 
 ENDS: dict[str, Callable[[Bench], object]] = {
     "nothing": lambda bench: None,

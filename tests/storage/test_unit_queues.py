@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from storage.errors import CorruptStoreError
-from storage.queue_table import QueueTable
-from storage.unit_queues import queues_of
-from tandemlog.format.dispatch import UnitColumns
-from tandemlog.format.queue_unit import UNIT_DTYPE
+from storage.queues.queue_table import QueueTable
+from storage.queues.unit_queues import queues_of
+from tandemlog.format.columns.dispatch import UnitColumns
+from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 TOPICS = ("A", "B")
 

@@ -11,14 +11,14 @@ import pytest
 from fakes.flipped_stores import CONFIG, TOPICS, base_store
 from fakes.stores import DIRECTORY
 from storage.clock import SystemClock
+from storage.disk.file_pool import FilePool
+from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreError
-from storage.file_pool import FilePool
-from storage.index_file import IndexFile, create_index_file
+from storage.index.index_file import IndexFile, create_index_file
 from storage.message_store import MessageStore
-from storage.real_files import RealFileSystem
 from storage.tools.verify import verify
-from tandemlog.format.index_layout import key_hash, tag_key
-from tandemlog.format.record import decode_record
+from tandemlog.format.files.index_layout import key_hash, tag_key
+from tandemlog.format.record.record import decode_record
 
 
 @pytest.fixture(scope="module")

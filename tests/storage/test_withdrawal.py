@@ -8,7 +8,7 @@ import pytest
 
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.errors import DiskFullError, StoreError
-from tandemlog.format.producer_mark import ProducerMark
+from tandemlog.format.record.producer_mark import ProducerMark
 
 LAST = ProducerMark("p", 0, 1, 0, 3)
 OWN = DIRECTORY / "tandemlog"

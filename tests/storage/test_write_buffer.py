@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.write_buffer import JOINED_BYTES, WriteBuffer
+from storage.log.write_buffer import JOINED_BYTES, WriteBuffer
 
 
 def test_neighbours_are_joined_up_to_a_files_end() -> None:

@@ -6,10 +6,10 @@ import pytest
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
 from tandemlog.admin import AsyncAdmin, TopicInfo
-from tandemlog.connection import ConnectionOptions
+from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.message import Message
-from tandemlog.producer import AsyncProducer
-from tandemlog.producer_options import ProducerOptions
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer import AsyncProducer
 
 
 @pytest.fixture

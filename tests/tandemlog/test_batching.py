@@ -2,14 +2,14 @@ import threading
 
 import pytest
 
-from tandemlog.batching import Accumulator
 from tandemlog.errors import BufferFullError, ClientClosedError
-from tandemlog.format.producer_mark import ProducerMark, parse_producer_mark
-from tandemlog.format.record import decode_record
-from tandemlog.framing import Framer
-from tandemlog.futures import SendFuture, SyncGroup
+from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
+from tandemlog.format.record.record import decode_record
 from tandemlog.message import Message
-from tandemlog.put_batch import OpenBatch, PutBatch
+from tandemlog.produce.accumulator import Accumulator
+from tandemlog.produce.framing import Framer
+from tandemlog.produce.futures import SendFuture, SyncGroup
+from tandemlog.produce.put_batch import OpenBatch, PutBatch
 from tandemlog.v1 import broker_pb2
 
 RECORD = Framer(unique_ids=False).frame(Message("t", b"x" * 9), 0)

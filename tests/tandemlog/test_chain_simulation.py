@@ -14,12 +14,12 @@ import pytest
 
 from fakes.fake_log import FakeLog, RefusedError
 from tandemlog.answer import PutAnswer
-from tandemlog.chain import Chain, Numbers
 from tandemlog.errors import OutcomeUnknownError, TandemlogError
-from tandemlog.format.record import decode_record
-from tandemlog.framing import Framer
+from tandemlog.format.record.record import decode_record
 from tandemlog.message import Message
-from tandemlog.put_batch import OpenBatch
+from tandemlog.produce.chain import Chain, Numbers
+from tandemlog.produce.framing import Framer
+from tandemlog.produce.put_batch import OpenBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 PASSING = (common_pb2.BUSY, common_pb2.NOT_MASTER, common_pb2.NOT_IN_SYNC)

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog import errors
-from tandemlog.column_framing import ColumnFramer, Columns, FramedColumns, cuts
-from tandemlog.format.record import Record, decode_record
-from tandemlog.format.sys_flag import decompress_body
-from tandemlog.framing import Framer
-from tandemlog.routes import Route, shard
+from tandemlog.format.record.record import Record, decode_record
+from tandemlog.format.record.sys_flag import decompress_body
+from tandemlog.produce.column_framing import ColumnFramer, Columns, FramedColumns, cuts
+from tandemlog.produce.framing import Framer
+from tandemlog.produce.routes import Route, shard
 
 
 def framed(

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.columns_input import byte_column, integer_column
 from tandemlog.errors import InvalidArgumentError
-from tandemlog.format.byte_column import ByteColumn
+from tandemlog.format.arrays.byte_column import ByteColumn
+from tandemlog.produce.columns_input import byte_column, integer_column
 
 
 def values(column: ByteColumn) -> list[bytes | None]:

@@ -8,11 +8,11 @@ import pytest
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
-from tandemlog.connection import ConnectionOptions
-from tandemlog.consumer import AsyncConsumer
-from tandemlog.follow_options import FollowOptions
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.message import Message
-from tandemlog.producer import AsyncProducer
+from tandemlog.produce.producer import AsyncProducer
 
 QUICK = ConnectionOptions(retry_timeout_ms=1_000, discovery_timeout_ms=300)
 

@@ -10,11 +10,11 @@ import pytest
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
-from tandemlog.connection import ConnectionOptions
-from tandemlog.consumer import AsyncConsumer, AsyncStream
-from tandemlog.follow_options import FollowOptions
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer, AsyncStream
+from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.message import Message
-from tandemlog.producer import AsyncProducer
+from tandemlog.produce.producer import AsyncProducer
 
 QUICK = ConnectionOptions(retry_timeout_ms=500, discovery_timeout_ms=300, topology_max_age_ms=100)
 IMPATIENT = FollowOptions(patience_ms=1, wait_ms=10)

@@ -1,6 +1,6 @@
 import pytest
 
-from tandemlog.doubts import Doubts, Kind, Said, judge
+from tandemlog.consume.doubts import Doubts, Kind, Said, judge
 from tandemlog.v1 import broker_pb2
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from tandemlog.endpoints import own_address, parse_endpoints
+from tandemlog.cluster.endpoints import own_address, parse_endpoints
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from tandemlog.connection import rpc_error
+from tandemlog.cluster.connection import rpc_error
 from tandemlog.errors import (
     BatchTooLargeError,
     InvalidArgumentError,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from tandemlog.chain import Chain, Numbers, ProducerEndedError
 from tandemlog.errors import TandemlogError
-from tandemlog.framing import Framer
 from tandemlog.message import Message
-from tandemlog.put_batch import Nobody, OpenBatch, PutBatch
+from tandemlog.produce.chain import Chain, Numbers, ProducerEndedError
+from tandemlog.produce.framing import Framer
+from tandemlog.produce.put_batch import Nobody, OpenBatch, PutBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 FRAMER = Framer(now_ms=lambda: 1)

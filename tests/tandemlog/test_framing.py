@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tandemlog import errors
 from tandemlog.format.constants import PRODUCER_MARK
-from tandemlog.format.record import decode_record
-from tandemlog.format.sys_flag import decompress_body
-from tandemlog.framing import MARK_ROOM, RESERVED_PROPERTIES, Framer, with_property
+from tandemlog.format.record.record import decode_record
+from tandemlog.format.record.sys_flag import decompress_body
 from tandemlog.message import Message
+from tandemlog.produce.framing import MARK_ROOM, RESERVED_PROPERTIES, Framer, with_property
 
 TEXT = st.text(st.characters(blacklist_categories=["Cs"], min_codepoint=3), min_size=1, max_size=30)
 NAMES = TEXT.filter(lambda name: name not in RESERVED_PROPERTIES and "__RMQ" not in name)

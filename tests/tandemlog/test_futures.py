@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tandemlog.errors import NotMasterError
-from tandemlog.futures import AsyncGroup, SyncGroup
+from tandemlog.produce.futures import AsyncGroup, SyncGroup
 
 
 class Answer:

@@ -7,10 +7,10 @@ import pytest
 from fakes.fake_broker import FakeCluster, Fault
 from fakes.fake_log import RefusedError
 from tandemlog import errors
-from tandemlog.connection import ConnectionOptions
+from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.message import Message
-from tandemlog.producer import AsyncProducer
-from tandemlog.producer_options import ProducerOptions
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer import AsyncProducer
 from tandemlog.v1 import common_pb2
 
 QUICK = ConnectionOptions(retry_timeout_ms=2_000, discovery_timeout_ms=500)

@@ -8,8 +8,8 @@ import pytest
 
 import tandemlog
 from tandemlog.admin import AsyncAdmin
-from tandemlog.consumer import AsyncConsumer, AsyncStream
-from tandemlog.producer import AsyncProducer
+from tandemlog.consume.consumer import AsyncConsumer, AsyncStream
+from tandemlog.produce.producer import AsyncProducer
 from tandemlog.sync import Admin, Consumer, Producer, Stream
 
 
@@ -25,7 +25,7 @@ def test_the_package_alone_loads_nothing() -> None:
 
 
 def test_the_format_loads_no_network() -> None:
-    assert "grpc" not in loaded_by("import tandemlog.format.record")
+    assert "grpc" not in loaded_by("import tandemlog.format.record.record")
 
 
 def test_the_client_loads_nothing_of_a_node() -> None:

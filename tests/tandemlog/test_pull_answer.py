@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandemlog.cluster.pull_answer import parse_pull
 from tandemlog.errors import BadRecordError
-from tandemlog.pull_answer import parse_pull
 from tandemlog.v1 import broker_pb2, common_pb2
 
 PARTS = st.builds(

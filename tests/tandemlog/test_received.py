@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tandemlog.consume.received import ReceivedBatch, ReceivedMessage, messages_of
 from tandemlog.errors import BadRecordError
-from tandemlog.format.record import encode_record
-from tandemlog.format.sys_flag import ZLIB, with_compression
-from tandemlog.framing import compressed
-from tandemlog.received import ReceivedBatch, ReceivedMessage, messages_of
+from tandemlog.format.record.record import encode_record
+from tandemlog.format.record.sys_flag import ZLIB, with_compression
+from tandemlog.produce.framing import compressed
 
 
 def batch_of(records: list[bytes], next_offset: int = 0) -> ReceivedBatch:

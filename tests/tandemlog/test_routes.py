@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from tandemlog import errors
-from tandemlog.routes import Route, RouteTable, shard
+from tandemlog.produce.routes import Route, RouteTable, shard
 from tandemlog.v1 import admin_pb2
 
 

@@ -19,7 +19,7 @@ from tandemlog import (
     ProducerOptions,
     errors,
 )
-from tandemlog.loop_thread import LoopThread
+from tandemlog.sync.loop_thread import LoopThread
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from tandemlog.topology import WAY_OUT, ReadFrom, Topology, merge_answers
+from tandemlog.cluster.topology import WAY_OUT, ReadFrom, Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
 
 

@@ -3,7 +3,7 @@
 Of a Python data source Spark asks processes of half a dozen kinds what it is, reads and writes. It
 puts an archive of PySpark's sources first in their module path, which each kind compiles, for a
 second of CPU time. Here they take the installed PySpark, which is the same and compiled. Workers of
-tasks are left alone: what they take is the product's doing (pipeline.python_daemon).
+tasks are left alone: what they take is the product's doing (tandemlog.spark.python_daemon).
 """
 
 import sys

@@ -1,0 +1,277 @@
+"""The master's whole view of its slaves, without I/O: sessions, in-sync set, confirm offset.
+
+    frames of each slave ──▶ session ──▶ confirm tracker ──▶ view.confirm ──▶ every session
+    own positions ────────────────────────────┘   ▲
+    time ──▶ in-sync set ── record to persist ────┘ (recorded and proposed sets both count)
+
+The caller executes what the methods return and tells what became of it: `persisted` when a record
+is durable, `closed` when a stream ended. `seen_epoch`, where it is above the own epoch, is to be
+remembered: the next term must be higher. A master's term is one object of this class: its epoch
+never changes, so a new term is a new object and nothing of an old one can leak into it.
+
+Whose word counts: a slave's log is never cut against it, whoever it is, but only a node that is in
+the in-sync set, or was, stops puts by an alarm or moves the epoch. A stranger's hello is refused
+and changes nothing. A master that knows no other node (its disk may be new) hears everybody's
+alarm, and still takes no epoch from them. Slaves that were never in the set are listed while they
+are there and a while longer, MAX_OTHERS of them.
+"""
+
+from ..config import HaConfig, Replication
+from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
+from ..protocol.handshake import MasterView
+from ..state import InSyncRecord, Member
+from .confirm import ConfirmTracker
+from .session import MasterAction, MasterSession, SessionState
+from .sync_state_set import Progress, SetRules, SyncStateSet
+
+MAX_OTHERS = 64
+MAX_ALARMS = 16
+STRANGER = (
+    " (it was never in the in-sync set that this master knows, so its word stops no puts; if this "
+    "master is the right one, move the slave's store away and let it start empty)"
+)
+
+
+class MasterGroup:
+    """See the module. Owned by one thread (the event loop); `now` is monotonic seconds."""
+
+    def __init__(
+        self,
+        config: HaConfig,
+        me: Member,
+        view: MasterView,
+        record: InSyncRecord,
+        own: int,
+        now: float,
+    ) -> None:
+        self.config = config
+        self.me = me
+        self.view = view
+        self.epoch_start = view.end_offset
+        self.tracker = ConfirmTracker(me, view.epoch, view.confirm, own, config.required)
+        rules = SetRules(
+            required=config.required,
+            lag_s=config.replica_lag_time_ms / 1000,
+            rejoin_s=config.rejoin_ms / 1000,
+            dead_s=config.dead_after_ms / 1000,
+        )
+        self.set = SyncStateSet(record, rules, me, now)
+        self.progress: dict[str, Progress] = {}
+        self.sessions: dict[str, MasterSession] = {}
+        self.hellos: dict[str, Hello] = {}
+        self.alarms: dict[str, str] = {}
+        self.seen_epoch = view.epoch
+        # versions that a node must have taken before it may join
+        self.needed_tables: dict[str, int] = {}
+
+    def open(self, now: float) -> MasterSession:
+        """A stream has come; its session waits for the hello."""
+        return MasterSession(self.view, self.config, now)
+
+    def receive(self, session: MasterSession, frame: SlaveFrame, now: float) -> list[MasterAction]:
+        """Take a frame in; the answer is what to send to that slave."""
+        if isinstance(frame, Hello) and session.state is SessionState.WAITING:
+            return self._join(session, frame, now)
+        actions = session.receive(frame, now)
+        if isinstance(frame, Ack) and session.streaming:
+            return actions + self._acknowledge(session, frame, now)
+        return actions
+
+    def closed(self, session: MasterSession, reason: str) -> None:
+        """The stream of `session` has ended."""
+        session.close(reason)
+        hello = session.hello
+        if hello is not None and self.sessions.get(hello.node_id) is session:
+            del self.sessions[hello.node_id]
+            self.progress[hello.node_id].connected = False
+
+    def positions(self, *, own: int, end: int, minimum: int) -> int:
+        """The master's own log has moved; the answer is the confirm offset."""
+        self.tracker.own = own
+        self.view.end_offset = end
+        self.view.min_offset = minimum
+        return self._confirm()
+
+    def tick(self, now: float) -> InSyncRecord | None:
+        """A change of the in-sync set that is due: persist it, then call `persisted`.
+
+        It is in force from now on, beside the recorded set.
+        """
+        self._forget_others(now)
+        need = max(self.tracker.value, self.epoch_start)
+        return self.set.propose(
+            self.progress, self._durable(), need, now, self.alarms, self.needed_tables
+        )
+
+    def persisted(self, record: InSyncRecord) -> int:
+        """`record` is durable; the answer is the confirm offset under it."""
+        self.set.resolved(record)
+        self.view.unheard = self.set.record.unheard
+        self.view.known_nodes = self.set.record.known
+        return self._confirm()
+
+    def admission(self, now: float) -> str | None:
+        """Why a put that waits for slaves cannot be taken now; None where it can."""
+        if self.config.replication is not Replication.SYNC:
+            return None
+        if self.alarms:
+            return "; ".join(self.alarms.values())
+        live = [member for member in self.set.members if self._live(member, now)]
+        if len(live) < self.config.required:
+            names = ", ".join(sorted(member.node_id for member in live))
+            return (
+                f"{len(live)} in-sync replicas ({names}) are there, min_in_sync is "
+                f"{self.config.min_in_sync}"
+            )
+        return None
+
+    def _join(self, session: MasterSession, hello: Hello, now: float) -> list[MasterAction]:
+        held = self.sessions.get(hello.node_id)
+        if held is not None and self._another_node(held, hello, now):
+            return session.refuse(
+                f"node id {hello.node_id!r} is in use by the slave at "
+                f"{self.hellos[hello.node_id].endpoint}: give every node another id",
+                retry=True,
+            )
+        if not self._has_room(hello):
+            return session.refuse(
+                f"{MAX_OTHERS} slaves that are not in sync are here already", retry=True
+            )
+        actions = session.receive(hello, now)
+        if session.alarm:
+            return self._alarm(session, hello)
+        if not session.streaming:
+            return actions
+        if held is not None:
+            held.close("the slave has opened another stream")
+        self.alarms.pop(hello.node_id, None)
+        self._attach(session, hello, now)
+        return actions
+
+    def known(self, node_id: str) -> bool:
+        """Whether this node is in the in-sync set or was."""
+        record = self.set.record
+        return node_id in record.known or any(each.node_id == node_id for each in record.members)
+
+    def tables_held(self, kind: str, version: int) -> bool:
+        """Whether every in-sync member has taken that version of a table: whoever of them becomes
+        the master has it."""
+        if self.config.replication is not Replication.SYNC:
+            return True
+        sets = self.set.in_force()
+        return min(len(each) for each in sets) >= self.config.required and all(
+            member == self.me or self._table_version(member, kind) >= version
+            for member in frozenset().union(*sets)
+        )
+
+    def _table_version(self, member: Member, kind: str) -> int:
+        each = self.progress.get(member.node_id)
+        return each.tables.get(kind, -1) if each is not None and each.member == member else -1
+
+    def _alarm(self, session: MasterSession, hello: Hello) -> list[MasterAction]:
+        """The slave proves, as far as its word goes, that this master lacks something."""
+        if self.known(hello.node_id):
+            self.seen_epoch = max(self.seen_epoch, hello.accepted_epoch)
+        elif self.set.record.known - {self.me.node_id} or len(self.alarms) >= MAX_ALARMS:
+            reason, session.alarm = session.alarm + STRANGER, ""
+            return session.refuse(reason, retry=False)
+        self.alarms[hello.node_id] = session.alarm
+        return session.refuse(session.alarm, retry=False)
+
+    def _has_room(self, hello: Hello) -> bool:
+        """Whether one more node can be listed; one that is away makes room."""
+        if hello.node_id in self.hellos or self.known(hello.node_id):
+            return True
+        others = [node_id for node_id in self.hellos if not self.known(node_id)]
+        if len(others) < MAX_OTHERS:
+            return True
+        away = [node_id for node_id in others if node_id not in self.sessions]
+        if away:
+            self._forget(min(away, key=lambda node_id: self.progress[node_id].heard_at))
+        return bool(away)
+
+    def _forget_others(self, now: float) -> None:
+        """Slaves that are away for long and not in the set leave the list."""
+        members = {member.node_id for member in self.set.members}
+        for node_id in [*self.hellos]:
+            silent = now - self.progress[node_id].heard_at
+            if (
+                node_id not in self.sessions
+                and node_id not in members
+                and silent * 1000 > self.config.forget_after_ms
+            ):
+                self._forget(node_id)
+
+    def _forget(self, node_id: str) -> None:
+        del self.hellos[node_id], self.progress[node_id]
+        self.tracker.matches.pop(node_id, None)
+
+    def _attach(self, session: MasterSession, hello: Hello, now: float) -> None:
+        member = Member(hello.node_id, hello.incarnation)
+        before = self.progress.get(hello.node_id)
+        fresh = Progress(member, heard_at=now)
+        if before is not None and before.member == member:
+            fresh.caught_up_at = before.caught_up_at
+        self.progress[hello.node_id] = fresh
+        self.sessions[hello.node_id] = session
+        self.hellos[hello.node_id] = hello
+        self.tracker.attach(member, session.sent)
+
+    def _another_node(self, held: MasterSession, hello: Hello, now: float) -> bool:
+        """Whether two nodes claim one id: the same node reconnects from its endpoint and disk."""
+        first = self.hellos[hello.node_id]
+        same = (first.incarnation, first.endpoint) == (hello.incarnation, hello.endpoint)
+        alive = held.streaming and (now - held.heard_at) * 1000 <= self.config.dead_after_ms
+        return alive and not same
+
+    def _acknowledge(self, session: MasterSession, ack: Ack, now: float) -> list[MasterAction]:
+        hello = session.hello
+        if hello is None or self.sessions.get(hello.node_id) is not session:
+            return []
+        each = self.progress[hello.node_id]
+        if ack.state == PREPARING:
+            each.heard_at = now
+            return []
+        self.tracker.sent(hello.node_id, session.sent)
+        if not self.tracker.acknowledge(hello.node_id, ack):
+            return session.refuse(
+                f"an acknowledgement of {ack.durable} (received {ack.received}, dispatched "
+                f"{ack.reput}) in epoch {ack.epoch}, incarnation "
+                f"{ack.incarnation}, does not count: sent up to {session.sent} in epoch "
+                f"{self.view.epoch} to incarnation {hello.incarnation}",
+                retry=True,
+            )
+        each.heard_at = now
+        each.fault = ack.state
+        each.tables = dict(ack.tables)
+        each.held(ack.durable, self.view.end_offset, now)
+        self._confirm()
+        return []
+
+    def _confirm(self) -> int:
+        if self.config.replication is Replication.SYNC:
+            sets = self.set.in_force()
+        else:
+            sets = (frozenset({self.me}),)
+        self.view.confirm = self.tracker.advance(sets)
+        return self.view.confirm
+
+    def _durable(self) -> dict[str, int]:
+        return {
+            node_id: match.durable
+            for node_id, match in self.tracker.matches.items()
+            if match.durable is not None
+        }
+
+    def _live(self, member: Member, now: float) -> bool:
+        if member == self.me:
+            return True
+        each = self.progress.get(member.node_id)
+        return (
+            each is not None
+            and each.member == member
+            and each.connected
+            and not each.fault
+            and self.tracker.durable(member) is not None
+            and (now - each.heard_at) * 1000 <= self.config.dead_after_ms
+        )

@@ -1,0 +1,345 @@
+"""The master: gRPC streams, the log's positions and time go in, the group decides, this executes.
+
+    log.committed, log.flushed ─┐                       ┌─▶ session loop of each slave: read, send
+    slave's frames ─────────────┼─▶ group (event loop) ─┼─▶ store.advance_confirmed
+    every 100 ms ───────────────┘                       └─▶ worker thread: state file, tables
+
+Everything of the group runs in the event loop; what may block runs in two threads, one for what is
+short and one for what reads much of the log.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from storage.clock import Clock
+from storage.disk.files import FileSystem
+from storage.disk.real_files import RealFileSystem
+from tandemlog.v1 import common_pb2
+
+from ..config import HaConfig, Replication
+from ..errors import NotRunningError, TooManyError
+from ..frame_limits import sentence
+from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
+from ..protocol.replication_service import Context, ReplicationService
+from ..state_file import StateFile
+from ..store_port import StorePort
+from .group import MasterGroup
+from .members import READ_ONLY, RUNNING, own_status, slave_rows
+from .metadata_sync import GROUPS, TOPICS, MetadataSource, tables_of
+from .stream import MasterStream
+from .table_waiters import TableWaiters
+from .term import Term, begin_term, own_position
+
+if TYPE_CHECKING:
+    from ..state import InSyncRecord
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+FAILED_TICK_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
+MAX_READING = 8
+"""Hellos whose logs are compared, or wait for that."""
+
+T = TypeVar("T")
+
+
+class ReplicationMaster:
+    """See the module. Lives in one event loop from `start` to `close`."""
+
+    def __init__(
+        self,
+        store: StorePort,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        files: FileSystem | None = None,
+    ) -> None:
+        self.store = store
+        self.config = config
+        self.servicer = ReplicationService(self._replicate)
+        self.clock = clock
+        self._state_file = StateFile(store.config.directory, files or RealFileSystem())
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="replication")
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="replication-read")
+        self.tables = MetadataSource(tables_of(store), clock)
+        self._streams: set[MasterStream] = set()
+        self._term: Term | None = None
+        self._group: MasterGroup | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ticker: asyncio.Task[None] | None = None
+        self._unlisten: list[Callable[[], None]] = []
+        self._moved_pending = False
+        self._waiters = TableWaiters(lambda kind, version: self.group.tables_held(kind, version))
+        self._refreshing: asyncio.Task[None] | None = None
+        self._members_frame = b""
+        self._members_version = 0
+        self._members_at = 0.0
+        self._tables_at = 0.0
+        self._record: InSyncRecord | None = None
+        self._started_at = 0.0
+        self._closing = False
+        self._reading = 0
+        self._idle = asyncio.Event()
+
+    @property
+    def group(self) -> MasterGroup:
+        """Raises NotRunningError before `start`."""
+        if self._group is None:
+            raise NotRunningError("the replication of this master is not started")
+        return self._group
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this term; another one only with another start."""
+        return self.group.view.epoch
+
+    @property
+    def confirm(self) -> int:
+        """Log offset below which every in-sync member holds the bytes; async: this master does."""
+        return self.group.tracker.value
+
+    async def start(self) -> None:
+        """Begin a term in a new epoch. Raises StateFileError and what the store raises."""
+        loop = self._loop = asyncio.get_running_loop()
+        self._started_at = self.clock.monotonic()
+        state = await loop.run_in_executor(self._worker, self._state_file.load, self.config)
+        term = self._term = await loop.run_in_executor(
+            self._worker,
+            begin_term,
+            self.store,
+            state,
+            self._state_file.save,
+            self.config,
+        )
+        self._group = MasterGroup(
+            self.config,
+            term.me,
+            term.view,
+            term.record,
+            own_position(self.store),
+            self.clock.monotonic(),
+        )
+        logger.info(
+            "master: cluster=%s node=%s epoch=%d log=%d..%d in_sync=%s",
+            self.config.cluster_id,
+            self.config.node_id,
+            term.view.epoch,
+            term.view.min_offset,
+            term.view.end_offset,
+            sorted(member.node_id for member in term.record.members),
+        )
+        log = self.store.log
+        self._unlisten = [log.committed.listen(self._notify), log.flushed.listen(self._notify)]
+        await loop.run_in_executor(self._worker, self.tables.refresh)
+        versions = self.tables.versions()
+        self.group.needed_tables = {
+            kind: versions[kind] for kind in (TOPICS, GROUPS) if kind in versions
+        }
+        self._list_members()
+        self._moved()
+        self._ticker = asyncio.create_task(self._tick_for_ever(), name="replication-tick")
+
+    async def close(self) -> None:
+        """End all streams. The gRPC server is the caller's."""
+        self._closing = True
+        for stop in self._unlisten:
+            stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+        if self._refreshing is not None:
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+        for stream in list(self._streams):
+            stream.refuse("the master is stopping")
+        if self._streams:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), CLOSE_TIMEOUT_S)
+        # what a thread is at may take as long as the disk does, and others use the loop
+        await asyncio.to_thread(self._worker.shutdown, wait=True)
+        await asyncio.to_thread(self._reader.shutdown, wait=True, cancel_futures=True)
+
+    def admission(self) -> str | None:
+        """Why a put that waits for slaves cannot be taken now; None where it can."""
+        return self.group.admission(self.clock.monotonic())
+
+    async def table_settled(self, kind: str, timeout_s: float) -> bool:
+        """Wait until every in-sync member has taken `kind` (topics, groups) as it is now; False
+        where that has not come in time. In the loop."""
+        version = tables_of(self.store)[kind].version
+        self._look_at_tables_next()
+        settled = await self._waiters.wait(kind, version, timeout_s)
+        if settled and self.config.replication is Replication.SYNC:
+            needed = self.group.needed_tables
+            needed[kind] = max(needed.get(kind, version), version)
+        return settled
+
+    def members(self) -> list[common_pb2.NodeStatus]:
+        """All nodes, this one first."""
+        group, now = self.group, self.clock.monotonic()
+        own = own_status(
+            self.store,
+            self.config,
+            epoch=group.view.epoch,
+            incarnation=group.me.incarnation,
+            uptime_s=now - self._started_at,
+        )
+        failure = self.store.log.flushed.failure
+        own.role = common_pb2.MASTER
+        own.in_sync = True
+        own.state = RUNNING if failure is None else READ_ONLY
+        own.detail = sentence(str(failure or group.admission(now) or ""))
+        return [own, *slave_rows(group, now)]
+
+    def metadata_changed(self) -> None:
+        """A table has changed: send it at once, not at the next look. From any thread."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look_at_tables_next)
+
+    # --- the log moves
+
+    def _notify(self) -> None:
+        # In the thread that moved the position; one wake-up for all that moves meanwhile.
+        if not self._moved_pending and self._loop is not None:
+            self._moved_pending = True
+            self._loop.call_soon_threadsafe(self._moved)
+
+    def _moved(self) -> None:
+        self._moved_pending = False
+        log = self.store.log
+        confirm = self.group.positions(
+            own=own_position(self.store), end=log.committed.value, minimum=log.min_offset
+        )
+        self._publish(confirm)
+
+    def _publish(self, confirm: int) -> None:
+        if confirm > self.store.confirmed.value:
+            self.store.advance_confirmed(confirm)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for stream in self._streams:
+            stream.wake.set()
+
+    # --- time
+
+    async def _tick_for_ever(self) -> None:
+        while True:
+            try:
+                await self._tick()
+            except Exception:
+                # Whatever it is, the set must go on being looked after.
+                logger.exception("the replication's upkeep failed; it is tried again")
+                await asyncio.sleep(FAILED_TICK_S)
+            await asyncio.sleep(TICK_S)
+
+    async def _tick(self) -> None:
+        now = self.clock.monotonic()
+        group = self.group
+        group.view.min_offset = self.store.log.min_offset
+        self._record = group.tick(now) or self._record
+        await self._remember()
+        self._waiters.look()
+        if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
+            self._tables_at = now
+            await self._blocking(self.tables.refresh)
+        if self._streams and (now - self._members_at) * 1000 >= self.config.members_interval_ms:
+            self._members_at = now
+            self._list_members()
+        self._wake_all()
+
+    def _list_members(self) -> None:
+        self._members_frame = encode_master_frame(MemberList(tuple(self.members())))
+        self._members_version += 1
+
+    async def _remember(self) -> None:
+        """Make a proposed set durable, and an epoch that was seen elsewhere."""
+        term, group, record = self._term, self.group, self._record
+        if term is None:
+            return
+        seen = max(term.state.accepted_epoch, group.seen_epoch)
+        if record is None and seen == term.state.accepted_epoch:
+            return
+        state = replace(term.state, accepted_epoch=seen, record=record or term.state.record)
+        await self._blocking(lambda: self._state_file.save(state))
+        self._term = replace(term, state=state)
+        if record is not None:
+            self._record = None
+            confirm = group.persisted(record)
+            logger.info("in-sync set: %s", sorted(member.node_id for member in record.members))
+            self._publish(confirm)
+
+    def _look_at_tables_next(self) -> None:
+        self._tables_at = 0.0
+        if self._refreshing is None and not self._closing:
+            self._refreshing = asyncio.create_task(self._refresh_tables())
+
+    async def _refresh_tables(self) -> None:
+        try:
+            await self._blocking(self.tables.refresh)
+        finally:
+            self._refreshing = None
+        self._wake_all()
+
+    # --- the slaves' streams
+
+    def confirm_changed(self) -> None:
+        """See master_stream.StreamHost, as the next ones."""
+        self._publish(self.group.tracker.value)
+        self._waiters.look()
+
+    def members_frame(self) -> tuple[int, bytes]:
+        return self._members_version, self._members_frame
+
+    def let_in(self, hello: Hello) -> None:
+        others = [
+            stream
+            for stream in self._streams
+            if stream.session.hello is None or not self.group.known(stream.name)
+        ]
+        if len(others) > self.config.max_streams and not self.group.known(hello.node_id):
+            raise TooManyError(f"{len(others)} streams are open, the most is max_streams")
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        if self._reading >= MAX_READING:
+            raise TooManyError(f"{MAX_READING} slaves' logs are being compared already")
+        self._reading += 1
+        try:
+            yield
+        finally:
+            self._reading -= 1
+
+    async def short_read(self, call: Callable[[], T]) -> T:
+        return await self._blocking(call)
+
+    async def long_read(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._reader, call)
+
+    async def _replicate(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        if self._group is None or self._closing:
+            refusal = Refusal("the master is starting or stopping", retry=True)
+            await context.write(encode_master_frame(refusal))
+            return
+        if len(self._streams) >= 2 * self.config.max_streams:
+            # half of them are kept for nodes that are known, which only their hello tells
+            refusal = Refusal(f"{len(self._streams)} replication streams are open", retry=True)
+            await context.write(encode_master_frame(refusal))
+            return
+        stream = MasterStream(self)
+        self._streams.add(stream)
+        try:
+            await stream.serve(requests, context)
+        finally:
+            self._streams.discard(stream)
+            if not self._streams:
+                self._idle.set()
+
+    async def _blocking(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call)

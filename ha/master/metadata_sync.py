@@ -1,0 +1,111 @@
+"""Topics, groups and consumer offsets on their way to the slaves: whole tables, by version.
+
+    table changes ──▶ its version differs ──▶ encoded once, in pieces ──▶ a cursor for every slave
+                                                                     log, piece, log, piece ...
+
+Tables travel beside the log, not in it, so a slave may for a moment know a topic before its first
+message or after it. Neither hurts: queues come from the log alone, and who becomes master lowers
+the consumer offsets to what its log holds. Who has to know that a change is safe waits for the
+slaves' acknowledgement of that version (table_waiters.py).
+
+A table is never allowed to hold up the log: its pieces go one at a time between chunks, one that
+takes long to encode is encoded rarely, and one that is too large to be sent stays here, loudly.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from storage.clock import Clock
+
+from ..protocol.frames import encode_master_frame
+from ..protocol.table_pieces import cut_up
+from ..store_port import StorePort, TablePort
+
+logger = logging.getLogger(__name__)
+
+TOPICS = "topics"
+GROUPS = "groups"
+CONSUMER_OFFSETS = "consumer-offsets"
+
+REST = 20
+"""A table is encoded at most this part of the time: encoding holds its lock."""
+
+
+def tables_of(store: StorePort) -> dict[str, TablePort]:
+    """The tables of `store` under the names that they have on the stream."""
+    return {
+        TOPICS: store.topics,
+        GROUPS: store.groups,
+        CONSUMER_OFFSETS: store.consumer_offsets,
+    }
+
+
+class MetadataSource:
+    """The newest pieces of every table. `refresh` in a worker thread, the rest in the loop."""
+
+    def __init__(self, tables: Mapping[str, TablePort], clock: Clock) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._frames: dict[str, tuple[int, Sequence[bytes]]] = {}
+        self._not_before: dict[str, float] = {}
+        self.faults: dict[str, str] = {}
+
+    def refresh(self) -> bool:
+        """Encode the tables that have changed; whether one has."""
+        changed = False
+        for kind, table in self._tables.items():
+            # The version first: a change in between is then sent once more, never lost.
+            version, began = table.version, self._clock.monotonic()
+            held = self._frames.get(kind)
+            if held is not None and (held[0] == version or began < self._not_before.get(kind, 0.0)):
+                continue
+            changed |= self._encode(kind, version, table)
+            took = self._clock.monotonic() - began
+            self._not_before[kind] = self._clock.monotonic() + REST * took
+        return changed
+
+    def _encode(self, kind: str, version: int, table: TablePort) -> bool:
+        try:
+            pieces = cut_up(kind, version, table.to_json())
+        except ValueError as fault:
+            if kind not in self.faults:
+                logger.error("slaves keep the table that they have: %s", fault)
+            self.faults[kind] = str(fault)
+            return False
+        self.faults.pop(kind, None)
+        self._frames[kind] = version, [encode_master_frame(piece) for piece in pieces]
+        return True
+
+    def versions(self) -> dict[str, int]:
+        """Of every table that can be sent now."""
+        return {kind: version for kind, (version, _) in self._frames.items()}
+
+    def newer(self, sent: Mapping[str, int]) -> tuple[str, int, Sequence[bytes]] | None:
+        """A table of another version than `sent` has: kind, version, frames."""
+        for kind, (version, frames) in self._frames.items():
+            if sent.get(kind) != version:
+                return kind, version, frames
+        return None
+
+
+class TableCursor:
+    """What one slave has been sent. A table that is under way is sent to its end, whatever changes
+    meanwhile: else one that changes often would never arrive."""
+
+    def __init__(self, source: MetadataSource) -> None:
+        self._source = source
+        self._sent: dict[str, int] = {}
+        self._frames: Sequence[bytes] = ()
+        self._next = 0
+
+    def frame(self) -> bytes | None:
+        """The next frame to send; None where the slave has been sent everything."""
+        if self._next == len(self._frames):
+            found = self._source.newer(self._sent)
+            if found is None:
+                self._frames, self._next = (), 0
+                return None
+            kind, version, self._frames = found
+            self._sent[kind], self._next = version, 0
+        self._next += 1
+        return self._frames[self._next - 1]

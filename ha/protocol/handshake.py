@@ -1,0 +1,388 @@
+"""May these two logs be joined, and where? Decided by the master, checked again by the slave.
+
+    slave's log            master's log                       answer
+    empty                  any                                CONTINUE at the master's begin
+    a prefix of it         longer                             CONTINUE at the slave's end
+    equal up to X, then    other bytes or nothing             TRUNCATE to X
+    ends below its begin   (retention has dropped the rest)   RESYNC: set aside, start at its begin
+    nothing in common      any                                RESYNC, if nothing confirmed is lost
+
+    never: discard a byte that the slave knows to be confirmed and the master should have.
+    That would undo an acknowledgement, so it is refused, loudly, for an operator to settle.
+
+A master that writes without fsync may itself lack acknowledged bytes after its machine stopped.
+Then no member of its last in-sync set that holds more than it is cut (`unheard`).
+
+Equal history is shown by epoch tables: an (epoch, start offset) pair names one term of one master,
+so the logs agree up to the end of the newest pair that both have. Two kinds of table prove
+nothing. One is missing: a store copied from RocketMQ. One lies: a master that lost its disk
+counts its epochs from 1 again. The first offers checksums of its whole log, and what is equal is
+what is proven. For the second every answer carries the CRC of the last bytes below its offset; a
+slave that finds other bytes there comes back with checksums.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from storage.config import LOG_FILE_SIZES
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+
+from ..errors import HandshakeRefusedError, ProtocolError
+from ..state import Member
+from .frames import Answer, Checksum, Hello, HelloAction, Refusal
+
+FINE_BLOCK_BYTES = 4096
+MAX_EPOCH_JUMP = 1 << 20
+"""So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
+GONE = "if its machine is lost, start a new node under its id"
+EPOCHS_LOST = (
+    "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
+    "their epochs the two logs have nothing in common"
+)
+
+Crc = Callable[[int, int], int]
+
+
+@dataclass(slots=True)
+class MasterView:
+    """What the master is and holds; `end_offset` is what it may send.
+
+    Not frozen: the group moves the offsets as the log grows, its sessions only read them.
+    """
+
+    cluster_id: str
+    node_id: str
+    incarnation: str
+    endpoint: str
+    epoch: int
+    epochs: EpochTable
+    min_offset: int
+    end_offset: int
+    confirm: int
+    file_size: int
+    proof_bytes: int
+    unheard: frozenset[Member] = frozenset()
+    known_nodes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class SlaveView:
+    """What the slave is and holds, as it said in its hello, and what it will not go below."""
+
+    min_offset: int
+    max_offset: int
+    confirm: int
+    file_size: int
+    accepted_epoch: int
+    epochs: tuple[EpochEntry, ...] = ()
+
+    @property
+    def last_epoch(self) -> int:
+        return self.epochs[-1].epoch if self.epochs else 0
+
+    @property
+    def empty(self) -> bool:
+        return self.min_offset == self.max_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The frame to send; `alarm` where the slave proves that this master lost confirmed bytes."""
+
+    frame: Answer | Refusal
+    alarm: str = ""
+
+
+def decide(hello: Hello, view: MasterView) -> Verdict:
+    """The master's answer to `hello`. The proof's CRC is left for the caller to fill in."""
+    refusal = _identity_refusal(hello, view)
+    if refusal is not None:
+        return Verdict(refusal)
+    if hello.master_id == view.node_id and hello.master_incarnation != view.incarnation:
+        return _alarm(
+            f"slave {hello.node_id} has followed {view.node_id} on another disk: the master's "
+            "store was lost or replaced, and may lack what was acknowledged. Make a slave the "
+            "master, or set the slave's store aside by hand",
+            view,
+        )
+    seen = max(hello.accepted_epoch, hello.epochs[-1].epoch if hello.epochs else 0)
+    if seen > view.epoch + MAX_EPOCH_JUMP:
+        return Verdict(
+            Refusal(
+                f"slave {hello.node_id} says that it has seen epoch {seen}, this master serves in "
+                f"epoch {view.epoch}: no cluster moves by more than {MAX_EPOCH_JUMP}. Look at the "
+                "slave's replication.json and epochFileCheckpoint",
+                retry=False,
+                epoch=view.epoch,
+            )
+        )
+    if seen > view.epoch:
+        return _alarm(
+            f"slave {hello.node_id} has seen epoch {seen}, this master serves in epoch "
+            f"{view.epoch}: its store is older than the slave's, or was lost. Restart it as master "
+            "(it goes on above that epoch) or make the slave the master",
+            view,
+        )
+    if seen == view.epoch and hello.master_id not in ("", view.node_id):
+        # the entries of two masters that chose one epoch are equal, their bytes are not
+        return _alarm(
+            f"slave {hello.node_id} has followed {hello.master_id} in epoch {seen}, in which this "
+            "master serves: two masters have written in one epoch. Restart the master (it goes on "
+            "above that epoch) or set the slave's store aside by hand",
+            view,
+        )
+    if hello.min_offset == hello.max_offset:
+        return _continue(view, view.min_offset, hello, "the slave's log is empty")
+    return _place(hello, view, _consistent_point(hello, view))
+
+
+def check_answer(answer: Answer, me: SlaveView) -> None:
+    """The slave's own look at the answer; raises where it must not be followed.
+
+    HandshakeRefusedError: a stale master, another file size, or confirmed bytes would go.
+    ProtocolError: an answer that does not fit what the slave said.
+    """
+    name = answer.action.name.lower()
+    _check_sense(answer)
+    if answer.epoch > max(me.accepted_epoch, me.last_epoch) + MAX_EPOCH_JUMP and me.accepted_epoch:
+        raise HandshakeRefusedError(
+            f"master {answer.master_id} says that it serves in epoch {answer.epoch}, this slave "
+            f"has followed epoch {me.accepted_epoch}: no cluster moves by more than "
+            f"{MAX_EPOCH_JUMP}",
+            retry=False,
+        )
+    if answer.epoch < me.accepted_epoch:
+        raise HandshakeRefusedError(
+            f"master {answer.master_id} serves in epoch {answer.epoch}, this slave has followed "
+            f"epoch {me.accepted_epoch}: an old master, or one that lost its disk",
+            retry=True,
+        )
+    if me.file_size != answer.file_size:
+        _check_new_file_size(answer, me)
+    if answer.action is HelloAction.RESYNC:
+        if me.confirm > answer.offset:
+            raise HandshakeRefusedError(
+                f"refused to set the log aside: bytes {answer.offset}..{me.confirm} are confirmed "
+                f"({answer.reason})",
+                retry=False,
+            )
+        _check_resync(answer, me)
+        return
+    if me.empty:
+        return
+    if answer.offset < me.confirm:
+        raise HandshakeRefusedError(
+            f"refused to {name} at {answer.offset}: this slave knows that everything below "
+            f"{me.confirm} is confirmed ({answer.reason})",
+            retry=False,
+        )
+    below, above = answer.offset < me.min_offset, answer.offset > me.max_offset
+    if below or above or (answer.action is HelloAction.CONTINUE and answer.offset != me.max_offset):
+        raise ProtocolError(
+            f"{name} at {answer.offset} does not fit this log, {me.min_offset}..{me.max_offset}"
+        )
+
+
+def _check_new_file_size(answer: Answer, me: SlaveView) -> None:
+    """An empty slave makes its files as long as the master's, which its store must open again."""
+    if not me.empty:
+        raise HandshakeRefusedError(_file_size_reason(me.file_size, answer.file_size), retry=False)
+    if answer.file_size not in LOG_FILE_SIZES:
+        raise ProtocolError(
+            f"the master's log files have {answer.file_size} bytes: no log has such files, they "
+            f"have {LOG_FILE_SIZES.start} or more"
+        )
+
+
+def _check_sense(answer: Answer) -> None:
+    """Numbers that no master has, whatever this slave holds. Raises ProtocolError."""
+    size = answer.file_size
+    if not 0 < size < LOG_FILE_SIZES.stop:
+        raise ProtocolError(f"the master's log files have {size} bytes: no log has such files")
+    if not answer.min_offset <= answer.max_offset or answer.confirm > answer.max_offset:
+        raise ProtocolError(
+            f"a log {answer.min_offset}..{answer.max_offset} that is confirmed up to "
+            f"{answer.confirm} cannot be"
+        )
+    if not answer.min_offset <= answer.offset <= answer.max_offset:
+        raise ProtocolError(
+            f"{answer.action.name.lower()} at {answer.offset} lies outside of the master's log, "
+            f"{answer.min_offset}..{answer.max_offset}"
+        )
+    if answer.epochs and answer.epochs[-1].epoch > answer.epoch:
+        raise ProtocolError(
+            f"the master serves in epoch {answer.epoch} and holds epoch {answer.epochs[-1].epoch}"
+        )
+
+
+def _check_resync(answer: Answer, me: SlaveView) -> None:
+    """A log is set aside only for a master that begins behind what it has in common with it. What
+    that is, the slave can tell from the epochs that the answer carries."""
+    if answer.offset != answer.min_offset:
+        raise ProtocolError(
+            f"resync at {answer.offset}, the master's log begins at {answer.min_offset}"
+        )
+    common = EpochTable(me.epochs).find_consistent_point(
+        me.max_offset, EpochTable(answer.epochs), answer.max_offset
+    )
+    if me.epochs and common is not None and common >= max(answer.offset, me.min_offset):
+        raise HandshakeRefusedError(
+            f"refused to set the log aside: by its epochs it equals the master's up to {common}, "
+            f"and the master's log begins at {answer.offset} ({answer.reason})",
+            retry=False,
+        )
+
+
+def checksum_blocks(start: int, end: int, block: int, crc: Crc) -> tuple[Checksum, ...]:
+    """Checksums of the whole log start..end in pieces of `block` bytes, fine ones at the end."""
+    return tuple(Checksum(low, high, crc(low, high)) for low, high in _ranges(start, end, block))
+
+
+def proven_prefix(checksums: Sequence[Checksum], view: MasterView, crc: Crc) -> int | None:
+    """Up to where the slave's bytes equal the master's; None where not even one piece does.
+
+    Pieces below the master's begin cannot be compared and are passed over.
+    """
+    proven: int | None = None
+    expected = checksums[0].start if checksums else 0
+    for piece in checksums:
+        if piece.start != expected or piece.end <= piece.start:
+            raise ProtocolError(f"the slave's checksums have a gap or an overlap at {expected}")
+        expected = piece.end
+        if piece.start < view.min_offset:
+            continue
+        if piece.end > view.end_offset or crc(piece.start, piece.end) != piece.crc:
+            break
+        proven = piece.end
+    return proven
+
+
+def _identity_refusal(hello: Hello, view: MasterView) -> Refusal | None:
+    if hello.cluster_id != view.cluster_id:
+        return Refusal(
+            f"this is cluster {view.cluster_id!r}, the slave belongs to {hello.cluster_id!r}",
+            retry=False,
+            epoch=view.epoch,
+        )
+    if not hello.node_id or not hello.incarnation:
+        return Refusal("a slave must say its node id and incarnation", retry=False)
+    if hello.node_id == view.node_id:
+        return Refusal(
+            f"node id {hello.node_id!r} is the master's own: give every node another",
+            retry=False,
+            epoch=view.epoch,
+        )
+    if hello.min_offset != hello.max_offset and hello.file_size != view.file_size:
+        return Refusal(_file_size_reason(hello.file_size, view.file_size), False, view.epoch)
+    return None
+
+
+def _file_size_reason(slave: int, master: int) -> str:
+    return (
+        f"the slave's commit log files have {slave} bytes, the master's {master}: move the slave's "
+        "store away and let it start empty"
+    )
+
+
+def _consistent_point(hello: Hello, view: MasterView) -> int | None:
+    if hello.checksums or not hello.epochs:
+        return hello.proven
+    return EpochTable(hello.epochs).find_consistent_point(
+        hello.max_offset, view.epochs, view.end_offset
+    )
+
+
+def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
+    """The answer to a slave with data whose log equals the master's below `point`."""
+    if point is None or point < hello.min_offset:
+        if hello.max_offset < view.min_offset:
+            return _resync(view, hello, "the slave's log ends before the master's begins")
+        return _resync(view, hello, "the slave's log has no common history with the master's")
+    if point < view.min_offset and (point == hello.max_offset or point >= hello.confirm_offset):
+        return _resync(view, hello, "the slave's log ends before the master's begins")
+    if point < hello.confirm_offset:
+        return _lost(hello, view, point)
+    if point < hello.max_offset and _may_hold_more(hello, view):
+        return _withheld(hello, view, point)
+    if point == hello.max_offset:
+        return _continue(view, point, hello, "")
+    reason = f"the logs agree up to {point}, the slave holds up to {hello.max_offset}"
+    return Verdict(_answer(HelloAction.TRUNCATE, view, point, hello, reason))
+
+
+def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
+    # What lies below the master's begin was dropped by retention, not lost.
+    if hello.confirm_offset > max(view.min_offset, hello.min_offset):
+        return _lost(hello, view, max(view.min_offset, hello.min_offset), EPOCHS_LOST)
+    if hello.max_offset >= view.min_offset and _may_hold_more(hello, view):
+        return _withheld(hello, view, view.min_offset)
+    return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
+
+
+def _lost(hello: Hello, view: MasterView, point: int, hint: str = "") -> Verdict:
+    return _alarm(
+        f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
+        f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
+        f"lost. Make that slave the master, or set its store aside by hand; {GONE}{hint}",
+        view,
+    )
+
+
+def _may_hold_more(hello: Hello, view: MasterView) -> bool:
+    return Member(hello.node_id, hello.incarnation) in view.unheard
+
+
+def _withheld(hello: Hello, view: MasterView, point: int) -> Verdict:
+    return _alarm(
+        f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
+        f"master lost what lies behind {point} when its machine stopped: it may have been "
+        f"acknowledged. Make that slave the master, or set its store aside by hand; {GONE}",
+        view,
+    )
+
+
+def _alarm(reason: str, view: MasterView) -> Verdict:
+    return Verdict(Refusal(reason, retry=False, epoch=view.epoch), alarm=reason)
+
+
+def _continue(view: MasterView, offset: int, hello: Hello, reason: str) -> Verdict:
+    return Verdict(_answer(HelloAction.CONTINUE, view, offset, hello, reason))
+
+
+def _answer(
+    action: HelloAction, view: MasterView, offset: int, hello: Hello, reason: str
+) -> Answer:
+    proof_start = offset
+    if action is not HelloAction.RESYNC and hello.min_offset != hello.max_offset:
+        lowest = max(view.min_offset, hello.min_offset)
+        proof_start = min(offset, max(offset - view.proof_bytes, lowest))
+    return Answer(
+        action=action,
+        offset=offset,
+        reason=reason,
+        master_id=view.node_id,
+        master_incarnation=view.incarnation,
+        master_endpoint=view.endpoint,
+        epoch=view.epoch,
+        epochs=tuple(view.epochs.entries),
+        file_size=view.file_size,
+        confirm=view.confirm,
+        max_offset=view.end_offset,
+        min_offset=view.min_offset,
+        proof_start=proof_start,
+        known_nodes=tuple(sorted(view.known_nodes)),
+        damaged_until=hello.damaged_until,
+        prologue=hello.needs_prologue and action is not HelloAction.RESYNC,
+    )
+
+
+def _ranges(start: int, end: int, block: int) -> Iterator[tuple[int, int]]:
+    """start..end in blocks; the last one in fine pieces, so that little is left unproven."""
+    position = start
+    while end - position > block:
+        yield position, position + block
+        position += block
+    while position < end:
+        high = min(position + FINE_BLOCK_BYTES, end)
+        yield position, high
+        position = high

@@ -1,0 +1,30 @@
+"""What came before the begin of a log, for a slave whose log begins there.
+
+    the cluster's log    [q0][q1]....[q9] expired |......................|
+    the slave's log                               |......................|
+    the prologue         q stands at 10 ──────────▲
+
+Of a queue whose records have all expired a log says nothing, and neither could the slave: its queue
+would begin at 0 again, should it ever lead. So a slave that has no log yet, or has lost what it
+knew of that, says so in its hello, and the master sends the prologue (storage/recovery/prologue.py)
+in pieces between the answer and the first chunk. It is durable on the slave before a byte of log
+is; whatever breaks off before leaves an empty log, which asks again. It speaks of what is below the
+log's begin alone, so no truncation and no later master changes it.
+"""
+
+from ..errors import HaError
+from ..store_port import StorePort
+from .frames import encode_master_frame
+from .table_pieces import cut_up
+
+KIND = "prologue"
+
+
+def prologue_frames(store: StorePort, offset: int) -> list[bytes]:
+    """What `store` knows of what came before log offset `offset`. Raises HaError where that is too
+    much to be sent."""
+    try:
+        pieces = cut_up(KIND, 0, store.prologue(offset))
+    except ValueError as fault:
+        raise HaError(str(fault)) from fault
+    return [encode_master_frame(piece) for piece in pieces]

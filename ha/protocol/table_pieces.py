@@ -1,0 +1,76 @@
+"""A table on its way in pieces: cut up on one side, put together again on the other.
+
+    table, version 7   ──▶  piece 0 │ piece 1 │ ... │ piece n, last   ──▶  table, version 7
+                            each a frame of at most PIECE_BYTES
+
+So the size of a table never decides whether a frame fits, and log bytes go between the pieces. One
+table of a kind is under way at a time, its pieces come in order: anything else is the peer's fault
+and ends the stream. What the receiver holds of unfinished tables has a bound, for all kinds
+together.
+"""
+
+from dataclasses import dataclass
+
+from ..errors import ProtocolError
+
+PIECE_BYTES = 256 << 10
+MAX_TABLE_BYTES = 256 << 20
+"""Of all tables that are under way to one slave at a time; a larger table is not sent."""
+MAX_KINDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of one table; the one with `last` ends it."""
+
+    kind: str
+    version: int
+    index: int
+    last: bool
+    data: bytes
+
+
+def cut_up(kind: str, version: int, data: bytes, size: int = PIECE_BYTES) -> list[Piece]:
+    """The pieces of a table, at least one. Raises ValueError where it is above MAX_TABLE_BYTES."""
+    if len(data) > MAX_TABLE_BYTES:
+        raise ValueError(f"table {kind!r} has {len(data)} bytes, the most is {MAX_TABLE_BYTES}")
+    starts = range(0, max(len(data), 1), size)
+    return [
+        Piece(kind, version, index, start == starts[-1], data[start : start + size])
+        for index, start in enumerate(starts)
+    ]
+
+
+class Assembly:
+    """The tables that come to one receiver; for one stream."""
+
+    def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._held: dict[str, list[Piece]] = {}
+        self._bytes = 0
+
+    def take(self, piece: Piece) -> bytes | None:
+        """The whole table with its last piece, None before. Raises ProtocolError for a piece out
+        of turn, and for more than this receiver holds."""
+        held = self._held.get(piece.kind, [])
+        if piece.index != len(held) or (held and held[0].version != piece.version):
+            raise ProtocolError(
+                f"piece {piece.index} of table {piece.kind!r}, version {piece.version}, is out of "
+                f"turn: {len(held)} pieces of it are here"
+            )
+        if self._bytes + len(piece.data) > self._max_bytes:
+            raise ProtocolError(
+                f"table {piece.kind!r} is larger than the {self._max_bytes} bytes that may be "
+                "under way"
+            )
+        if not piece.last:
+            if not piece.data:
+                raise ProtocolError(f"piece {piece.index} of table {piece.kind!r} is empty")
+            if not held and len(self._held) >= MAX_KINDS:
+                raise ProtocolError(f"more than {MAX_KINDS} tables are under way at a time")
+            self._held.setdefault(piece.kind, []).append(piece)
+            self._bytes += len(piece.data)
+            return None
+        self._held.pop(piece.kind, None)
+        self._bytes -= sum(len(each.data) for each in held)
+        return b"".join([*(each.data for each in held), piece.data])

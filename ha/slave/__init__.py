@@ -1,0 +1,1 @@
+"""The slave's side: following a master, storing what it sends, acknowledging it."""

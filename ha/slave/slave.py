@@ -1,0 +1,238 @@
+"""The slave: connect, follow the master, and when a stream ends try the next one; for ever.
+
+load state ──▶ become slave ──▶ greet ──▶ follow ──▶ stream over
+                                 ▲                      │ followed, resync, diverged: at once
+                                 └──────── pause ◀──────┤ unreachable: growing pauses
+                                                        │ refused for good: now and then
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import tenacity
+from grpc import aio
+
+from storage.clock import Clock
+from storage.disk.files import FileSystem
+from storage.disk.real_files import RealFileSystem
+from storage.errors import StoreError
+from tandemlog.v1 import common_pb2
+
+from ..config import HaConfig
+from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError
+from ..master.members import CATCHING_UP, IN_SYNC, READ_ONLY, STARTING, merged, own_status, row_of
+from ..protocol.frames import Hello
+from ..protocol.replication_service import PATH, ReplicationService, refusing_service
+from ..state_file import StateFile, new_incarnation
+from ..store_port import StorePort
+from .session import SlaveSession
+from .store import SlaveStore
+from .stream import Call, SlaveStream, StoreThreads
+
+logger = logging.getLogger(__name__)
+
+CLEAN_INTERVAL_S = 600.0
+MAX_MESSAGE_BYTES = 64 << 20
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # our own back-off decides when to try again
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class StreamEndedError(HaError):
+    """A stream is over before it came to follow the master."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowState:
+    """How the slave is doing. `fault` is empty while it follows, or is about to."""
+
+    name: str = STARTING
+    fault: str = ""
+    read_only: bool = False
+    master_id: str = ""
+    epoch: int = 0
+
+
+class ReplicationSlave:
+    """See the module. `run` until it is cancelled."""
+
+    def __init__(
+        self,
+        store: StorePort,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        files: FileSystem | None = None,
+    ) -> None:
+        self.store = store
+        self.config = config
+        self.state = FollowState()
+        self.servicer: ReplicationService = refusing_service(
+            lambda: f"{config.node_id} is a slave; its master is at {config.master_endpoint}"
+        )
+        self._clock = clock
+        self._state_file = StateFile(store.config.directory, files or RealFileSystem())
+        self._threads = StoreThreads()
+        self._stored: SlaveStore | None = None
+        self._told: Sequence[common_pb2.NodeStatus] = ()
+        self._clean_at = 0.0
+        self._cleaning: asyncio.Task[None] | None = None
+        # an epoch table that lacks its last term would make equal logs look different
+        self._distrust = bool(store.epochs.note)
+        self._started_at = clock.monotonic()
+
+    async def run(self) -> None:
+        """Follow the master until cancelled. Raises StateFileError for a store of another node."""
+        try:
+            state = await self._threads.write(lambda: self._state_file.load(self.config))
+            self._stored = SlaveStore(
+                self.store,
+                state,
+                self._state_file.save,
+                new_incarnation,
+                self.config,
+                self._clock,
+            )
+            await self._threads.write(self.store.become_slave)
+            while True:
+                await self._retrying()(self._follow)
+                await asyncio.sleep(self.config.reconnect_min_ms / 1000)
+        finally:
+            if self._stored is not None:
+                self._stored.stop()
+            await self._threads.close()
+
+    def members(self) -> list[common_pb2.NodeStatus]:
+        """All nodes as the master told, with this one's row as it is now, last."""
+        stored, state = self._stored, self.state
+        own = own_status(
+            self.store,
+            self.config,
+            epoch=state.epoch,
+            incarnation=stored.state.incarnation if stored is not None else "",
+            uptime_s=self._clock.monotonic() - self._started_at,
+        )
+        own.role = common_pb2.SLAVE
+        rows = merged(self._told, own, state.fault)
+        mine = rows[-1]
+        mine.state = IN_SYNC if state.name == CATCHING_UP and mine.in_sync else state.name
+        mine.detail = state.fault
+        return rows
+
+    def _retrying(self) -> tenacity.AsyncRetrying:
+        config = self.config
+        growing = tenacity.wait_random_exponential(
+            multiplier=config.reconnect_min_ms / 1000, max=config.reconnect_max_ms / 1000
+        )
+
+        def wait(call: tenacity.RetryCallState) -> float:
+            failure = call.outcome.exception() if call.outcome is not None else None
+            if isinstance(failure, HandshakeRefusedError) and not failure.retry:
+                return config.refused_retry_ms / 1000
+            return config.reconnect_min_ms / 1000 + growing(call)
+
+        return tenacity.AsyncRetrying(
+            wait=wait, retry=tenacity.retry_if_exception_type((HaError, StoreError, OSError))
+        )
+
+    async def _follow(self) -> None:
+        """One stream from its start to its end; returns where another one is due at once."""
+        try:
+            await self._one_stream()
+        except DivergedError as diverged:
+            logger.warning("%s", diverged)
+            self._distrust = True
+        except HandshakeRefusedError as refused:
+            level = logging.WARNING if refused.retry else logging.ERROR
+            logger.log(level, "this slave cannot follow: %s", refused.reason)
+            self._lost(refused.reason)
+            raise
+        except StreamEndedError as ended:
+            logger.info("no stream to the master: %s", ended)
+            self._lost(str(ended))
+            raise
+        except (HaError, StoreError, OSError) as fault:
+            logger.error("following the master failed: %s", fault)
+            if self.store.log.flushed.failure is not None and not self.state.read_only:
+                self._say_failed(str(fault))
+            self._lost(str(fault))
+            raise
+
+    async def _one_stream(self) -> None:
+        config, stored = self.config, self._stored
+        if stored is None:
+            raise NotRunningError("this slave is not started")
+        await self._threads.wait()
+        hello = Hello(
+            config.cluster_id,
+            config.node_id,
+            stored.state.incarnation,
+            endpoint=config.endpoint,
+            http_endpoint=config.http_endpoint,
+            store_host=config.store_host,
+        )
+        distrust = self._distrust
+        hello, me = await self._threads.write(lambda: stored.greeting(hello, distrust=distrust))
+        async with aio.insecure_channel(config.master_endpoint, options=_OPTIONS) as channel:
+            call: Call = channel.stream_stream(PATH)()
+            stream = SlaveStream(
+                SlaveSession(hello, me, config, self._clock.monotonic()),
+                stored,
+                self._threads,
+                config,
+                self._clock,
+                joined=self._say_joined,
+                failed=self._say_failed,
+                told=self._hear_members,
+            )
+            why = await stream.run(call)
+        if why.refused:
+            raise HandshakeRefusedError(why.reason, retry=why.retry)
+        if not stream.followed and not stream.resync:
+            raise StreamEndedError(why.reason)
+        logger.info("the stream to the master ended: %s", why.reason)
+        self._lost(why.reason)
+
+    def _lost(self, reason: str) -> None:
+        if not self.state.read_only:
+            self.state = FollowState(CATCHING_UP, fault=reason)
+
+    def _say_joined(self, session: SlaveSession) -> None:
+        self._distrust = False
+        answer = session.answer
+        if answer is not None:
+            self.state = FollowState(CATCHING_UP, master_id=answer.master_id, epoch=answer.epoch)
+            logger.info(
+                "following %s at %s in epoch %d from %d",
+                answer.master_id,
+                self.config.master_endpoint,
+                answer.epoch,
+                answer.offset,
+            )
+
+    def _say_failed(self, reason: str) -> None:
+        logger.error("this slave stops acknowledging: %s", reason)
+        self.state = replace(self.state, name=READ_ONLY, fault=reason, read_only=True)
+
+    def _hear_members(self, nodes: Sequence[common_pb2.NodeStatus]) -> None:
+        self._told = nodes
+        mine = row_of(nodes, self.config.node_id)
+        now = self._clock.monotonic()
+        if mine is None or not mine.in_sync or self.state.fault or now < self._clean_at:
+            return
+        # all that this cluster has confirmed is durable here, so nothing needs the logs set aside
+        self._clean_at = now + CLEAN_INTERVAL_S
+        self._cleaning = asyncio.create_task(self._threads.table(self._drop_set_aside))
+
+    def _drop_set_aside(self) -> None:
+        try:
+            self.store.drop_set_aside()
+        except (StoreError, OSError) as fault:
+            logger.warning("logs that were set aside are not looked at: %s", fault)

@@ -1,0 +1,281 @@
+"""The one that executes a slave's actions on its store.
+
+    actions ──▶ run (in order, one thread) ──▶ settle: fdatasync once for all ──▶ Outcome(durable)
+
+Everything that the protocol promises on disk happens here: an epoch is remembered before its
+bytes, bytes are durable before they are reported, the own confirm offset is never above what is
+durable here. `settle` may run in another thread, so that the next bytes are written while the disk
+takes the last ones; never while a handshake's actions run.
+
+Log first: while the master is more than `log_first_bytes` ahead, the own confirm offset stands
+still, at most for `log_first_ms`. Dispatching would take the processor from the bytes that make
+this slave a safe copy.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from storage.clock import Clock
+from storage.errors import DamagedChunkError
+from tandemlog.format.fast_crc import crc32
+from tandemlog.format.files.epochs import EpochTable
+
+from ..config import HaConfig
+from ..errors import ChunkDamagedError, DivergedError, NotRunningError
+from ..frame_limits import MAX_CHECKSUMS
+from ..protocol.frames import Checksum, Hello
+from ..protocol.handshake import SlaveView, checksum_blocks
+from ..protocol.log_crc import log_crc
+from ..state import HaState, InSyncRecord, remembered
+from ..store_port import StorePort
+from .session import (
+    AcceptEpoch,
+    AdoptEpochs,
+    Append,
+    BeginAt,
+    CheckProof,
+    Confirm,
+    KnowNodes,
+    Prepared,
+    ReplaceTable,
+    SetAside,
+    StoreAction,
+    TakeDamage,
+    TakePrologue,
+    Truncate,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Log offsets: what lies below is fsynced, or in the queues and the index."""
+
+    durable: int
+    reput: int
+
+
+class SlaveStore:
+    """See the module. `save` makes a state durable; `fresh` names a new incarnation."""
+
+    def __init__(
+        self,
+        store: StorePort,
+        state: HaState,
+        save: Callable[[HaState], None],
+        fresh: Callable[[], str],
+        config: HaConfig,
+        clock: Clock,
+    ) -> None:
+        self.store = store
+        self.state = state
+        self._save = save
+        self._fresh = fresh
+        self._config = config
+        self._clock = clock
+        self._master_confirm = 0
+        self._master_end = 0
+        self._held_since = 0.0
+        self._aligned = False
+        self._stopped = False
+        self._intake = store.raw_intake()
+        self._damaged_until = 0
+        self._doubted: int | None = None
+        # both threads confirm: one that has looked may else set an older offset than the other
+        self._confirming = threading.Lock()
+
+    def stop(self) -> None:
+        """From any thread: what reads the whole log ends with its next block."""
+        self._stopped = True
+
+    def greeting(self, hello: Hello, *, distrust: bool) -> tuple[Hello, SlaveView]:
+        """`hello` with what this store holds now.
+
+        Checksums of the whole log go along where the epoch table proves nothing: it is empty, or
+        `distrust` says that it lied; that reads all of it. Raises NotRunningError after `stop`.
+        """
+        log = self.store.log
+        if self._aligned:
+            self._confirm(log.flushed.value)
+        self._aligned = False
+        self._master_confirm = self._master_end = 0
+        self._intake, self._damaged_until = self.store.raw_intake(), 0
+        low, high = log.min_offset, log.wrote.value
+        entries = tuple(self.store.epochs.table.entries)
+        # A store that never followed or led knows nothing of what this cluster confirmed.
+        known = self.state.accepted_epoch > 0
+        confirm = min(self.store.confirmed.value, high) if known else 0
+        checksums: tuple[Checksum, ...] = ()
+        if low < high and (distrust or not entries):
+            block = max(self._config.checksum_block_bytes, (high - low) // (MAX_CHECKSUMS // 4))
+            checksums = checksum_blocks(low, high, block, self.crc)
+        view = SlaveView(
+            min_offset=low,
+            max_offset=high,
+            confirm=confirm,
+            file_size=log.file_size,
+            accepted_epoch=self.state.accepted_epoch,
+            epochs=() if checksums else entries,
+        )
+        followed = self.state.followed
+        greeting = replace(
+            hello,
+            incarnation=self.state.incarnation,
+            epochs=entries,
+            min_offset=low,
+            max_offset=high,
+            confirm_offset=confirm,
+            file_size=0 if low == high else log.file_size,
+            checksums=checksums,
+            accepted_epoch=self.state.accepted_epoch,
+            master_id=followed.node_id if followed is not None else "",
+            master_incarnation=followed.incarnation if followed is not None else "",
+            doubted_offset=self._doubted if self._doubted == high else None,
+            needs_prologue=self.store.needs_prologue,
+        )
+        return greeting, view
+
+    def run(self, actions: Sequence[StoreAction]) -> bool:
+        """Execute the actions; whether the handshake's were among them. Raises what the store
+        raises, and DivergedError."""
+        prepared = False
+        for action in actions:
+            if isinstance(action, Append):
+                self._append(action)
+            elif isinstance(action, Confirm):
+                self._master_confirm = max(self._master_confirm, action.offset)
+                self._master_end = action.master_end
+            elif isinstance(action, ReplaceTable):
+                self._replace_table(action)
+            elif isinstance(action, Prepared):
+                prepared = self._aligned = True
+            else:
+                self._prepare(action)
+        return prepared
+
+    def run_settled(self, actions: Sequence[StoreAction]) -> tuple[bool, Outcome]:
+        """`run` and `settle` in one: the answers of both."""
+        prepared = self.run(actions)
+        return prepared, self.settle()
+
+    def settle(self) -> Outcome:
+        """Make durable what has been run, and confirm what may be."""
+        durable = self.store.flush()
+        if self._aligned and not self._log_first(durable):
+            self._confirm(durable)
+        return Outcome(durable, self.store.reputed.value)
+
+    def crc(self, start: int, end: int) -> int:
+        """CRC-32 of the log's bytes start..end. Raises NotRunningError after `stop`."""
+        if self._stopped:
+            raise NotRunningError("this slave is stopping")
+        return log_crc(self.store, start, end)
+
+    def _log_first(self, durable: int) -> bool:
+        now = self._clock.monotonic()
+        if self._master_end - durable <= self._config.log_first_bytes:
+            self._held_since = now
+            return False
+        if (now - self._held_since) * 1000 >= self._config.log_first_ms:
+            self._held_since = now
+            return False
+        return True
+
+    def _confirm(self, durable: int) -> None:
+        with self._confirming:
+            self.store.advance_confirmed(own_confirm(self._master_confirm, durable))
+
+    def _append(self, action: Append) -> None:
+        if action.entry is not None:
+            # First the epoch, then its bytes: bytes of an unknown epoch could not be compared.
+            self.store.epochs.append(action.entry)
+        if action.crc is not None and crc32(action.data) != action.crc:
+            raise ChunkDamagedError(
+                f"the {len(action.data)} bytes at {action.offset} have CRC "
+                f"{crc32(action.data):#010x}, the master read {action.crc:#010x}: they were "
+                "changed on the way; asking for them again"
+            )
+        try:
+            self._intake.take(action.offset, action.data, self._damaged_until)
+        except DamagedChunkError as fault:
+            self._doubted = fault.offset
+            raise ChunkDamagedError(f"{fault}; asking the master for it again") from fault
+
+    def _prepare(self, action: StoreAction) -> None:
+        if isinstance(action, CheckProof):
+            mine = self.crc(action.start, action.end)
+            if mine != action.crc:
+                raise DivergedError(action.start, action.end, mine, action.crc)
+        elif isinstance(action, AcceptEpoch):
+            record = self._knowing(action.known_nodes)
+            self._remember(
+                replace(
+                    self.state, accepted_epoch=action.epoch, followed=action.master, record=record
+                )
+            )
+        elif isinstance(action, KnowNodes):
+            self._remember(replace(self.state, record=self._knowing(action.nodes)))
+        elif isinstance(action, BeginAt):
+            self._begin(action)
+        elif isinstance(action, TakePrologue):
+            self.store.take_prologue(action.data)
+        elif isinstance(action, Truncate):
+            logger.warning(
+                "truncating the log: %d -> %d", self.store.log.wrote.value, action.offset
+            )
+            self.store.truncate(action.offset)
+        elif isinstance(action, AdoptEpochs):
+            below = tuple(each for each in action.entries if each.start_offset < action.offset)
+            self.store.epochs.replace(EpochTable(below))
+        elif isinstance(action, TakeDamage):
+            self._damaged_until = action.end
+            self.store.pass_over(action.start, action.end)
+        elif isinstance(action, SetAside):
+            if self.store.log.flushed.failure is not None:
+                raise self.store.log.flushed.failure.with_traceback(None)
+            logger.warning(
+                "setting the log aside, starting at %d: %s", action.offset, action.reason
+            )
+            # The incarnation first: what the old disk acknowledged is gone with it.
+            self._remember(replace(self.state, incarnation=self._fresh()))
+            self.store.reset(action.offset)
+            self.store.epochs.replace(EpochTable(()))
+
+    def _knowing(self, nodes: frozenset[str]) -> InSyncRecord:
+        record = self.state.record
+        return replace(record, known=remembered(nodes, record.known))
+
+    def _begin(self, action: BeginAt) -> None:
+        """Sizes first: the intake judges by them."""
+        log = self.store.log
+        if log.file_size != action.file_size:
+            self.store.adopt_commit_log_file_size(action.file_size)
+        if log.wrote.value != action.offset:
+            self.store.reset(action.offset)
+        self._intake = self.store.raw_intake()
+        self.store.epochs.replace(EpochTable(()))
+
+    def _replace_table(self, action: ReplaceTable) -> None:
+        tables = {
+            "topics": self.store.topics,
+            "groups": self.store.groups,
+            "consumer-offsets": self.store.consumer_offsets,
+        }
+        table = tables.get(action.update.kind)
+        if table is None:
+            logger.warning("the master sent a table of the unknown kind %r", action.update.kind)
+            return
+        table.replace_from_json(action.update.json)
+
+    def _remember(self, state: HaState) -> None:
+        if state != self.state:
+            self._save(state)
+            self.state = state
+
+
+def own_confirm(masters: int, durable: int) -> int:
+    """A slave's confirm offset: the master's, as far as it is durable here."""
+    return min(masters, durable)

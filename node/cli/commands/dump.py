@@ -1,0 +1,71 @@
+"""`tandemlog dump`: what the files of a store say."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from storage.tools.dump import dump
+
+from ..command import new_app
+from ..exit_codes import epilog
+from ..failures import one_line_errors
+from ..options import (
+    DEFAULTS,
+    FormatOption,
+    IndexEntries,
+    IndexSlots,
+    QueueFileSize,
+    Store,
+    store_config,
+)
+from ..output import Format, error_console, write_rows
+
+
+class What(StrEnum):
+    MESSAGES = "messages"
+    QUEUES = "queues"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    EPOCHS = "epochs"
+
+
+_COLUMNS = {
+    What.MESSAGES: (
+        "physical_offset",
+        "size",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "tags",
+        "keys",
+        "store_timestamp",
+        "msg_id",
+    ),
+}
+
+app = new_app()
+
+
+@app.command("dump", epilog=epilog())
+def dump_command(
+    store: Store,
+    what: Annotated[What, typer.Option("--what", help="What to show.")] = What.MESSAGES,
+    form: FormatOption = Format.TABLE,
+    index_slots: IndexSlots = DEFAULTS.index_slots,
+    index_entries: IndexEntries = DEFAULTS.index_entries,
+    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+) -> None:
+    """Show what the files of a store say; changes nothing.
+
+    Messages come in log order with every field (--format jsonl), the body as stored, in base64.
+    At the first bytes that are no record it stops with a note on stderr, and exit code 0. After a
+    failed fsync it shows what the page cache has, and says so there.
+    """
+    config = store_config(store, index_slots, index_entries, queue_file_size)
+    with one_line_errors():
+        rows = dump(config, what.value)
+        write_rows(rows, form, _COLUMNS.get(what))
+        console = error_console()
+        for note in rows.notes:
+            console.print(note, markup=False, soft_wrap=True)

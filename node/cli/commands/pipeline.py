@@ -1,0 +1,405 @@
+"""`tandemlog pipeline …`: the jobs of the data pipeline, run by Spark over stores on disk.
+
+Spark, Arrow and Java come with the extra `spark`; without them the commands are there and say what
+to install. So nothing of theirs is imported up here, but by _loaded when a command runs: the one
+place for that.
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
+from tandemlog.spark import errors
+from tandemlog.spark.segments.options import OnCorruption
+from tandemlog.spark.spark_version import version_fault
+
+from .. import exit_codes
+from ..command import new_app
+from ..exit_codes import epilog
+from ..failures import fail, one_line_errors
+from ..options import IndexEntries, IndexSlots
+from ..output import cell_text, error_console, write_table
+
+NO_MASTER = "none"
+NEEDS = "pip install 'tandemlog[spark]'"
+_TARGET_MB = 128
+
+
+class Form(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+StoreArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="STORE",
+        help="Folder of a store or of its commit log, ours or RocketMQ's; or node:HOST:PORT.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder to write to.", show_default=False)
+]
+FormOption = Annotated[
+    Form, typer.Option("--format", "-f", help="table for people, json for programs.")
+]
+Master = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        envvar="TANDEMLOG_SPARK_MASTER",
+        help="Spark's master: local[N], spark://HOST:PORT, or sc://HOST:PORT (Connect); "
+        "none: in this process, without Spark.",
+    ),
+]
+TargetMb = Annotated[
+    int, typer.Option("--target-mb", min=1, help="About so many MiB of the log a task.")
+]
+QueueFileSize = Annotated[
+    int | None,
+    typer.Option(
+        "--queue-file-size",
+        min=20,
+        help="Bytes of a consume queue file, where the store has none. [default: RocketMQ's]",
+        show_default=False,
+    ),
+]
+OnCorruptionOption = Annotated[
+    OnCorruption,
+    typer.Option("--on-corruption", help="At bytes of the log that are no record."),
+]
+
+app = new_app("Spark over stores: rebuild, audit, compare, export, restore, count; and a demo.")
+
+
+@app.command("rebuild", epilog=epilog())
+def rebuild_command(
+    store: StoreArgument,
+    out: Out,
+    queues: Annotated[bool, typer.Option("--queues", help="Only the consume queues.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="Only the index.")] = False,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    index_tags: Annotated[
+        bool | None,
+        typer.Option(
+            "--index-tags/--no-index-tags",
+            help="Put tags into the index. [default: as the store's own index has it, else yes]",
+            show_default=False,
+        ),
+    ] = None,
+    delay_levels: Annotated[
+        str | None,
+        typer.Option(
+            "--delay-levels",
+            help="The delay levels of the store's broker. "
+            "[default: what its schedule queues say, else RocketMQ's]",
+            show_default=False,
+        ),
+    ] = None,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Make consume queues and index from the commit log alone, below --out."""
+    with _job("rebuild", master, form) as job:
+        job.check(store)
+        options = job.module.RebuildOptions(
+            queues=queues or not index,
+            index=index or not queues,
+            index_slots=index_slots,
+            index_entries=index_entries,
+            queue_file_size=queue_file_size,
+            index_tags=index_tags,
+            delay_levels=delay_levels,
+            target_bytes=target_mb << 20,
+            on_corruption=on_corruption,
+        )
+        job.run(job.module.rebuild, store, out, options)
+
+
+@app.command("audit", epilog=epilog())
+def audit_command(
+    store: StoreArgument,
+    verify_crc: Annotated[
+        bool, typer.Option("--crc/--no-crc", help="Check the CRC of every body.")
+    ] = True,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Check every record of the log, its files, its end and its queues' numbers.
+
+    Exit code 1 where something is wrong; each finding names file, offset and message. The sizes of
+    queue and index files are not needed for that.
+    """
+    del index_slots, index_entries, queue_file_size
+    with _job("audit", master, form) as job:
+        job.check(store)
+        job.run(job.module.audit, store, verify_crc=verify_crc, target_bytes=target_mb << 20)
+
+
+@app.command("compare", epilog=epilog())
+def compare_command(
+    store: StoreArgument,
+    other: StoreArgument,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Compare two copies of a log: CRCs of blocks first, then the records that differ.
+
+    Exit code 1 where they are not equal. The sizes of queue and index files are not needed.
+    """
+    del index_slots, index_entries, queue_file_size
+    with _job("compare", master, form) as job:
+        job.check(store, other)
+        job.run(job.module.compare, store, other, target_bytes=target_mb << 20)
+
+
+@app.command("export", epilog=epilog())
+def export_command(
+    store: StoreArgument,
+    out: Out,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="Only the form for queries.")
+    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Only the byte-exact form.")] = False,
+    compression: Annotated[
+        str, typer.Option("--compression", help="snappy, zstd, lz4, gzip or none.")
+    ] = "snappy",
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Write the log as Parquet: by topic and day for queries, and byte for byte for `restore`."""
+    del queue_file_size
+    with _job("export", master, form) as job:
+        job.check(store)
+        options = job.module.ExportOptions(
+            messages=messages or not raw,
+            raw=raw or not messages,
+            compression=compression,
+            target_bytes=target_mb << 20,
+            on_corruption=on_corruption,
+            index_slots=index_slots,
+            index_entries=index_entries,
+        )
+        job.run(job.module.export, store, out, options)
+
+
+@app.command("restore", epilog=epilog())
+def restore_command(
+    archive: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="What `export` wrote.", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="STORE", help="The store to make.", show_default=False),
+    ],
+    log_only: Annotated[
+        bool, typer.Option("--log-only", help="Leave out consume queues and index.")
+    ] = False,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Make a store again from an export: log files byte for byte, then queues and index."""
+    with _job("restore", master, form) as job:
+        _loaded("tandemlog.spark.tasks.archive").read_manifest(archive)
+        options = _loaded("tandemlog.spark.jobs.rebuild").RebuildOptions(
+            queues=not log_only,
+            index=not log_only,
+            index_slots=index_slots,
+            index_entries=index_entries,
+            queue_file_size=queue_file_size,
+            target_bytes=target_mb << 20,
+        )
+        job.run(job.module.restore, archive, out, options)
+
+
+@app.command("stats", epilog=epilog())
+def stats_command(
+    store: StoreArgument,
+    out: Out,
+    on_corruption: OnCorruptionOption = OnCorruption.FAIL,
+    index_slots: IndexSlots = DEFAULT_SLOTS,
+    index_entries: IndexEntries = DEFAULT_ENTRIES,
+    queue_file_size: QueueFileSize = None,
+    master: Master = "local[*]",
+    target_mb: TargetMb = _TARGET_MB,
+    form: FormOption = Form.TABLE,
+) -> None:
+    """Count messages, bytes and sizes per topic and hour, as stats.parquet and stats.png."""
+    del index_slots, index_entries, queue_file_size
+    with _job("stats", master, form) as job:
+        job.check(store)
+        job.run(
+            job.module.stats, store, out, target_bytes=target_mb << 20, on_corruption=on_corruption
+        )
+
+
+@app.command("demo", epilog=epilog())
+def demo_command(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir",
+            help="Where everything is made; must be empty. [default: a new temporary folder]",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=100, help="Messages to write.")] = 100_000,
+    master: Master = "local[*]",
+    form: FormOption = Form.TABLE,
+) -> None:
+    """The whole tour: a cluster, live topics, a stream, and every job on the files of its nodes.
+
+    Starts a master and a slave on free ports, and stops them before the jobs read their files.
+    """
+    with _job("demo", master, form, module="tandemlog.spark.tour") as job:
+        job.run(job.module.run, directory, rows=rows)
+
+
+class Job:
+    """One run: the job's module, a Spark session once it is needed, and what is shown."""
+
+    def __init__(self, name: str, master: str, form: Form, module: str) -> None:
+        self.module = _loaded(module)
+        self.result: Any = None
+        self._name = name
+        self._master = master
+        self._form = form
+
+    def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        """Call the job with a session and a progress bar; show what it answers."""
+        with _progress(f"starting Spark for {self._name}") as progress:
+            if self._master == NO_MASTER:
+                alone = _loaded("tandemlog.spark.executors").InProcess()
+                self.result = work(alone, *arguments, progress=progress, **named)
+            else:
+                spark = _loaded("tandemlog.spark.session").spark_session(
+                    f"tandemlog {self._name}", self._master
+                )
+                try:
+                    self.result = work(spark, *arguments, progress=progress, **named)
+                finally:
+                    spark.stop()
+        _show(self.result, self._form)
+
+    def check(self, *stores: str) -> None:
+        """Raises PipelineError for a store that is none, before a JVM is started for it."""
+        for store in stores:
+            _loaded("tandemlog.spark.log.source").open_store(store)
+
+
+@contextmanager
+def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
+    """Around a command: what goes wrong becomes one line and an exit code; 1 for findings."""
+    with one_line_errors():
+        try:
+            job = Job(name, master, form, module or f"tandemlog.spark.jobs.{name}")
+            yield job
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").split(".")[0] not in ("pyspark", "pyarrow", "py4j"):
+                raise
+            fault = version_fault() or f"{missing.name} is not installed"
+            raise fail(f"{fault}: {NEEDS}", exit_codes.USAGE) from None
+        except errors.PipelineError as problem:
+            raise fail(str(problem), _exit_code(problem)) from None
+        except RuntimeError as problem:
+            if type(problem).__name__ != "JavaMissingError":
+                raise
+            raise fail(str(problem), exit_codes.USAGE) from None
+    if job.result is not None and not job.result.holds:
+        raise typer.Exit(exit_codes.FAULT)
+
+
+def _exit_code(problem: errors.PipelineError) -> int:
+    if isinstance(problem, errors.OptionError | errors.StoreMissingError):
+        return exit_codes.USAGE
+    if isinstance(problem, errors.FetchError):
+        return exit_codes.UNREACHABLE
+    if isinstance(problem, errors.TourError):
+        return exit_codes.FAULT
+    return exit_codes.STORE
+
+
+def _loaded(name: str) -> Any:
+    """The module, imported now."""
+    return importlib.import_module(name)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on stderr, where somebody sees it; it counts tasks."""
+    console = error_console()
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} tasks"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task(title, total=1)
+
+        def show(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=max(total, 1))
+
+        yield show
+
+
+def _show(result: Any, form: Form) -> None:
+    """The result on stdout."""
+    if form is Form.JSON:
+        sys.stdout.write(json.dumps(result.document(), ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+        return
+    console = error_console()
+    if result.rows:
+        write_table(result.rows)
+    findings = [finding.row() for finding in result.findings]
+    if findings:
+        write_table(findings, ("kind", "file", "offset", "topic", "queue_id", "queue_offset"))
+        for finding in result.findings:
+            sys.stdout.write(f"{finding.file}: offset {finding.offset}: {finding.detail}\n")
+    sys.stdout.flush()
+    for note in result.notes:
+        console.print(note, markup=False, soft_wrap=True)
+    summary = ", ".join(
+        f"{name} {cell_text(value)}"
+        for name, value in result.summary.items()
+        if name != "topics" and value is not None
+    )
+    console.print(f"{result.job}: {summary}", markup=False, soft_wrap=True)
+    console.print("whole" if result.holds else "FAULTS FOUND", markup=False)

@@ -1,0 +1,94 @@
+"""`tandemlog query`: messages by key, unique id, tag, or offset id."""
+
+from typing import Annotated
+
+import typer
+
+from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.received import ReceivedMessage
+
+from ..command import new_app
+from ..exit_codes import NOT_FOUND, epilog
+from ..failures import CommandError, one_line_errors
+from ..message_rows import MESSAGE_COLUMNS, received_row, table_row
+from ..online import run_admin
+from ..options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    Endpoint,
+    FormatOption,
+    ReadFromOption,
+    Timeout,
+    now_ms,
+)
+from ..output import Format, write_rows
+from ..times import parse_time_ms
+
+MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
+
+app = new_app()
+
+
+@app.command("query", epilog=epilog())
+def query_command(
+    topic: Annotated[
+        str | None,
+        typer.Argument(metavar="[TOPIC]", help="Needed with --key.", show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", help="A key, or a unique id (UNIQ_KEY).")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="A tag, where tags are indexed.")] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="An offset id (msg_id); with TOPIC also a unique id."
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None, typer.Option("--begin", metavar="TIME", help="Stored at TIME or later.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", metavar="TIME", help="Stored at TIME or earlier.")
+    ] = None,
+    maximum: Annotated[
+        int | None,
+        typer.Option(
+            "--max", min=1, max=MAX_MESSAGES, help="At most that many, the newest; else all."
+        ),
+    ] = None,
+    read_from: ReadFromOption = ReadFrom.ANY,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Find messages of a topic by key, or one by its id. Exit code 4 where there is none."""
+    if sum(each is not None for each in (key, tag, message_id)) != 1:
+        raise typer.BadParameter("give one of --key, --tag and --id")
+    if topic is None and message_id is None:
+        raise typer.BadParameter("--key and --tag need a TOPIC")
+    begin_ms = parse_time_ms(begin, now_ms()) if begin is not None else 0
+    end_ms = parse_time_ms(end, now_ms()) if end is not None else 0
+
+    async def find(admin: AsyncAdmin) -> list[ReceivedMessage]:
+        if message_id is not None:
+            found = await admin.query_by_id(message_id, topic)
+            return [] if found is None else [found]
+        return await admin.query_by_key(
+            topic or "",
+            key if key is not None else tag or "",
+            max_messages=maximum or 0,
+            begin=begin_ms,
+            end=end_ms,
+            tags=tag is not None,
+            everything=True,
+        )
+
+    with one_line_errors():
+        messages = run_admin(endpoint, timeout, find, read_from)
+        if not messages:
+            what = message_id or key or tag
+            raise CommandError(f"no message for {what!r}", NOT_FOUND)
+        row_of = received_row if form is Format.JSONL else table_row
+        write_rows(map(row_of, messages), form, MESSAGE_COLUMNS)

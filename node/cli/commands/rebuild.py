@@ -1,0 +1,78 @@
+"""`tandemlog rebuild`: make queues and index again from the log alone."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from storage.tools.rebuild import rebuild
+from tandemlog.format.words import counted
+
+from ..command import new_app
+from ..exit_codes import epilog
+from ..failures import one_line_errors
+from ..offline import say_lines
+from ..options import (
+    DEFAULTS,
+    FormatOption,
+    IndexEntries,
+    IndexSlots,
+    QueueFileSize,
+    Store,
+    store_config,
+)
+from ..output import Format, write_lines
+from ..progress import byte_progress
+from .recover import recovery_row
+
+app = new_app()
+
+
+@app.command("rebuild", epilog=epilog())
+def rebuild_command(
+    store: Store,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="The consume queues; with neither option both.")
+    ] = False,
+    index: Annotated[
+        bool, typer.Option("--index", help="The index; with neither option both.")
+    ] = False,
+    form: FormatOption = Format.TABLE,
+    index_slots: IndexSlots = DEFAULTS.index_slots,
+    index_entries: IndexEntries = DEFAULTS.index_entries,
+    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+) -> None:
+    """Drop the derived files of a store and make them again from its log.
+
+    The old files are set aside first and go when the new ones are complete. Exit code 7 where a
+    process has the store open.
+    """
+    config = store_config(store, index_slots, index_entries, queue_file_size)
+    both = queues == index
+    with one_line_errors(), byte_progress("rebuild") as progress:
+        began = time.monotonic()
+        report = rebuild(config, queues=both or queues, index=both or index, progress=progress)
+        seconds = time.monotonic() - began
+        if form is Format.JSONL:
+            write_lines(
+                [
+                    {
+                        "queues": report.queues,
+                        "index": report.index,
+                        "queue_files": report.queue_files,
+                        "index_files": report.index_files,
+                        "recovery": recovery_row(report.recovery, dry_run=False),
+                        "seconds": round(seconds, 3),
+                    }
+                ]
+            )
+            return
+        made = []
+        made += [counted(report.queue_files, "queue file")] if report.queues else []
+        made += [counted(report.index_files, "index file")] if report.index else []
+        say_lines(
+            [
+                *report.recovery.lines(),
+                f"{store}: made {' and '.join(made)} again in {seconds:.3f} s",
+            ]
+        )

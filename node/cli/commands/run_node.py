@@ -1,0 +1,52 @@
+"""`tandemlog node`: one node of a cluster, until a signal stops it."""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...node import run_node
+from ...process.log_setup import set_up_logging
+from ...process.process_setup import end_with_parent, prepare_process
+from ...settings.config import load_config
+from ...settings.endpoints import ListenError
+from ..command import new_app
+from ..exit_codes import ADDRESS, epilog
+from ..failures import CommandError, one_line_errors
+
+app = new_app()
+
+
+@app.command("node", epilog=epilog())
+def node_command(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            help="TOML file, see docs/configuration.md; else defaults and TANDEMLOG_ variables.",
+            show_default=False,
+        ),
+    ] = None,
+    with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
+) -> None:
+    """Run one node: a master, or a slave of one, as the configuration says.
+
+    SIGTERM and Ctrl-C stop it cleanly: new puts are refused, those under way are finished, the
+    store is flushed and closed.
+    """
+    with one_line_errors():
+        if with_parent is not None:
+            # started by `up`, which has the last word: it stops its nodes in order, and a Ctrl-C
+            # of the terminal reaches them too
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            end_with_parent(with_parent)
+        settings = load_config(config)
+        set_up_logging(settings.log.level, node_id=settings.node_id)
+        prepare_process()
+        try:
+            asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))
+        except ListenError as problem:
+            raise CommandError(str(problem), ADDRESS) from None

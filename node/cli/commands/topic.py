@@ -1,0 +1,255 @@
+"""`tandemlog topic`: make, list, describe and delete topics.
+
+An update changes what is named and nothing else. It is judged by what the master holds, since a
+slave hears of a change a moment later.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.errors import TopicExistsError
+from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.words import counted
+
+from ..command import new_app
+from ..exit_codes import REFUSED, USAGE, epilog
+from ..failures import CommandError, one_line_errors
+from ..online import run_admin
+from ..options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
+from ..output import Format, error_console, write_rows
+
+MAX_QUEUES = 65_536
+_PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
+COLUMNS = ("topic", "read_queues", "write_queues", "perm", "order", "attributes")
+QUEUE_COLUMNS = (
+    "topic",
+    "queue_id",
+    "min_offset",
+    "max_offset",
+    "messages",
+    "min_timestamp",
+    "max_timestamp",
+)
+
+app = new_app("Make, list, describe and delete topics.")
+
+Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")]
+
+
+@app.command("create", epilog=epilog())
+def create_command(
+    name: Name,
+    queues: Annotated[
+        int | None,
+        typer.Option(
+            "--queues",
+            "-q",
+            min=1,
+            max=MAX_QUEUES,
+            help=f"Number of queues; with --update as before, else {DEFAULT_QUEUES}.",
+            show_default=False,
+        ),
+    ] = None,
+    perm: Annotated[
+        str | None,
+        typer.Option(
+            "--perm",
+            help="rw, r or w; with --update as before, else rw.",
+            show_default=False,
+        ),
+    ] = None,
+    order: Annotated[
+        bool | None,
+        typer.Option(
+            "--order/--no-order",
+            help="Mark it as ordered; with --update as before, else not.",
+            show_default=False,
+        ),
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="May be given several times; with --update the others stay.",
+        ),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Change an existing topic: what is named, the rest stays."),
+    ] = False,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Make a topic, or change one with --update; prints it.
+
+    A queue that holds messages is not taken away: exit code 5.
+    """
+    if perm is not None and perm not in _PERMS:
+        raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
+    bits = None if perm is None else _PERMS[perm]
+    pairs = dict(_pair(text) for text in attributes or [])
+
+    async def create(admin: AsyncAdmin) -> TopicInfo:
+        _check_name(name)
+        if update:
+            return await change(admin)
+        exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
+        if dry_run:
+            if any(topic.name == name for topic in await admin.topics()):
+                raise exists
+            return TopicInfo(name).changed(queues, perm=bits, order=order, attributes=pairs)
+        try:
+            return await admin.create_topic(name, queues, perm=bits, order=order, attributes=pairs)
+        except TopicExistsError:
+            raise exists from None
+
+    async def change(admin: AsyncAdmin) -> TopicInfo:
+        held = await admin.topic(name)
+        if queues is not None and queues < held.read_queues:
+            await _check_no_message_is_lost(admin, name, queues)
+        if dry_run:
+            return held.changed(queues, perm=bits, order=order, attributes=pairs)
+        return await admin.create_topic(
+            name, queues, perm=bits, order=order, attributes=pairs, update=True
+        )
+
+    with one_line_errors():
+        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER)
+        write_rows([_row(topic)], form, COLUMNS)
+        if dry_run:
+            _say_nothing_was_changed(name)
+
+
+@app.command("list", epilog=epilog())
+def list_command(
+    system: Annotated[
+        bool, typer.Option("--all", "-a", help="Those that RocketMQ keeps for itself too.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """List the topics."""
+    with one_line_errors():
+        topics = run_admin(endpoint, timeout, lambda admin: admin.topics())
+        rows = [_row(topic) for topic in topics if system or not is_system_topic(topic.name)]
+        write_rows(rows, form, COLUMNS)
+
+
+@app.command("describe", epilog=epilog())
+def describe_command(
+    name: Name,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show a topic and what its queues hold; with --format jsonl one object with all of it."""
+
+    async def describe(admin: AsyncAdmin) -> tuple[TopicInfo, list[dict[str, Any]]]:
+        topic = await admin.topic(name)
+        ranges = {each.queue_id: each for each in await admin.ranges(name)}
+        rows = []
+        for queue_id in range(
+            max(topic.read_queues, topic.write_queues, max(ranges, default=-1) + 1)
+        ):
+            each = ranges.get(queue_id)
+            rows.append(
+                {
+                    "topic": name,
+                    "queue_id": queue_id,
+                    "min_offset": each.min_offset if each else 0,
+                    "max_offset": each.max_offset if each else 0,
+                    "messages": each.max_offset - each.min_offset if each else 0,
+                    "min_timestamp": each.min_timestamp if each else -1,
+                    "max_timestamp": each.max_timestamp if each else -1,
+                }
+            )
+        return topic, rows
+
+    with one_line_errors():
+        topic, queues = run_admin(endpoint, timeout, describe)
+        if form is Format.JSONL:
+            write_rows([{**_row(topic), "queues": queues}], form)
+        else:
+            write_rows([_row(topic)], form, COLUMNS)
+            write_rows(queues, form, QUEUE_COLUMNS)
+
+
+@app.command("delete", epilog=epilog())
+def delete_command(
+    name: Name,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Delete a topic: it takes no more messages, and those in the log go when they expire."""
+
+    async def delete(admin: AsyncAdmin) -> TopicInfo:
+        if is_system_topic(name):
+            _check_name(name)
+        topic = await admin.topic(name)
+        if not dry_run:
+            await admin.delete_topic(name)
+        return topic
+
+    with one_line_errors():
+        topic = run_admin(endpoint, timeout, delete)
+        write_rows([_row(topic)], form, COLUMNS)
+        if dry_run:
+            _say_nothing_was_changed(name)
+
+
+def _check_name(name: str) -> None:
+    """Raises CommandError for what a node refuses, so that a dry run says it too."""
+    fault = client_topic_fault(name)
+    if fault is not None:
+        raise CommandError(f"topic {name!r}: {fault}", USAGE)
+
+
+async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -> None:
+    """Raises CommandError where a queue that `queues` queues leave out holds messages: they would
+    stay in the log, and nobody could pull them."""
+    holding = {
+        each.queue_id: each.max_offset - each.min_offset
+        for each in await admin.ranges(name)
+        if each.queue_id >= queues and each.max_offset > each.min_offset
+    }
+    if holding:
+        last = max(holding)
+        raise CommandError(
+            f"topic {name!r}: queue {last} holds {counted(holding[last], 'message')} that could "
+            f"not be pulled with {counted(queues, 'queue')}; "
+            f"keep {last + 1} or more until they expire",
+            REFUSED,
+        )
+
+
+def _say_nothing_was_changed(name: str) -> None:
+    error_console().print(f"{name}: nothing was changed", markup=False, soft_wrap=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"--attribute must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _row(topic: TopicInfo) -> dict[str, Any]:
+    names = {value: name for name, value in _PERMS.items()}
+    return {
+        "topic": topic.name,
+        "read_queues": topic.read_queues,
+        "write_queues": topic.write_queues,
+        "perm": names.get(topic.perm & (PERM_READ | PERM_WRITE), "-"),
+        "order": topic.order,
+        "attributes": dict(topic.attributes),
+    }

@@ -1,0 +1,279 @@
+"""`tandemlog up`: a local cluster in the foreground, with a table of its nodes."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.cluster.topology import Topology
+from tandemlog.format.words import counted
+
+from ...settings.config import DEFAULT_PORT
+from ...settings.endpoints import ListenError
+from ..command import new_app
+from ..exit_codes import ADDRESS, epilog
+from ..failures import CommandError, one_line_errors
+from ..local_cluster import (
+    DEFAULT_LOG_FILE_SIZE,
+    DEFAULT_SLAVES,
+    HTTP_PORT_DISTANCE,
+    MAX_SLAVES,
+    ClusterError,
+    LocalCluster,
+    NodeProcess,
+    Wishes,
+    ending,
+    locked,
+    plan_cluster,
+)
+from ..nodes_table import COLUMNS, FEW_COLUMNS, TITLES, node_rows
+from ..options import DEFAULTS
+from ..output import fits, table_of
+
+REFRESH_S = 0.5
+
+app = new_app()
+
+
+@app.command("up", epilog=epilog())
+def up_command(
+    slaves: Annotated[
+        int | None,
+        typer.Option(
+            "--slaves",
+            min=0,
+            max=MAX_SLAVES,
+            help=f"Slaves beside the master; as before, else {DEFAULT_SLAVES}.",
+            show_default=False,
+        ),
+    ] = None,
+    directory: Annotated[
+        Path,
+        typer.Option("--dir", help="Where the data stays; the next `up` goes on with it."),
+    ] = Path("tandemlog-data"),
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store", help="The master's store, ours or RocketMQ's; else in --dir. Used in place."
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port",
+            min=1,
+            max=65_535 - HTTP_PORT_DISTANCE - MAX_SLAVES,
+            help=f"gRPC port of the master; slaves follow, HTTP {HTTP_PORT_DISTANCE} above each.",
+        ),
+    ] = DEFAULT_PORT,
+    flush: Annotated[
+        str | None,
+        typer.Option("--flush", help="async or sync; as before, else async.", show_default=False),
+    ] = None,
+    replication: Annotated[
+        str | None,
+        typer.Option(
+            "--replication", help="async or sync; as before, else sync.", show_default=False
+        ),
+    ] = None,
+    min_in_sync: Annotated[
+        int | None,
+        typer.Option(
+            "--min-in-sync",
+            min=1,
+            help="In-sync replicas, master included, that a put needs; as before, else 1.",
+            show_default=False,
+        ),
+    ] = None,
+    commit_log_file_size: Annotated[
+        int | None,
+        typer.Option(
+            "--commit-log-file-size",
+            min=4096,
+            help=f"Bytes of a log file of a new store. [default: {DEFAULT_LOG_FILE_SIZE}]",
+            show_default=False,
+        ),
+    ] = None,
+    queue_file_size: Annotated[
+        int | None,
+        typer.Option(
+            "--queue-file-size",
+            min=20,
+            help=f"Bytes of a consume queue file. [default: {DEFAULTS.queue_file_size}]",
+            show_default=False,
+        ),
+    ] = None,
+    index_slots: Annotated[
+        int | None,
+        typer.Option(
+            "--index-slots",
+            min=1,
+            help=f"Hash slots of an index file. [default: {DEFAULTS.index_slots}]",
+            show_default=False,
+        ),
+    ] = None,
+    index_entries: Annotated[
+        int | None,
+        typer.Option(
+            "--index-entries",
+            min=2,
+            help=f"Entries of an index file. [default: {DEFAULTS.index_entries}]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Run a master and its slaves here, until Ctrl-C stops them cleanly.
+
+    Each node is a process of its own in this process group; what it says is in DIR/<node>/node.log
+    and its configuration in DIR/<node>/node.toml. With --store a RocketMQ store can be served as
+    it is; --index-slots, --index-entries and --queue-file-size say what its files cannot tell.
+    """
+    for name, value in (("--flush", flush), ("--replication", replication)):
+        if value not in (None, "async", "sync"):
+            raise typer.BadParameter(f"{name} must be async or sync, not {value!r}")
+    wishes = Wishes(
+        slaves=slaves,
+        store=store,
+        commit_log_file_size=commit_log_file_size,
+        queue_file_size=queue_file_size,
+        index_slots=index_slots,
+        index_entries=index_entries,
+        flush=flush,
+        replication=replication,
+        min_in_sync=min_in_sync,
+    )
+    with one_line_errors():
+        try:
+            plan = plan_cluster(directory, wishes)
+        except ValueError as problem:
+            raise typer.BadParameter(str(problem)) from None
+        try:
+            with locked(directory):
+                cluster = LocalCluster(directory, plan, port)
+                cluster.check_ports()
+                cluster.write()
+                asyncio.run(_Foreground(cluster).run())
+        except ClusterError as problem:
+            raise CommandError(str(problem), problem.exit_code) from None
+        except ListenError as problem:
+            raise CommandError(f"{problem}; choose another --port", ADDRESS) from None
+
+
+class _Foreground:
+    """Starts the cluster, shows it, and stops it on SIGINT or SIGTERM, or when a start fails."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._console = Console(highlight=False)
+        self._stop = asyncio.Event()
+        self._ready = False
+        self._told: dict[str, str] = {}
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        self._cluster.start()
+        try:
+            async with Connection(
+                self._cluster.endpoints, ConnectionOptions(discovery_timeout_ms=1_000)
+            ) as connection:
+                await self._watch(connection)
+        finally:
+            faults = await asyncio.to_thread(self._cluster.stop)
+        if faults:
+            raise ClusterError("; ".join(faults))
+        self._console.print("stopped cleanly; the next `tandemlog up` goes on with the data")
+
+    async def _watch(self, connection: Connection) -> None:
+        with Live(
+            Text("starting …"), console=self._console, auto_refresh=False, transient=True
+        ) as live:
+            while not self._stop.is_set():
+                topology = await connection.refresh()
+                self._check_start()
+                rows = self._rows(topology)
+                if self._console.is_terminal:
+                    live.update(self._picture(rows), refresh=True)
+                else:
+                    self._tell_changes(rows)
+                self._tell_ready(topology)
+                try:
+                    async with asyncio.timeout(REFRESH_S):
+                        await self._stop.wait()
+                except TimeoutError:
+                    continue
+
+    def _check_start(self) -> None:
+        """Raises ClusterError where a node ended before the cluster was ready, or all have."""
+        ended = [node for node in self._cluster.nodes if node.exit_code is not None]
+        if ended and (not self._ready or len(ended) == len(self._cluster.nodes)):
+            node = ended[0]
+            code = node.exit_code or 0
+            said = node.last_words()
+            raise ClusterError(
+                f"{node.node_id} {ending(code)}{f': {said}' if said else ''} (see {node.log})",
+                code if code > 0 else 1,
+            )
+
+    def _rows(self, topology: Topology) -> list[dict[str, Any]]:
+        """A row a node: what it says of itself, or what became of its process."""
+        said = {row["node"]: row for row in node_rows(topology) if row["state"] != "unreachable"}
+        return [said.get(node.node_id) or _process_row(node) for node in self._cluster.nodes]
+
+    def _picture(self, rows: list[dict[str, Any]]) -> Group:
+        hint = f"data in {self._cluster.directory}   Ctrl-C stops it"
+        plan = self._cluster.plan
+        settings = (
+            f"cluster {plan.cluster_id}  flush {plan.flush}  replication {plan.replication}  "
+            f"min_in_sync {plan.min_in_sync}"
+        )
+        table = table_of(rows, COLUMNS, TITLES)
+        if not fits(table, self._console):
+            table = table_of(rows, FEW_COLUMNS, TITLES)
+        return Group(Text(settings), table, Text(hint, style="dim"))
+
+    def _tell_changes(self, rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            line = f"{row['node']} {row['role']} {row['endpoint']} {row['state']}"
+            if row.get("detail"):
+                line += f": {row['detail']}"
+            if self._told.get(row["node"]) != line:
+                self._told[row["node"]] = line
+                self._console.print(line, markup=False, soft_wrap=True)
+        sys.stdout.flush()
+
+    def _tell_ready(self, topology: Topology) -> None:
+        reached = [node for node in topology.nodes if node.reachable]
+        everybody = topology.master is not None and len(reached) == len(self._cluster.nodes)
+        if not self._ready and everybody:
+            self._ready = True
+            master = self._cluster.nodes[0]
+            self._console.print(
+                f"ready: {counted(len(reached), 'node')}, --endpoint {master.endpoint}",
+                markup=False,
+            )
+            sys.stdout.flush()
+
+
+def _process_row(node: NodeProcess) -> dict[str, Any]:
+    code = node.exit_code
+    if code is None:
+        state, detail = "starting", ""
+    else:
+        state = "down"
+        detail = f"{ending(code)}; back with: tandemlog node --config {node.config}"
+    return {
+        "node": node.node_id,
+        "role": node.role,
+        "endpoint": node.endpoint,
+        "state": state,
+        "detail": detail,
+    }

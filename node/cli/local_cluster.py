@@ -1,0 +1,336 @@
+"""A local cluster: one master and its slaves, each a process of its own, in this process group.
+
+    DIR/cluster.json          what the cluster is, so that the next `up` goes on with it
+    DIR/up.lock               held by the `up` that runs it
+    DIR/n0/node.toml          configuration of a node, written at each start
+    DIR/n0/node.log           what it says
+    DIR/n0/store/             its store; the master's may lie elsewhere (--store)
+
+The nodes ignore Ctrl-C, which a terminal sends to the whole group, and are stopped from here: the
+master first, so that its last puts still find their slaves, then the slaves. A node also ends when
+this process does, however it ends.
+"""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storage.config import StoreConfig
+from storage.disk.real_files import RealFileSystem
+from storage.errors import StoreLockedError
+from storage.inspect.geometry import Geometry
+from tandemlog.format.words import counted
+
+from ..settings.config import ConfigError
+from ..settings.endpoints import usable
+
+HTTP_PORT_DISTANCE = 100
+DEFAULT_SLAVES = 2
+# Three nodes on one disk, each with the next file allocated ahead: RocketMQ's 1 GiB would be 6.
+DEFAULT_LOG_FILE_SIZE = 256 << 20
+MAX_SLAVES = 16
+PLAN = "cluster.json"
+LOCK = "up.lock"
+
+
+class ClusterError(Exception):
+    """A cluster that cannot be started, or a node of it that ended. `exit_code` is the node's."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """File sizes of every store of the cluster."""
+
+    commit_log_file_size: int
+    queue_file_size: int
+    index_slots: int
+    index_entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What DIR/cluster.json remembers."""
+
+    cluster_id: str
+    slaves: int
+    store: str  # of the master; empty: DIR/n0/store
+    sizes: Sizes
+    flush: str = "async"
+    replication: str = "sync"
+    min_in_sync: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line asks for; None: as the cluster was, or the default."""
+
+    slaves: int | None = None
+    store: Path | None = None
+    commit_log_file_size: int | None = None
+    queue_file_size: int | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    flush: str | None = None
+    replication: str | None = None
+    min_in_sync: int | None = None
+
+
+@dataclass(slots=True)
+class NodeProcess:
+    """One node: where it is and, once started, its process."""
+
+    node_id: str
+    role: str
+    endpoint: str
+    http_endpoint: str
+    config: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    log_start: int = field(default=0)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+    def last_words(self) -> str:
+        """What the node said last in this run, for the message why it ended."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(self.log_start)
+                lines = file.read()[-4096:].decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        said = [line.removeprefix("tandemlog: ") for line in lines if line.strip()]
+        return said[-1] if said else ""
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Nobody else runs the cluster of `directory`, or writes its files, meanwhile. Raises
+    StoreLockedError where somebody does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreLockedError(
+                f"{directory}: another `tandemlog up` runs its cluster; stop that one first"
+            ) from None
+        yield
+
+
+def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
+    """The plan of DIR with what is wished now; raises ConfigError where the two exclude each other,
+    and StoreLayoutError where the master's store does not have the sizes it is said to have.
+
+    A store that exists tells its own file sizes, and the slaves get the same ones, so that the
+    derived files of all nodes can be compared byte for byte.
+    """
+    held = _load(directory / PLAN)
+    plan = _new_plan(directory, wishes) if held is None else _next_plan(directory, held, wishes)
+    if plan.min_in_sync > plan.slaves + 1:
+        raise ConfigError(
+            f"min_in_sync {plan.min_in_sync} needs {counted(plan.min_in_sync - 1, 'slave')}, "
+            f"not {plan.slaves}"
+        )
+    return plan
+
+
+def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPlan:
+    store = Path(held.store) if held.store else directory / "n0" / "store"
+    if wishes.store is not None and wishes.store.resolve() != store.resolve():
+        raise ConfigError(
+            f"{directory} was begun with the store {store}; "
+            "go on with it (leave --store out), or choose another --dir"
+        )
+    for name in ("commit_log_file_size", "queue_file_size", "index_slots", "index_entries"):
+        wanted = getattr(wishes, name)
+        if wanted is not None and wanted != getattr(held.sizes, name):
+            raise ConfigError(
+                f"{directory} has {name} {getattr(held.sizes, name)}, which cannot become {wanted}"
+            )
+    return ClusterPlan(
+        cluster_id=held.cluster_id,
+        slaves=held.slaves if wishes.slaves is None else wishes.slaves,
+        store=held.store,
+        sizes=held.sizes,
+        flush=wishes.flush or held.flush,
+        replication=wishes.replication or held.replication,
+        min_in_sync=wishes.min_in_sync or held.min_in_sync,
+    )
+
+
+def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
+    if wishes.store is not None and not wishes.store.is_dir():
+        raise ConfigError(f"--store {wishes.store} is not a folder")
+    defaults = StoreConfig(directory)
+    store = StoreConfig(
+        wishes.store if wishes.store is not None else directory / "n0" / "store",
+        commit_log_file_size=wishes.commit_log_file_size or DEFAULT_LOG_FILE_SIZE,
+        queue_file_size=wishes.queue_file_size or defaults.queue_file_size,
+        index_slots=wishes.index_slots or defaults.index_slots,
+        index_entries=wishes.index_entries or defaults.index_entries,
+    )
+    geometry = Geometry.of(store, RealFileSystem())
+    geometry.check_index()
+    return ClusterPlan(
+        cluster_id=f"local-{os.urandom(4).hex()}",
+        slaves=DEFAULT_SLAVES if wishes.slaves is None else wishes.slaves,
+        store="" if wishes.store is None else str(wishes.store.resolve()),
+        sizes=Sizes(
+            geometry.log_file_size, geometry.queue_file_size, store.index_slots, store.index_entries
+        ),
+        flush=wishes.flush or "async",
+        replication=wishes.replication or "sync",
+        min_in_sync=wishes.min_in_sync or 1,
+    )
+
+
+def _load(path: Path) -> ClusterPlan | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        return ClusterPlan(**{**content, "sizes": Sizes(**content["sizes"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, KeyError) as problem:
+        raise ConfigError(f"{path} is not readable: {problem}") from problem
+
+
+class LocalCluster:
+    """See the module. `port` is the master's; the slaves follow, HTTP 100 above each."""
+
+    def __init__(self, directory: Path, plan: ClusterPlan, port: int) -> None:
+        self.directory = directory
+        self.plan = plan
+        self.nodes = [
+            NodeProcess(
+                node_id=f"n{number}",
+                role="slave" if number else "master",
+                endpoint=f"127.0.0.1:{port + number}",
+                http_endpoint=f"127.0.0.1:{port + number + HTTP_PORT_DISTANCE}",
+                config=directory / f"n{number}" / "node.toml",
+                log=directory / f"n{number}" / "node.log",
+            )
+            for number in range(plan.slaves + 1)
+        ]
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(node.endpoint for node in self.nodes)
+
+    def check_ports(self) -> None:
+        """Raises ListenError where another process has the port of a node. Were that a node of
+        another cluster, its answers would be taken for those of the node that cannot start."""
+        for node in self.nodes:
+            usable(node.node_id, node.endpoint)
+            usable(node.node_id, node.http_endpoint)
+
+    def write(self) -> None:
+        """Write the plan and every node's configuration."""
+        for node in self.nodes:
+            node.config.parent.mkdir(parents=True, exist_ok=True)
+            node.config.write_text(self._toml(node))
+        path = self.directory / PLAN
+        temporary = path.with_suffix(".new")
+        temporary.write_text(json.dumps(asdict(self.plan), indent=2) + "\n")
+        temporary.replace(path)
+
+    def _toml(self, node: NodeProcess) -> str:
+        plan, sizes = self.plan, self.plan.sizes
+        store = node.config.parent / "store"
+        if node.role == "master" and plan.store:
+            store = Path(plan.store)
+        return (
+            f"# written by `tandemlog up` at each start\n"
+            f"cluster_id = {quoted(plan.cluster_id)}\n"
+            f"node_id = {quoted(node.node_id)}\n"
+            f"role = {quoted(node.role)}\n"
+            f"master = {quoted(self.nodes[0].endpoint if node.role == 'slave' else '')}\n"
+            f"listen = {quoted(node.endpoint)}\n"
+            f"http_listen = {quoted(node.http_endpoint)}\n"
+            f"\n[store]\n"
+            f"directory = {quoted(str(store.absolute()))}\n"
+            f"commit_log_file_size = {sizes.commit_log_file_size}\n"
+            f"queue_file_size = {sizes.queue_file_size}\n"
+            f"index_slots = {sizes.index_slots}\n"
+            f"index_entries = {sizes.index_entries}\n"
+            f"flush = {quoted(plan.flush)}\n"
+            f"\n[replication]\n"
+            f"mode = {quoted(plan.replication)}\n"
+            f"min_in_sync = {plan.min_in_sync}\n"
+        )
+
+    def start(self) -> None:
+        """Start every node's process; they find each other."""
+        for node in self.nodes:
+            self.start_node(node)
+
+    def start_node(self, node: NodeProcess) -> None:
+        """Start the process of one node, for the first time or again.
+
+        It ends with the thread that started it (the kernel counts threads as parents): call this
+        in one that lives as long as the cluster.
+        """
+        package_root = str(Path(__file__).resolve().parent.parent)
+        path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
+        node.log_start = node.log.stat().st_size if node.log.exists() else 0
+        with node.log.open("ab") as log:
+            node.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "node", "node"),
+                    *("--config", str(node.config), "--with-parent", str(os.getpid())),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+
+    def stop(self, timeout_s: float = 30.0) -> list[str]:
+        """Stop the master, then the slaves; the answer names those that did not stop cleanly."""
+        faults: list[str] = []
+        for group in (self.nodes[:1], self.nodes[1:]):
+            for node in group:
+                if node.process is not None and node.process.poll() is None:
+                    node.process.send_signal(signal.SIGTERM)
+            deadline = time.monotonic() + timeout_s
+            for node in group:
+                faults += _wait(node, deadline)
+        return faults
+
+
+def _wait(node: NodeProcess, deadline: float) -> list[str]:
+    if node.process is None:
+        return []
+    try:
+        code = node.process.wait(max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        node.process.kill()
+        node.process.wait()
+        return [f"{node.node_id} did not stop in time and was killed"]
+    # a node that did not come so far as to listen for signals has not opened its store either
+    return [f"{node.node_id} {ending(code)}"] if code not in (0, -signal.SIGTERM) else []
+
+
+def quoted(text: str) -> str:
+    """A TOML string: JSON's, as long as it needs no pair of surrogates."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def ending(code: int) -> str:
+    """How a process ended, in words."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

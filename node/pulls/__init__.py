@@ -1,0 +1,1 @@
+"""Reads of messages: pulls, long polls, segments, and whose turn it is."""

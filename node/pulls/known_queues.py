@@ -1,0 +1,45 @@
+"""Which topics and queues may be asked for.
+
+A queue is known when it has entries, whatever the table of topics says (a deleted topic, a store
+of RocketMQ with topics that its table leaves out), or when its topic is in the table and has that
+many queues: then it is empty so far.
+"""
+
+from storage.metadata.topics import TopicTable
+from storage.queues.queue_table import QueueTable
+from tandemlog.format.words import counted, quoted
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError
+
+
+class KnownQueues:
+    """See the module."""
+
+    def __init__(self, topics: TopicTable, queues: QueueTable) -> None:
+        self._topics = topics
+        self._queues = queues
+
+    def check_topic(self, topic: str) -> None:
+        """Raises RequestRefusedError (UNKNOWN_TOPIC)."""
+        if self._topics.get(topic) is None and not self._queues.queues_of(topic):
+            raise RequestRefusedError(
+                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(topic)}", field="topic"
+            )
+
+    def check_queue(self, topic: str, queue_id: int) -> None:
+        """Raises RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE)."""
+        if self._queues.get(topic, queue_id) >= 0:
+            return
+        self.check_topic(topic)
+        config = self._topics.get(topic)
+        count = max(config.read_queues, config.write_queues) if config is not None else 0
+        if not 0 <= queue_id < count:
+            raise RequestRefusedError(
+                common_pb2.UNKNOWN_QUEUE,
+                f"topic {quoted(topic)} has {counted(count, 'queue')}, "
+                f"there is no queue {queue_id}",
+                field="queue_id",
+                limit=count,
+                actual=queue_id,
+            )

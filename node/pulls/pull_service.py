@@ -1,0 +1,306 @@
+"""Pulls over any number of queues, and the waiting for the first message of a long poll.
+
+One round reads the positions in the order of the request until the answer is full. Without a wait
+that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
+found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
+entries.
+
+    some position FOUND, or in a state on which the client has to act   ─▶ answer
+    every position at its end                                          ─▶ wait, then another round
+
+The states on which a client acts are those in which it asked for an offset that is not there (too
+small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
+wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
+client read before, and must not send the client back (RocketMQ's rule for slaves).
+
+A round has a bound that does not depend on what is asked: it looks at SCAN_UNITS entries, and then
+gives what it has, with where each queue stands. So a filter that never matches, over as many queues
+as a request may name, has a reader thread for some ten milliseconds at a time. A thread notices
+between two queues that its caller is gone.
+
+The hint to read from a slave is RocketMQ's as well: what was read lies further behind the end of
+the log than FAR_BEHIND_MEMORY_SHARE of the memory, so it comes from the disk.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from storage.reads.reader import GetResult, GetStatus
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError
+from .long_polling import UNKNOWN_QUEUE, LongPolling
+from .raw_messages import pull_response
+from .read_turns import SMALL_BYTES, Caller, ReadTurns
+
+MAX_POSITIONS = 4_096
+MAX_TAGS = 1_024
+# Gets of one queue in a filtered round before it answers with where it stands.
+MAX_FILTER_ROUNDS = 64
+# Entries of all queues that a round looks at; a get of none counts as a few.
+SCAN_UNITS = 1 << 19
+_LEAST_SCANNED = 64
+# Queues that all long polls together may wait for.
+MAX_WATCHES = 1 << 18
+
+FAR_BEHIND_MEMORY_SHARE = 0.4
+
+_WAITABLE = frozenset(
+    {
+        GetStatus.NO_MATCHED_LOGIC_QUEUE,
+        GetStatus.NO_MESSAGE_IN_QUEUE,
+        GetStatus.OFFSET_OVERFLOW_ONE,
+        GetStatus.NO_MATCHED_MESSAGE,
+    }
+)
+_READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
+_BEYOND_END = frozenset(
+    {
+        GetStatus.NO_MATCHED_LOGIC_QUEUE,
+        GetStatus.NO_MESSAGE_IN_QUEUE,
+        GetStatus.OFFSET_OVERFLOW_BADLY,
+    }
+)
+
+
+class PullStore(Protocol):
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int] = (),
+    ) -> GetResult: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PullLimits:
+    """Bytes of one answer; milliseconds of the longest wait; how many may wait; bytes behind the
+    end of the log from which on a slave is suggested."""
+
+    max_bytes: int = 8 << 20
+    max_wait_ms: int = 60_000
+    long_polls: int = 4_096
+    far_behind_bytes: int = 1 << 62
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where one queue of a request is read next."""
+
+    index: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class _Pull:
+    """A request under way; `gone` tells the thread that nobody waits for its answer any more."""
+
+    request: broker_pb2.PullRequest
+    positions: list[_Position]
+    room: int
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """An encoded answer, and whether to give it now."""
+
+    answer: bytes
+    done: bool
+
+
+class PullService:
+    """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
+    `dense(topic, queue_id)` is the queue's number in reput's notices."""
+
+    def __init__(
+        self,
+        store: PullStore,
+        long_polling: LongPolling,
+        turns: ReadTurns,
+        *,
+        check: Callable[[str, int], None],
+        dense: Callable[[str, int], int],
+        on_slave: Callable[[], bool],
+        limits: PullLimits,
+    ) -> None:
+        self._store = store
+        self._long_polling = long_polling
+        self._turns = turns
+        self._check = check
+        self._dense = dense
+        self._on_slave = on_slave
+        self._limits = limits
+        self._closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many pulls wait for a message."""
+        return self._long_polling.waiters
+
+    def close(self) -> None:
+        """End every wait with what there is; later pulls wait for nothing."""
+        self._closed = True
+        self._long_polling.wake_all()
+
+    async def pull(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
+        """The encoded PullResponse; raises RequestRefusedError for what cannot be asked, and for
+        what the node has no room for now."""
+        self._check_numbers(request)
+        room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
+        pull = _Pull(request, [], room)
+        try:
+            return await self._answer(pull, caller)
+        finally:
+            pull.gone = True
+
+    async def _answer(self, pull: _Pull, caller: Caller) -> bytes:
+        loop = asyncio.get_running_loop()
+        found = await self._read_round(pull, caller)
+        wait_ms = min(pull.request.wait_ms, self._limits.max_wait_ms)
+        if found.done or wait_ms <= 0:
+            return found.answer
+        deadline = loop.time() + wait_ms / 1000
+        while not found.done and not self._closed and loop.time() < deadline:
+            queues = {self._dense(each.topic, each.queue_id) for each in pull.positions}
+            queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
+            self._check_waiting(len(queues))
+            with self._long_polling.waiting(queues, deadline) as touched:
+                found = await self._read_round(pull, caller)
+                if not found.done:
+                    if len(found.answer) > SMALL_BYTES:  # not kept while nothing happens
+                        self._turns.release(caller)
+                        found = _Round(b"", False)
+                    await touched.wait()
+        if not found.answer:
+            found = await self._read_round(pull, caller)
+        return found.answer
+
+    async def _read_round(self, pull: _Pull, caller: Caller) -> _Round:
+        self._turns.release(caller)
+        return await self._turns.run(
+            caller,
+            partial(self._round, pull),
+            room=pull.room,
+            size_of=lambda made: len(made.answer),
+        )
+
+    def _check_waiting(self, queues: int) -> None:
+        polling, limit = self._long_polling, self._limits.long_polls
+        if polling.waiters >= limit:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"{polling.waiters} pulls wait on this node, limits.long_polls is {limit}; try "
+                "again later, or without wait_ms",
+                field="wait_ms",
+                limit=limit,
+                actual=polling.waiters + 1,
+            )
+        if polling.watches + queues > MAX_WATCHES:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"pulls of this node wait for {polling.watches} queues, {MAX_WATCHES} are allowed; "
+                "try again later, or without wait_ms",
+                field="positions",
+                limit=MAX_WATCHES,
+                actual=polling.watches + queues,
+            )
+
+    def _check_numbers(self, request: broker_pb2.PullRequest) -> None:
+        if not 0 < len(request.positions) <= MAX_POSITIONS:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"positions must name 1..{MAX_POSITIONS} queues",
+                field="positions",
+                limit=MAX_POSITIONS,
+                actual=len(request.positions),
+            )
+        if len(request.tag_hashes) > MAX_TAGS:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"tag_hashes may name {MAX_TAGS} tags",
+                field="tag_hashes",
+                limit=MAX_TAGS,
+                actual=len(request.tag_hashes),
+            )
+        if request.max_messages < 0 or request.max_bytes < 0:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                "max_messages and max_bytes must not be negative",
+                field="max_messages" if request.max_messages < 0 else "max_bytes",
+            )
+
+    def _positions(self, request: broker_pb2.PullRequest) -> list[_Position]:
+        positions = []
+        for index, each in enumerate(request.positions):
+            self._check(each.topic, each.queue_id)
+            positions.append(_Position(index, each.topic, each.queue_id, each.queue_offset))
+        return positions
+
+    def _round(self, pull: _Pull) -> _Round:
+        """Read the queues once. Runs in a reader thread."""
+        request = pull.request
+        if not pull.positions:
+            pull.positions = self._positions(request)
+        head = broker_pb2.PullResponse()
+        queues = []
+        room, scan = pull.room, SCAN_UNITS
+        hashes = frozenset(request.tag_hashes)
+        on_slave = self._on_slave()
+        done = False
+        for position in pull.positions:
+            if pull.gone:
+                break
+            result, moved, scanned = self._read(pull, position, room, hashes, scan)
+            beyond = result.status in _BEYOND_END and position.queue_offset > 0
+            done = done or moved or beyond or result.status not in _WAITABLE
+            small = broker_pb2.QueueRecords(
+                position_index=position.index,
+                status=broker_pb2.PullStatus.Value(result.status.name),
+                next_offset=position.queue_offset if beyond and on_slave else result.next_offset,
+                min_offset=result.min_offset,
+                max_offset=result.max_offset,
+                count=len(result.sizes),
+                sizes=result.sizes.astype("<u4", copy=False).tobytes(),
+            )
+            queues.append((small, result.records))
+            head.suggest_slave |= result.behind > self._limits.far_behind_bytes
+            room -= len(result.records)
+            scan -= scanned
+            if room <= 0 or scan <= 0:
+                break
+        return _Round(pull_response(head, queues), done)
+
+    def _read(
+        self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int
+    ) -> tuple[GetResult, bool, int]:
+        """Read on until something is found: what came of it, True where a filter has skipped as
+        much as it may, and how many entries were looked at."""
+        scanned = 0
+        gets = MAX_FILTER_ROUNDS if pull.request.wait_ms > 0 else 1
+        for _ in range(gets):
+            before = position.queue_offset
+            result = self._store.get(
+                position.topic,
+                position.queue_id,
+                before,
+                pull.request.max_messages,
+                room,
+                hashes,
+            )
+            looked_at = result.next_offset - before if result.status in _READ else 0
+            scanned += max(looked_at, _LEAST_SCANNED)
+            if result.status is not GetStatus.NO_MATCHED_MESSAGE:
+                return result, False, scanned
+            position.queue_offset = result.next_offset
+            if scanned >= scan or pull.gone:
+                break
+        return result, True, scanned

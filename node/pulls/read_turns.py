@@ -1,0 +1,200 @@
+"""Who reads next, and how many bytes of answers may be under way: for the node, not for a stream.
+
+    caller A ── r1 r2 r3 r4 … ─┐  one after the other,   a thread is free, and
+    caller B ── r1             ├─ a caller at a time ──▶ total + room <= limit  ──▶ reader thread
+    caller C ── r1 r2          ┘                         its own      <= half         │
+                                                                                      ▼
+               given back when gRPC has sent the answer, or its call has ended ◀── what it made
+
+A caller is a connection. A read takes one of the threads and, before it reads, room for the answer
+that it may make; what is made counts until the call is over. So one connection that asks for much
+delays itself, and answers that nobody takes fill no more than half of the room, and no memory
+beyond it. A read that does not get its turn within WAIT_S is refused as BUSY.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError
+
+WAIT_S = 5.0
+COPIES = 2
+"""Of each answer: that which was made, and gRPC's."""
+SMALL_BYTES = 4 << 10
+"""Answers below this are not counted: their number is bounded, by that of the calls."""
+
+Made = TypeVar("Made")
+
+
+@dataclass(slots=True, eq=False)
+class Caller:
+    """One call: the connection that it came by, and the bytes that it holds of the room."""
+
+    peer: str = ""
+    held_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A read that has no turn yet."""
+
+    caller: Caller
+    room: int
+    admitted: asyncio.Future[None]
+
+
+class ReadTurns:
+    """See the module. `limit_bytes` is for all answers together. Belongs to the loop."""
+
+    def __init__(self, threads: int, limit_bytes: int, *, wait_s: float = WAIT_S) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="read")
+        self._limit = limit_bytes
+        self._wait_s = wait_s
+        self._free = threads
+        self._held = 0
+        self._held_by: dict[str, int] = {}
+        self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+
+    @property
+    def held_bytes(self) -> int:
+        """Of all answers that are under way."""
+        return self._held
+
+    def close(self) -> None:
+        """Wait for the reads that run; no other one begins."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    async def run(
+        self,
+        caller: Caller,
+        work: Callable[[], Made],
+        *,
+        room: int = 0,
+        size_of: Callable[[Made], int] | None = None,
+    ) -> Made:
+        """What `work` makes, in a reader thread. `room` bytes are kept free for it before it
+        begins; what it made, by `size_of`, is then held by `caller` until `release`.
+
+        Raises RequestRefusedError (BUSY) where no turn came in time, and what `work` raises.
+        """
+        room *= COPIES
+        if not self._may_begin(caller, room) or self._waiting:
+            await self._turn(caller, room)
+        else:
+            self._take(caller, room)
+        try:
+            running = self._executor.submit(work)
+        except RuntimeError:
+            self._end(caller, room)
+            raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping") from None
+        try:
+            made = await asyncio.wrap_future(running)
+            made_bytes = COPIES * size_of(made) if size_of is not None else 0
+            if made_bytes >= SMALL_BYTES:
+                self._hold(caller, made_bytes)
+            return made
+        finally:
+            self._end_when_done(running, caller, room)
+
+    def release(self, caller: Caller) -> None:
+        """What `caller` held is sent, or thrown away."""
+        if caller.held_bytes:
+            self._hold(caller, -caller.held_bytes)
+            self._begin_others()
+
+    def _end_when_done(self, running: "Future[Made]", caller: Caller, room: int) -> None:
+        """A call that ended early leaves its thread at work: the turn ends with that."""
+        if running.done():
+            self._end(caller, room)
+            return
+        loop = asyncio.get_running_loop()
+        running.add_done_callback(
+            lambda _: (
+                loop.call_soon_threadsafe(self._end, caller, room) if not loop.is_closed() else None
+            )
+        )
+
+    async def _turn(self, caller: Caller, room: int) -> None:
+        waiting = _Waiting(caller, room, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(caller.peer, deque()).append(waiting)
+        self._begin_others()
+        try:
+            async with asyncio.timeout(self._wait_s):
+                await waiting.admitted
+        except BaseException as ended:
+            self._forget(waiting)
+            if isinstance(ended, TimeoutError):
+                raise RequestRefusedError(
+                    common_pb2.BUSY,
+                    f"no turn to read within {self._wait_s:g} s: {self._held} bytes of answers are "
+                    f"under way on this node (limits.answer_bytes is {self._limit}), "
+                    f"{self._held_by.get(caller.peer, 0)} of them by this connection; take those "
+                    f"first, or ask for less at a time",
+                    field="answer_bytes",
+                    limit=self._limit,
+                    actual=self._held,
+                ) from None
+            raise
+
+    def _forget(self, waiting: _Waiting) -> None:
+        if waiting.admitted.done() and not waiting.admitted.cancelled():
+            self._end(waiting.caller, waiting.room)  # its turn came in the same moment
+            return
+        queue = self._waiting.get(waiting.caller.peer)
+        if queue is not None and waiting in queue:
+            queue.remove(waiting)
+            if not queue:
+                del self._waiting[waiting.caller.peer]
+
+    def _may_begin(self, caller: Caller, room: int) -> bool:
+        if not self._free:
+            return False
+        if not room or not self._held:
+            return True
+        own = self._held_by.get(caller.peer, 0)
+        return self._held + room <= self._limit and (not own or own + room <= self._limit // 2)
+
+    def _take(self, caller: Caller, room: int) -> None:
+        self._free -= 1
+        self._count(caller.peer, room)
+
+    def _end(self, caller: Caller, room: int) -> None:
+        self._free += 1
+        self._count(caller.peer, -room)
+        self._begin_others()
+
+    def _hold(self, caller: Caller, change: int) -> None:
+        caller.held_bytes += change
+        self._count(caller.peer, change)
+
+    def _count(self, peer: str, change: int) -> None:
+        if change:
+            self._held += change
+            held = self._held_by.get(peer, 0) + change
+            if held:
+                self._held_by[peer] = held
+            else:
+                del self._held_by[peer]
+
+    def _begin_others(self) -> None:
+        """Turns for those who wait: one of each caller, then the next one of each."""
+        while self._waiting and self._free:
+            firsts = (queue[0] for queue in self._waiting.values())
+            waiting = next((w for w in firsts if self._may_begin(w.caller, w.room)), None)
+            if waiting is None:
+                return
+            queue = self._waiting[waiting.caller.peer]
+            queue.popleft()
+            if queue:
+                self._waiting.move_to_end(waiting.caller.peer)
+            else:
+                del self._waiting[waiting.caller.peer]
+            if not waiting.admitted.done():  # else its call has ended, and forgets it soon
+                self._take(waiting.caller, waiting.room)
+                waiting.admitted.set_result(None)

@@ -1,0 +1,1 @@
+"""Writes of messages: decoding, appending in batches, waiting for the confirm offset."""

@@ -1,0 +1,443 @@
+"""The put path of a node: many streams in, one writer thread, answers in order per stream.
+
+    stream A ─┐  submit                        deliver, one wake-up a drain
+    stream B ─┼────────▶ queue ─▶ writer thread ─────────▶ loop ─▶ confirm waiters ─▶ stream A, B
+    stream C ─┘  (loop)            store.append                     (loop)
+
+The log has one writer, so requests are appended one after the other, in the order in which they
+came, whichever stream they came from. What one wake-up of the writer finds is handed back to the
+loop in one go, cut at DELIVER_BYTES so that an early request does not wait for a long drain.
+A stream answers in the order of its requests: an answer that is ready waits for those before it.
+
+What waits is bounded: above `max_pending_bytes` to be appended, or MAX_UNANSWERED requests of one
+stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. Each stream may
+have sent one more by then: what comes above HARD_LIMIT times as many bytes is refused as BUSY. The
+bytes of a request are let go once they are in the log. Memory stays flat under any load.
+
+Answers that nobody takes keep memory too, most of it by the size of a request's table of queues. A
+stream with ANSWER_BYTES of them reads no further; with FEW_ANSWER_BYTES, while those of all streams
+have ALL_ANSWER_BYTES.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from storage.errors import StoreClosedError, StoreError
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError, error_of, put_status_of
+from .ack_stats import AckStats
+from .append_wire import (
+    MOST_FIELDS,
+    QUICK_FIELDS,
+    ManyFieldsError,
+    PutRequest,
+    answer_of,
+    batch_of,
+    parse_put,
+)
+from .confirm_waiters import ConfirmWaiters, Outcome
+
+logger = logging.getLogger(__name__)
+
+DELIVER_BYTES = 8 << 20
+DELIVER_COUNT = 512
+HARD_LIMIT = 2
+MAX_UNANSWERED = 4_096
+ANSWER_BYTES = 8 << 20
+FEW_ANSWER_BYTES = 256 << 10
+ALL_ANSWER_BYTES = 64 << 20
+MAX_TIMEOUT_MS = 3_600_000
+
+
+class AppendResult(Protocol):
+    """What the store says of an appended batch; `end_offset` is where its last record ends."""
+
+    @property
+    def segments(self) -> Sequence[AppendSegment]: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def store_timestamp(self) -> int: ...
+    @property
+    def duplicate(self) -> bool: ...
+
+
+class AppendStore(Protocol):
+    def append(self, batch: RecordBatch) -> AppendResult: ...
+
+
+class PutGate(Protocol):
+    """What decides whether this node may take and acknowledge puts."""
+
+    def epoch(self) -> int | None:
+        """The epoch of which this node is master; None if of none. Any thread may ask."""
+
+    def admit(self, durability: int) -> None:
+        """Raises RequestRefusedError where a put of that durability cannot be taken now. In the
+        loop; what changes until the put is appended is found out before it is acknowledged."""
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        """PutStatus and sentence for records that are appended but not known to be safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class PumpLimits:
+    """Bytes of requests that may wait to be appended; milliseconds that a put may wait."""
+
+    max_pending_bytes: int = 128 << 20
+    timeout_ms: int = 5_000
+
+
+class PendingAppend:
+    """One request on its way: a waiter once it is appended, answered once `response` is there."""
+
+    __slots__ = (
+        "answer_bytes",
+        "byte_size",
+        "confirm_deadline",
+        "count",
+        "durability",
+        "end_offset",
+        "epoch",
+        "failure",
+        "gate",
+        "received_at",
+        "request",
+        "request_id",
+        "response",
+        "result",
+        "stats",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        request: PutRequest,
+        byte_size: int,
+        stream: "AppendStream",
+        stats: AckStats,
+        received_at: float,
+        timeout_s: float,
+    ) -> None:
+        self.request: PutRequest | None = request
+        self.request_id = request.request_id
+        self.durability = request.durability
+        self.stream = stream
+        self.gate = stream.gate
+        self.stats = stats
+        self.received_at = received_at
+        self.byte_size = byte_size
+        # 8 bytes for each queue of the table, whose number is one byte at least
+        self.answer_bytes = 8 * len(request.queue_ids)
+        self.count = len(request.sizes) // 4
+        self.confirm_deadline = received_at + timeout_s
+        self.end_offset = 0
+        self.epoch = 0
+        self.result: AppendResult | None = None
+        self.failure: Exception | None = None
+        self.response: broker_pb2.AppendResponse | None = None
+
+    def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
+        if outcome is Outcome.CONFIRMED:
+            self.answer(broker_pb2.PUT_OK, None)
+            return
+        if outcome is Outcome.TIMED_OUT:
+            status, reason = self.gate.unconfirmed(self.end_offset)
+        elif outcome is Outcome.FENCED:
+            status = broker_pb2.UNKNOWN_ERROR
+            reason = f"this node is no longer master of epoch {self.epoch}"
+        else:
+            status, reason = broker_pb2.FLUSH_DISK_TIMEOUT, str(failure)
+        self.answer(
+            status,
+            common_pb2.Error(
+                code=common_pb2.OUTCOME_UNKNOWN,
+                message=f"stored up to {self.end_offset}, outcome unknown: {reason}",
+                record_index=-1,
+            ),
+        )
+
+    def answer(self, status: int, error: common_pb2.Error | None) -> None:
+        """Say what became of the request."""
+        self.response = answer_of(self.request_id, status, error, self.result)
+        self.stats.record(status, self.stream.now() - self.received_at, self.count)
+        self.stream.wake()
+
+    def refuse(self, problem: Exception) -> None:
+        error = error_of(problem)
+        self.answer(put_status_of(error.code), error)
+
+
+@dataclass(slots=True)
+class AnswerBytes:
+    """Of the answers of all streams that are not taken yet; roughly, from above."""
+
+    count: int = 0
+
+
+class AppendStream:
+    """The requests of one gRPC stream, in order. Belongs to the loop."""
+
+    def __init__(
+        self, gate: PutGate, store_host: str, now: Callable[[], float], waiting: "AnswerBytes"
+    ) -> None:
+        self.gate = gate
+        self.now = now
+        self._waiting = waiting
+        self._answer_bytes = 0
+        self._store_host = store_host
+        self._pending: deque[PendingAppend] = deque()
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+
+    async def room(self) -> None:
+        """Wait until the stream may have another request under way."""
+        await self._room.wait()
+
+    def add(self, pending: PendingAppend) -> None:
+        self._pending.append(pending)
+        self._count(pending.answer_bytes)
+
+    def _count(self, answer_bytes: int) -> None:
+        self._answer_bytes += answer_bytes
+        self._waiting.count += answer_bytes
+        most = ANSWER_BYTES if self._waiting.count < ALL_ANSWER_BYTES else FEW_ANSWER_BYTES
+        if len(self._pending) >= MAX_UNANSWERED or self._answer_bytes > most:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def forget(self) -> None:
+        """Nobody will take the answers."""
+        self._waiting.count -= self._answer_bytes
+        self._answer_bytes = 0
+        self._pending.clear()
+        self._waiting = AnswerBytes()
+
+    def end(self) -> None:
+        """No further request will come; `responses` ends with the last answer."""
+        self._ended = True
+        self._changed.set()
+
+    def wake(self) -> None:
+        if self._pending and self._pending[0].response is not None:
+            self._changed.set()
+
+    async def responses(self) -> AsyncIterator[broker_pb2.AppendResponse]:
+        """Every answer, in the order of the requests."""
+        while True:
+            while self._pending and (response := self._pending[0].response) is not None:
+                taken = self._pending.popleft()
+                self._count(-taken.answer_bytes)
+                response.store_host = self._store_host
+                yield response
+            if self._ended and not self._pending:
+                return
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class AppendPump:
+    """See the module. All methods belong to the loop; only `_run` is the writer thread."""
+
+    def __init__(
+        self,
+        store: AppendStore,
+        gate: PutGate,
+        waiters: ConfirmWaiters,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        store_host: str,
+        limits: PumpLimits,
+        stats: AckStats | None = None,
+    ) -> None:
+        self._store = store
+        self._gate = gate
+        self._waiters = waiters
+        self._loop = loop
+        self._store_host = store_host
+        self._limits = limits
+        self.stats = stats if stats is not None else AckStats()
+        self._queue: queue.SimpleQueue[PendingAppend | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="append", daemon=True)
+        self._streams: set[AppendStream] = set()
+        self._pending_bytes = 0
+        self._pending_count = 0
+        self._answer_bytes = AnswerBytes()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._stopping = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def open_stream(self) -> AppendStream:
+        stream = AppendStream(self._gate, self._store_host, self._loop.time, self._answer_bytes)
+        self._streams.add(stream)
+        return stream
+
+    def close_stream(self, stream: AppendStream) -> None:
+        """Nobody reads the answers of `stream` any more."""
+        self._streams.discard(stream)
+        stream.forget()
+
+    def end_streams(self) -> None:
+        """Every stream ends with its last answer."""
+        for stream in self._streams:
+            stream.end()
+
+    async def room(self) -> None:
+        """Wait until another request may come in."""
+        await self._room.wait()
+
+    async def take(self, stream: AppendStream, data: bytes) -> None:
+        """As `submit`; a request with very many topics is read by a thread meanwhile."""
+        try:
+            self.submit(stream, data, QUICK_FIELDS)
+        except ManyFieldsError:
+            self._submit(stream, len(data), *await asyncio.to_thread(_read_put, data, MOST_FIELDS))
+
+    def submit(self, stream: AppendStream, data: bytes, most_fields: int = MOST_FIELDS) -> None:
+        """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
+        happens. Raises ManyFieldsError, and takes nothing, above `most_fields`."""
+        self._submit(stream, len(data), *_read_put(data, most_fields))
+
+    def _submit(
+        self,
+        stream: AppendStream,
+        byte_size: int,
+        request: PutRequest,
+        problem: RequestRefusedError | None,
+    ) -> None:
+        timeout_ms = min(request.timeout_ms or self._limits.timeout_ms, MAX_TIMEOUT_MS)
+        pending = PendingAppend(
+            request, byte_size, stream, self.stats, self._loop.time(), timeout_ms / 1000
+        )
+        stream.add(pending)
+        try:
+            if problem is not None:
+                raise problem
+            if self._stopping:
+                raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
+            self._check_pending(byte_size)
+            self._gate.admit(pending.durability)
+        except RequestRefusedError as refusal:
+            pending.request = None
+            pending.refuse(refusal)
+            return
+        self._pending_count += 1
+        self._pending_bytes += pending.byte_size
+        self._quiet.clear()
+        if self._pending_bytes >= self._limits.max_pending_bytes:
+            self._room.clear()
+        self._queue.put(pending)
+
+    def _check_pending(self, byte_size: int) -> None:
+        limit = HARD_LIMIT * self._limits.max_pending_bytes
+        if self._pending_bytes and self._pending_bytes + byte_size > limit:
+            raise RequestRefusedError(
+                common_pb2.BUSY,
+                f"{self._pending_bytes} bytes of requests wait to be appended, and {byte_size} "
+                f"came in too; {HARD_LIMIT} times put.max_pending_bytes are {limit}",
+                field="records",
+                limit=limit,
+                actual=self._pending_bytes + byte_size,
+            )
+
+    def refuse_new(self) -> None:
+        """From here on every new request is answered with SHUTTING_DOWN."""
+        self._stopping = True
+
+    async def stop(self, timeout_s: float) -> bool:
+        """Append what has come in, wait for confirmations, end the thread.
+
+        False where the time ran out first: what still waited has been answered as unknown.
+        """
+        self.refuse_new()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._quiet.wait()
+                await self._waiters.wait_idle()
+            drained = True
+        except TimeoutError:
+            drained = False
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.sleep(0)  # the last delivery
+        return drained
+
+    def _run(self) -> None:
+        going = True
+        while going:
+            pending = self._queue.get()
+            done: list[PendingAppend] = []
+            size = 0
+            while True:
+                if pending is None:
+                    going = False
+                    break
+                self._append(pending)
+                done.append(pending)
+                size += pending.byte_size
+                if size >= DELIVER_BYTES or len(done) >= DELIVER_COUNT:
+                    break
+                try:
+                    pending = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+            if done:
+                self._loop.call_soon_threadsafe(self._deliver, done)
+
+    def _append(self, pending: PendingAppend) -> None:
+        request, pending.request = pending.request, None
+        assert request is not None
+        try:
+            epoch = self._gate.epoch()
+            if epoch is None:
+                raise StoreClosedError("the node is no longer master")
+            result = self._store.append(batch_of(request))
+        except Exception as problem:  # whatever a client sends, the writer goes on
+            pending.failure = problem
+            return
+        pending.epoch = epoch
+        pending.result = result
+        pending.end_offset = result.end_offset
+
+    def _deliver(self, done: list[PendingAppend]) -> None:
+        waiting = False
+        for pending in done:
+            self._pending_count -= 1
+            self._pending_bytes -= pending.byte_size
+            if pending.failure is not None:
+                pending.refuse(pending.failure)
+            elif pending.durability == broker_pb2.NO_WAIT:
+                pending.answer(broker_pb2.PUT_OK, None)
+            else:
+                self._waiters.add(pending)
+                waiting = True
+        if waiting:
+            self._waiters.look()
+        if self._pending_bytes < self._limits.max_pending_bytes:
+            self._room.set()
+        if not self._pending_count:
+            self._quiet.set()
+
+
+def _read_put(data: bytes, most_fields: int) -> tuple[PutRequest, RequestRefusedError | None]:
+    """The request in `data`, or why there is none. Raises ManyFieldsError."""
+    try:
+        return parse_put(data, most_fields), None
+    except RequestRefusedError as unreadable:
+        return PutRequest(), unreadable

@@ -1,0 +1,1 @@
+"""The gRPC services of a node, and the door through which every call goes."""

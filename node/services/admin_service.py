@@ -1,0 +1,222 @@
+"""The Admin service: the cluster as this node sees it, topics, groups, statistics.
+
+Topics are made and changed on the master only; the replication carries the whole table to the
+slaves. Everything else any node answers. Lists come in pages (pages.py).
+
+Making a topic waits for the disk, and has threads of its own: it is not to wait for readers, nor
+they for it.
+"""
+# The methods have the names of admin.proto.
+# ruff: noqa: N802
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from storage.message_store import MessageStore
+from storage.metadata.topics import PERM_READ, PERM_WRITE, TopicConfig
+from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.words import quoted
+from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
+
+from ..error_status import RequestRefusedError
+from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
+from ..pulls.read_turns import Caller, ReadTurns
+from ..settings.config import NodeConfig
+
+DEFAULT_QUEUES = 8
+MAX_NAMES = 1_024
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class ClusterView(Protocol):
+    """The cluster as this node knows it; cheap, and of no I/O."""
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        """Every node that is known, this one included."""
+
+    def require_master(self, what: str) -> None:
+        """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
+
+    async def admit_change(self) -> None:
+        """Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC) where no table can be changed."""
+
+    async def settle(self, table: str) -> None:
+        """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+
+
+class AdminService(admin_pb2_grpc.AdminServicer):
+    """See the module. `statistics` gives all counters of the node as plain numbers."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        view: ClusterView,
+        config: NodeConfig,
+        executor: Executor,
+        turns: ReadTurns,
+        statistics: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self._store = store
+        self._view = view
+        self._config = config
+        self._executor = executor
+        self._turns = turns
+        self._sorted: tuple[Mapping[str, TopicConfig], Sequence[str]] = ({}, ())
+        self._statistics = statistics
+
+    async def DescribeCluster(
+        self, request: admin_pb2.DescribeClusterRequest, context: Any
+    ) -> admin_pb2.DescribeClusterResponse:
+        nodes = self._view.members()
+        masters = [node.node_id for node in nodes if node.role == common_pb2.MASTER]
+        config = self._config
+        return admin_pb2.DescribeClusterResponse(
+            cluster_id=config.cluster_id,
+            answered_by=config.node_id,
+            master_id=masters[0] if masters else "",
+            nodes=nodes,
+            flush=config.store.flush.value,
+            replication=config.replication.mode.value,
+            min_in_sync=config.replication.min_in_sync,
+            max_message_size=config.store.max_message_size,
+            max_batch_size=config.store.max_batch_size,
+        )
+
+    async def CreateTopic(
+        self, request: admin_pb2.CreateTopicRequest, context: Any
+    ) -> admin_pb2.TopicResponse:
+        return await self._changed(partial(self._create, request))
+
+    async def _changed(
+        self, work: Callable[[], admin_pb2.TopicResponse]
+    ) -> admin_pb2.TopicResponse:
+        """A topic is made, changed or gone once whoever may become the master knows it."""
+        self._view.require_master("topics are changed")
+        await self._view.admit_change()
+        response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        await self._view.settle("topics")
+        return response
+
+    def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
+        self._view.require_master("topics are made")
+        asked = request.topic
+        _refuse_system_topic(asked.name)
+        held = self._store.topics.get(asked.name)
+        if request.update and held is None:
+            raise RequestRefusedError(
+                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(asked.name)}", field="name"
+            )
+        topic = TopicConfig(
+            name=asked.name,
+            read_queues=asked.read_queues or (held.read_queues if held else DEFAULT_QUEUES),
+            write_queues=asked.write_queues or (held.write_queues if held else DEFAULT_QUEUES),
+            perm=asked.perm or (held.perm if held else PERM_READ | PERM_WRITE),
+            order=asked.order,
+            attributes={**(held.attributes if held else {}), **asked.attributes},
+        )
+        made = self._store.create_topic(topic, update=request.update)
+        return admin_pb2.TopicResponse(topic=_topic(made))
+
+    async def ListTopics(
+        self, request: admin_pb2.ListTopicsRequest, context: Any
+    ) -> admin_pb2.ListTopicsResponse:
+        return await self._read(context, partial(self._list_topics, request))
+
+    def _list_topics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
+        if len(request.names) > MAX_NAMES:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"names may have {MAX_NAMES} entries, not {len(request.names)}",
+                field="names",
+                limit=MAX_NAMES,
+                actual=len(request.names),
+            )
+        if not request.names:
+            table, names = self._all_topics()
+            topics, following = rows_after(
+                request.page, names, lambda name: _topic(table[name]), _size, NAME_PAGES
+            )
+            return admin_pb2.ListTopicsResponse(topics=topics, next_page=following)
+        response = admin_pb2.ListTopicsResponse()
+        size = 0
+        for number in range(number_of_page(request.page), len(request.names)):
+            name = request.names[number]
+            topic = self._store.topics.get(name)
+            if topic is None:
+                raise RequestRefusedError(
+                    common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(name)}", field="names"
+                )
+            row = _topic(topic)
+            size += row.ByteSize()
+            if size > MAX_BYTES and response.topics:
+                response.next_page = str(number)
+                break
+            response.topics.append(row)
+        return response
+
+    def _all_topics(self) -> tuple[Mapping[str, TopicConfig], Sequence[str]]:
+        """The table, and its names in order: sorted once, since a change replaces the table."""
+        table = self._store.topics.table
+        held = self._sorted
+        if held[0] is not table:
+            held = self._sorted = (table, sorted_names(table))
+        return held
+
+    async def DeleteTopic(
+        self, request: admin_pb2.DeleteTopicRequest, context: Any
+    ) -> admin_pb2.TopicResponse:
+        return await self._changed(partial(self._delete, request.name))
+
+    def _delete(self, name: str) -> admin_pb2.TopicResponse:
+        self._view.require_master("topics are deleted")
+        _refuse_system_topic(name)
+        return admin_pb2.TopicResponse(
+            topic=_topic(self._store.topics.delete(name, self._store.clock.now_ms()))
+        )
+
+    async def ListGroups(
+        self, request: admin_pb2.ListGroupsRequest, context: Any
+    ) -> admin_pb2.ListGroupsResponse:
+        return await self._read(context, partial(self._list_groups, request.page))
+
+    def _list_groups(self, page: str) -> admin_pb2.ListGroupsResponse:
+        names = sorted_names({*self._store.groups.table, *self._store.consumer_offsets.groups()})
+        groups, following = rows_after(page, names, str, len, NAME_PAGES)
+        return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
+
+    async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
+        return admin_pb2.StatsResponse(values=self._statistics())
+
+    async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
+        return await self._turns.run(caller, work, room=MAX_BYTES, size_of=_size)
+
+
+def _size(made: Message) -> int:
+    return made.ByteSize()
+
+
+def _refuse_system_topic(name: str) -> None:
+    """As RocketMQ does. A name that is merely bad is for who makes the topic to refuse: one that
+    is there can be deleted."""
+    if is_system_topic(name):
+        fault = client_topic_fault(name)
+        raise RequestRefusedError(
+            common_pb2.INVALID_TOPIC_NAME, f"topic {quoted(name)}: {fault}", field="name"
+        )
+
+
+def _topic(topic: TopicConfig) -> admin_pb2.Topic:
+    return admin_pb2.Topic(
+        name=topic.name,
+        read_queues=topic.read_queues,
+        write_queues=topic.write_queues,
+        perm=topic.perm,
+        order=topic.order,
+        attributes=topic.attributes,
+    )

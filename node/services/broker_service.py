@@ -1,0 +1,333 @@
+"""The Broker service: puts, pulls, queries and consumer offsets over gRPC.
+
+A method takes a request apart, calls the store in a reader thread (the loop never waits for a
+disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
+ends with a gRPC status other than OK only where the transport failed, or a stream is one too many.
+Methods raise what is wrong; call_door.py makes the answer of it, and gives them a Caller in place
+of gRPC's context.
+
+No answer grows with what is asked: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller
+goes on from there.
+
+What asks where queues end, or for a key, is answered when everything that was confirmed at that
+moment is dispatched, if that is soon: who has put a message finds it. A pull does not wait, its
+caller comes again; but a node that starts after a crash has a part of its log still to dispatch,
+and nobody shall see a queue shorter than it was: pulls wait for that part, as far as it is
+confirmed already.
+"""
+# The methods have the names of broker.proto.
+# ruff: noqa: N802
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from google.protobuf.message import Message
+
+from storage.message_store import MessageStore
+from storage.queues.search import Boundary
+from storage.reads.reader import NO_END, FoundRecords
+from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
+
+from ..error_status import RequestRefusedError
+from ..pulls.known_queues import KnownQueues
+from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
+from ..pulls.pull_service import PullService
+from ..pulls.raw_messages import records_response
+from ..pulls.read_turns import Caller, ReadTurns
+from ..pulls.segment_stream import SegmentStream
+from ..puts.append_pump import AppendPump, AppendStream
+
+MAX_QUERY = 64  # RocketMQ's limit for a query by key
+MAX_QUERY_ALL = 100_000
+MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
+MAX_ROWS = 4_096
+MAX_SEARCHES = 1_024
+MAX_NAMES = 1_024
+RECORDS_BYTES = 8 << 20
+ROWS_BYTES = 1 << 20
+# How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
+DISPATCH_WAIT_S = 1.0
+DISPATCH_WAIT_BYTES = 64 << 20
+DISPATCH_LOOK_S = 0.005
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class RoleGate(Protocol):
+    """What a request that changes something needs to know of this node's role."""
+
+    def require_master(self, what: str) -> None:
+        """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
+
+
+class BrokerService(broker_pb2_grpc.BrokerServicer):
+    """See the module."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        pump: AppendPump,
+        pulls: PullService,
+        segments: SegmentStream,
+        gate: RoleGate,
+        known: KnownQueues,
+        turns: ReadTurns,
+    ) -> None:
+        self._store = store
+        self._pump = pump
+        self._pulls = pulls
+        self._segments = segments
+        self._gate = gate
+        self._known = known
+        self._turns = turns
+        # where the log ended when this node began to serve
+        self._begin = store.log.wrote.value
+
+    async def Append(
+        self, request_iterator: Any, context: Any
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        encoded = (request.SerializeToString() async for request in request_iterator)
+        async for response in self.append_bytes(encoded, context):
+            yield response
+
+    async def append_bytes(
+        self, request_iterator: AsyncIterator[bytes], context: Any
+    ) -> AsyncIterator[broker_pb2.AppendResponse]:
+        """Append as it is served: the requests are read where gRPC has put them."""
+        stream = self._pump.open_stream()
+        reader = asyncio.create_task(self._read_puts(request_iterator, stream))
+        try:
+            async for response in stream.responses():
+                yield response
+        finally:
+            self._pump.close_stream(stream)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+
+    async def _read_puts(self, requests: AsyncIterator[bytes], stream: AppendStream) -> None:
+        try:
+            async for request in requests:
+                await self._pump.take(stream, request)
+                await self._pump.room()
+                await stream.room()
+        finally:
+            stream.end()
+
+    async def Pull(self, request: broker_pb2.PullRequest, context: Any) -> broker_pb2.PullResponse:
+        return broker_pb2.PullResponse.FromString(await self.pull_bytes(request, context))
+
+    async def pull_bytes(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
+        """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
+        if self._store.reputed.value < self._begin:
+            await self._reach(min(self._begin, self._store.confirmed.value))
+        return await self._pulls.pull(request, caller)
+
+    async def QueueRanges(
+        self, request: broker_pb2.QueueRangesRequest, context: Any
+    ) -> broker_pb2.QueueRangesResponse:
+        await self._dispatched()
+        return await self._read(context, partial(self._ranges, request))
+
+    def _ranges(self, request: broker_pb2.QueueRangesRequest) -> broker_pb2.QueueRangesResponse:
+        _limit("topics", len(request.topics), MAX_NAMES)
+        for topic in request.topics:
+            self._known.check_topic(topic)
+        first = number_of_page(request.page)
+        ranges, following = self._store.reader.ranges_from(first, MAX_ROWS, request.topics)
+        response = broker_pb2.QueueRangesResponse(next_page=str(following) if following else "")
+        for each in ranges:
+            response.ranges.add(
+                topic=each.topic,
+                queue_id=each.queue_id,
+                min_offset=each.min_offset,
+                max_offset=each.max_offset,
+                min_timestamp=each.min_timestamp,
+                max_timestamp=each.max_timestamp,
+            )
+        return response
+
+    async def SearchOffset(
+        self, request: broker_pb2.SearchOffsetRequest, context: Any
+    ) -> broker_pb2.SearchOffsetResponse:
+        await self._dispatched()
+        return await self._read(context, partial(self._search, request))
+
+    def _search(self, request: broker_pb2.SearchOffsetRequest) -> broker_pb2.SearchOffsetResponse:
+        _limit("queues", len(request.queues), MAX_SEARCHES)
+        upper = request.boundary == broker_pb2.UPPER
+        boundary = Boundary.UPPER if upper else Boundary.LOWER
+        offsets = []
+        for queue in request.queues:
+            self._known.check_queue(queue.topic, queue.queue_id)
+            offsets.append(
+                self._store.reader.search_offset(
+                    queue.topic, queue.queue_id, request.timestamp, boundary
+                )
+            )
+        return broker_pb2.SearchOffsetResponse(offsets=offsets)
+
+    async def QueryByKey(
+        self, request: broker_pb2.QueryByKeyRequest, context: Any
+    ) -> broker_pb2.RecordsResponse:
+        return broker_pb2.RecordsResponse.FromString(await self.query_bytes(request, context))
+
+    async def query_bytes(self, request: broker_pb2.QueryByKeyRequest, caller: Caller) -> bytes:
+        """The encoded answer to a query, as it is served."""
+        await self._dispatched()
+        return await self._read_records(caller, partial(self._query, request))
+
+    def _query(self, request: broker_pb2.QueryByKeyRequest) -> FoundRecords:
+        if not request.key:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT, "a query needs a key", field="key"
+            )
+        self._known.check_topic(request.topic)
+        most = MAX_QUERY_ALL if request.all else MAX_QUERY
+        wanted = min(request.max_messages or most, most)
+        return self._store.reader.query_key(
+            request.topic,
+            request.key,
+            max_messages=wanted,
+            max_bytes=RECORDS_BYTES,
+            begin_timestamp=request.begin_timestamp,
+            end_timestamp=request.end_timestamp or NO_END,
+            before=number_of_page(request.page) or NO_END,
+            max_looked_up=MAX_LOOKED_UP,
+            tags=request.tags,
+        )
+
+    async def GetByOffset(
+        self, request: broker_pb2.GetByOffsetRequest, context: Any
+    ) -> broker_pb2.RecordsResponse:
+        return broker_pb2.RecordsResponse.FromString(await self.by_offset_bytes(request, context))
+
+    async def by_offset_bytes(
+        self, request: broker_pb2.GetByOffsetRequest, caller: Caller
+    ) -> bytes:
+        """The encoded records of the first positions, as it is served."""
+        return await self._read_records(caller, partial(self._by_offset, request.physical_offsets))
+
+    def _by_offset(self, offsets: Sequence[int]) -> FoundRecords:
+        _limit("physical_offsets", len(offsets), MAX_ROWS)
+        return self._store.reader.records_at(offsets, RECORDS_BYTES)
+
+    async def CommitOffsets(
+        self, request: broker_pb2.CommitOffsetsRequest, context: Any
+    ) -> broker_pb2.CommitOffsetsResponse:
+        return await self._read(context, partial(self._commit, request))
+
+    def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
+        self._gate.require_master("consumer offsets are committed")
+        _limit("offsets", len(request.offsets), MAX_ROWS)
+        for each in request.offsets:
+            self._known.check_queue(each.topic, each.queue_id)
+            if each.queue_offset < 0:
+                raise RequestRefusedError(
+                    common_pb2.INVALID_ARGUMENT,
+                    f"queue_offset must not be negative: {each.queue_offset}",
+                    field="queue_offset",
+                    actual=each.queue_offset,
+                )
+        self._store.groups.ensure(request.group, self._store.clock.now_ms())
+        for each in request.offsets:
+            self._store.consumer_offsets.commit(
+                request.group, each.topic, each.queue_id, each.queue_offset
+            )
+        return broker_pb2.CommitOffsetsResponse()
+
+    async def FetchOffsets(
+        self, request: broker_pb2.FetchOffsetsRequest, context: Any
+    ) -> broker_pb2.FetchOffsetsResponse:
+        return await self._read(context, partial(self._fetch, request))
+
+    def _fetch(self, request: broker_pb2.FetchOffsetsRequest) -> broker_pb2.FetchOffsetsResponse:
+        _limit("topics", len(request.topics), MAX_NAMES)
+        found = self._store.consumer_offsets.fetch(request.group, list(request.topics))
+        offsets = {(each.topic, each.queue_id): each.queue_offset for each in found}
+        rows, following = rows_after(
+            request.page,
+            list(offsets),
+            lambda queue: broker_pb2.QueuePosition(
+                topic=queue[0], queue_id=queue[1], queue_offset=offsets[queue]
+            ),
+            lambda row: row.ByteSize(),
+            OFFSET_PAGES,
+        )
+        return broker_pb2.FetchOffsetsResponse(offsets=rows, next_page=following)
+
+    async def DescribeProducer(
+        self, request: broker_pb2.DescribeProducerRequest, context: Any
+    ) -> broker_pb2.DescribeProducerResponse:
+        return await self._read(context, partial(self._producer, request.producer_id))
+
+    def _producer(self, producer_id: str) -> broker_pb2.DescribeProducerResponse:
+        state = self._store.producers.describe(producer_id)
+        if state is None:
+            return broker_pb2.DescribeProducerResponse(known=False)
+        return broker_pb2.DescribeProducerResponse(
+            known=True,
+            epoch=state.epoch,
+            last_sequence=state.last_sequence,
+            last_timestamp=state.timestamp,
+        )
+
+    async def FetchSegmentRange(
+        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
+    ) -> AsyncIterator[broker_pb2.SegmentChunk]:
+        async for chunk in self.segment_bytes(request, context):
+            yield broker_pb2.SegmentChunk.FromString(chunk)
+
+    def segment_bytes(
+        self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller
+    ) -> AsyncIterator[bytes]:
+        """The encoded chunks, as they are served."""
+        return self._segments.chunks(request, caller)
+
+    async def _dispatched(self) -> None:
+        """Wait until what is confirmed now is in queues and index."""
+        confirmed = self._store.confirmed.value
+        # a node that catches up: what it has is the answer
+        if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
+            await self._reach(confirmed)
+
+    async def _reach(self, target: int) -> None:
+        """Wait until the log is dispatched up to `target`, for a moment at most."""
+        store, loop = self._store, asyncio.get_running_loop()
+        deadline = loop.time() + DISPATCH_WAIT_S
+        while (  # noqa: ASYNC110 - a listener for each question would cost more than some looks
+            store.reputed.value < target and store.failure is None and loop.time() < deadline
+        ):
+            await asyncio.sleep(DISPATCH_LOOK_S)
+
+    async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
+        """An answer of rows, whose number is bounded."""
+        return await self._turns.run(
+            caller, work, room=ROWS_BYTES, size_of=lambda made: made.ByteSize()
+        )
+
+    async def _read_records(self, caller: Caller, work: Callable[[], FoundRecords]) -> bytes:
+        return await self._turns.run(
+            caller, lambda: _records(work()), room=RECORDS_BYTES, size_of=len
+        )
+
+
+def _records(found: FoundRecords) -> bytes:
+    small = broker_pb2.RecordsResponse(
+        sizes=np.array([len(record) for record in found.records], dtype="<u4").tobytes(),
+        next_page=str(found.next_before) if found.next_before else "",
+    )
+    return records_response(small, found.records)
+
+
+def _limit(field: str, actual: int, limit: int) -> None:
+    if actual > limit:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            f"{field} may have {limit} entries, not {actual}",
+            field=field,
+            limit=limit,
+            actual=actual,
+        )

@@ -1,0 +1,254 @@
+"""The door through which every call comes in, before any of it is looked at.
+
+    bytes ──▶ too many calls? ──▶ too large? ──▶ no message of ours? ──▶ the method ──▶ answer
+                  BUSY            INVALID_ARGUMENT  INVALID_ARGUMENT     its errors     counted
+
+gRPC would decode a request before anybody can look at its size, and end the call of one that it
+cannot decode with a traceback and UNKNOWN. So the methods are registered with bytes, and decoded
+here: what cannot be taken is refused by the `error` of an answer, as everything else is. Health and
+reflection are somebody else's and have no such field; of theirs the call ends with a status.
+
+A call counts from its first byte that is looked at until gRPC is done with it. An answer of some
+size that nobody takes within TAKE_S ends its call: what it holds is other callers' room.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError, error_of
+from ..pulls.read_turns import Caller, ReadTurns
+
+MAX_REQUEST_BYTES = 1 << 20
+"""Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
+MAX_FOREIGN_BYTES = 64 << 10
+"""Of one request to the health or the reflection service."""
+TAKE_S = 60.0
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Request = TypeVar("Request", bound=Message)
+
+
+class CallContext(Protocol):
+    """What the door asks of gRPC's context."""
+
+    def peer(self) -> str: ...
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
+    def set_code(self, code: grpc.StatusCode) -> None: ...
+    def set_details(self, details: str) -> None: ...
+
+
+class CallDoor:
+    """See the module. `max_calls` and `max_streams` may be open at one time."""
+
+    def __init__(
+        self, turns: ReadTurns, *, max_calls: int, max_streams: int, take_s: float = TAKE_S
+    ) -> None:
+        self._turns = turns
+        self._max_calls = max_calls
+        self._max_streams = max_streams
+        self._take_s = take_s
+        self.calls = 0
+        self.streams = 0
+        self.calls_total = 0
+
+    # ---- our own methods
+
+    def unary(
+        self, method: Callable[[Any, Any], Awaitable[Message | bytes]], request: Any, answer: Any
+    ) -> Handler:
+        """The handler of `method`, for messages of the classes `request` and `answer`, which has a
+        field `error`. The method gets a Caller in place of gRPC's context, and may give its answer
+        encoded."""
+
+        async def serve(data: bytes, context: CallContext) -> bytes:
+            caller = self._enter(context)
+            try:
+                self._check_calls()
+                made = await method(decoded(request, data), caller)
+                encoded = made if isinstance(made, bytes) else made.SerializeToString()
+            except Exception as problem:  # bad input never ends a call, nor the node
+                encoded = answer(error=error_of(problem)).SerializeToString()
+            if caller.held_bytes:
+                self._end_unless_taken(context)
+            return encoded
+
+        return grpc.unary_unary_rpc_method_handler(cast("Any", serve))
+
+    def unary_stream(
+        self, method: Callable[[Any, Any], AsyncIterator[bytes]], request: Any, answer: Any
+    ) -> Handler:
+        """As `unary`, for a stream of encoded answers."""
+
+        async def serve(data: bytes, context: CallContext) -> AsyncIterator[bytes]:
+            caller = self._enter(context, stream=True)
+            try:
+                self._check_calls()
+                self._check_streams()
+                async for encoded in method(decoded(request, data), caller):
+                    end = self._end_later(_current_task())
+                    try:
+                        yield encoded
+                    finally:
+                        end.cancel()
+            except Exception as problem:
+                yield answer(error=error_of(problem)).SerializeToString()
+
+        return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
+
+    def stream(self, method: Callable[[Any, Any], AsyncIterator[Message]], answer: Any) -> Handler:
+        """A stream that decodes its requests by itself; one too many ends with a status."""
+
+        async def serve(requests: Any, context: CallContext) -> AsyncIterator[Message]:
+            self._enter(context, stream=True)
+            try:
+                self._check_calls()
+                self._check_streams()
+            except RequestRefusedError as refusal:
+                context.set_code(grpc.StatusCode.UNAVAILABLE)
+                context.set_details(str(refusal))
+                return
+            async for each in method(requests, context):
+                yield each
+
+        return grpc.stream_stream_rpc_method_handler(
+            cast("Any", serve), response_serializer=answer.SerializeToString
+        )
+
+    # ---- methods of others
+
+    def foreign(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+        """The same methods, with requests that are none refused by a status."""
+        return {name: self._foreign(handler) for name, handler in handlers.items()}
+
+    def _foreign(self, handler: Handler) -> Handler:
+        given = cast("Any", handler)
+        encode = given.response_serializer
+
+        async def unary(data: bytes, context: Any) -> Any:
+            self._enter(context)  # and no limit: a node that is busy still says that it is well
+            return await given.unary_unary(await self._read(given, data, context), context)
+
+        async def unary_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
+            self._enter(context, stream=True)
+            await self._admit(context)
+            async for answer in _answers(
+                given.unary_stream(await self._read(given, data, context), context)
+            ):
+                yield answer
+
+        async def stream_stream(requests: Any, context: Any) -> AsyncIterator[Any]:
+            self._enter(context, stream=True)
+            await self._admit(context)
+            read = (await self._read(given, data, context) async for data in requests)
+            async for answer in _answers(given.stream_stream(read, context)):
+                yield answer
+
+        if given.request_streaming:
+            assert given.response_streaming
+            return grpc.stream_stream_rpc_method_handler(
+                cast("Any", stream_stream), response_serializer=encode
+            )
+        if given.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                cast("Any", unary_stream), response_serializer=encode
+            )
+        return grpc.unary_unary_rpc_method_handler(cast("Any", unary), response_serializer=encode)
+
+    async def _admit(self, context: Any) -> None:
+        try:
+            self._check_calls()
+            self._check_streams()
+        except RequestRefusedError as refusal:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(refusal))
+
+    async def _read(self, handler: Any, data: bytes, context: Any) -> Any:
+        if len(data) <= MAX_FOREIGN_BYTES:
+            try:
+                return handler.request_deserializer(data)
+            except Exception:  # whatever protobuf raises for bytes that are no message
+                reason = "the request is no message of this method"
+        else:
+            reason = f"the request has {len(data)} bytes, {MAX_FOREIGN_BYTES} are allowed"
+        return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
+
+    # ---- counting
+
+    def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
+        """Count the call until gRPC is done with it; what it holds is given back then."""
+        caller = Caller(context.peer())
+        self.calls += 1
+        self.calls_total += 1
+        self.streams += stream
+
+        def ended(_: object) -> None:
+            self.calls -= 1
+            self.streams -= stream
+            self._turns.release(caller)
+
+        context.add_done_callback(ended)
+        return caller
+
+    def _check_calls(self) -> None:
+        if self.calls > self._max_calls:
+            raise _busy("calls", self._max_calls, self.calls)
+
+    def _check_streams(self) -> None:
+        if self.streams > self._max_streams:
+            raise _busy("streams", self._max_streams, self.streams)
+
+    def _end_unless_taken(self, context: CallContext) -> None:
+        end = self._end_later(_current_task())
+        context.add_done_callback(lambda _: end.cancel())
+
+    def _end_later(self, task: "asyncio.Task[Any]") -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._take_s, task.cancel)
+
+
+async def _answers(made: Any) -> AsyncIterator[Any]:
+    """Of a method that is a generator, or that writes by its context."""
+    if hasattr(made, "__aiter__"):
+        async for answer in made:
+            yield answer
+    else:
+        await made
+
+
+def _current_task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def decoded(kind: type[Request], data: bytes) -> Request:
+    """The request in `data`. Raises RequestRefusedError for one that is too large, or none."""
+    name = kind.DESCRIPTOR.name
+    if len(data) > MAX_REQUEST_BYTES:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            f"a {name} may have {MAX_REQUEST_BYTES} bytes, not {len(data)}; ask in parts",
+            field="request",
+            limit=MAX_REQUEST_BYTES,
+            actual=len(data),
+        )
+    try:
+        return kind.FromString(data)
+    except DecodeError:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT, f"the request is no {name}", field="request"
+        ) from None
+
+
+def _busy(name: str, limit: int, actual: int) -> RequestRefusedError:
+    return RequestRefusedError(
+        common_pb2.BUSY,
+        f"{name} under way on this node: {actual}, limits.{name} is {limit}; try again later",
+        field=name,
+        limit=limit,
+        actual=actual,
+    )

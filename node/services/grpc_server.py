@@ -1,0 +1,149 @@
+"""The gRPC server of a node: our services, and the standard health and reflection.
+
+All but the replication, which has bounds of its own, comes in by the door (call_door.py). gRPC
+itself has two bounds that matter here, and both would drop calls without a word: how many wait to
+be accepted (1,000 by default, above it some are cancelled at random), and how large a message may
+be. So the first is above what the door refuses by name, and the second is a put's.
+"""
+
+import logging
+from typing import Any
+
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from ha.protocol.replication_service import ReplicationService
+from tandemlog.v1 import admin_pb2, broker_pb2, replication_pb2
+
+from ..settings.endpoints import ListenError
+from .admin_service import AdminService
+from .broker_service import BrokerService
+from .call_door import CallDoor, Handler
+from .health_service import HealthService
+
+logger = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = 64 << 20
+CALLS_OF_A_CONNECTION = 1_024
+"""Under way at one time; a client keeps further ones back by itself."""
+CONNECTIONS = 16_384
+_COLUMNS_BYTES = 12 << 20
+"""Of a put, beside its records: the longest table of topics has 8 MiB."""
+_PENDING_CALLS = 1 << 16
+_OPTIONS = (
+    ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
+    ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
+    ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+    ("grpc.server.max_pending_requests", _PENDING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", _PENDING_CALLS),
+    # two nodes on one port would share its connections without a word
+    ("grpc.so_reuseport", 0),
+    # clients may ping a quiet connection every 10 s, also while no call is open
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+    # a host that is gone without a word must not hold its streams until TCP gives up
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+BROKER = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
+ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+SERVICES = (
+    BROKER,
+    ADMIN,
+    replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
+)
+
+
+class GrpcServer:
+    """See the module. `max_batch_size` is the bytes of the largest put's records."""
+
+    def __init__(
+        self,
+        broker: BrokerService,
+        admin: AdminService,
+        replication: ReplicationService,
+        door: CallDoor,
+        *,
+        max_batch_size: int,
+    ) -> None:
+        most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
+        options = (*_OPTIONS, most)
+        self._server = aio.server(options=options)
+        self._server.add_registered_method_handlers(BROKER, _broker_handlers(broker, door))
+        self._server.add_registered_method_handlers(ADMIN, _admin_handlers(admin, door))
+        replication.add_to(self._server)
+        self._health = HealthService()
+        names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        others: Any = _Others(self._server, door)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            reflection.aio.ReflectionServicer(names), others
+        )
+
+    async def start(self, endpoint: str) -> None:
+        """Listen on host:port and serve. Raises ListenError."""
+        try:
+            self._server.add_insecure_port(endpoint)
+        except RuntimeError as problem:
+            raise ListenError(f"listen: cannot listen on {endpoint}") from problem
+        await self._server.start()
+        for name in ("", *SERVICES):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def say_not_serving(self) -> None:
+        """Health checks answer NOT_SERVING from here on."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no new calls; end those that are open after `grace_s`."""
+        await self._server.stop(grace_s)
+
+
+class _Others:
+    """A server, as generated code sees it that adds somebody else's service."""
+
+    def __init__(self, server: aio.Server, door: CallDoor) -> None:
+        self._server = server
+        self._door = door
+
+    def add_generic_rpc_handlers(self, handlers: object) -> None:
+        """Older generated code asks for these; the registered ones are the same."""
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Handler]) -> None:
+        self._server.add_registered_method_handlers(service, self._door.foreign(handlers))
+
+
+# These give bytes: they pass records without copies.
+_ENCODED = {
+    "Pull": "pull_bytes",
+    "QueryByKey": "query_bytes",
+    "GetByOffset": "by_offset_bytes",
+}
+
+
+def _broker_handlers(broker: BrokerService, door: CallDoor) -> dict[str, Handler]:
+    handlers = _unary_handlers(broker_pb2, "Broker", broker, door)
+    handlers["Append"] = door.stream(broker.append_bytes, broker_pb2.AppendResponse)
+    handlers["FetchSegmentRange"] = door.unary_stream(
+        broker.segment_bytes, broker_pb2.FetchSegmentRangeRequest, broker_pb2.SegmentChunk
+    )
+    return handlers
+
+
+def _admin_handlers(admin: AdminService, door: CallDoor) -> dict[str, Handler]:
+    return _unary_handlers(admin_pb2, "Admin", admin, door)
+
+
+def _unary_handlers(module: Any, name: str, service: object, door: CallDoor) -> dict[str, Handler]:
+    """Of each method of the service that is no stream, with its messages in the protocol."""
+    return {
+        method.name: door.unary(
+            getattr(service, _ENCODED.get(method.name, method.name)),
+            getattr(module, method.input_type.name),
+            getattr(module, method.output_type.name),
+        )
+        for method in module.DESCRIPTOR.services_by_name[name].methods
+        if not method.server_streaming
+    }

@@ -1,0 +1,1 @@
+"""The configuration file of a node and where its values come from."""

@@ -1,0 +1,1 @@
+"""Files: mapped, pooled, preallocated, and small ones that are replaced atomically."""

@@ -1,0 +1,261 @@
+"""Many files with few descriptors: those of the consume queues, and those of the index.
+
+A store has thousands of queue files and writes to each of them rarely: descriptors are opened when
+first needed, kept in the order of their use, and the longest unused is closed when there are too
+many. A descriptor is closed only when nobody is inside a call with it, because its number could
+be given to another file.
+
+A file that is to go and that somebody has deleted by hand is gone, which is what was wanted.
+A file is made in a workshop beside and moved to its place when it has its length.
+
+What was written is remembered until `sync`, and the descriptor that wrote it is kept until then:
+the kernel tells a failed write-back to who has the file open, and may forget it with the last one.
+A few files are synced one by one; many together by one call for the whole file system, which costs
+one commit of its journal in place of thousands.
+"""
+
+import errno
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import FlushFailedError, StoreError
+from .files import Buffer, FileSystem, make_sparse
+
+logger = logging.getLogger(__name__)
+
+Handle = TypeVar("Handle", int, Path)
+
+DRAFT_NAME = "queue.new"
+SYNC_TOGETHER = 64
+MOST_OPEN = 8192
+LOOKED_AT = 256
+
+
+class FilePool:
+    """Access to files below `root` by path. Thread-safe."""
+
+    def __init__(
+        self,
+        root: Path,
+        files: FileSystem,
+        *,
+        open_files: int | None = None,
+        workshop: Path | None = None,
+    ) -> None:
+        """`open_files` None is half of what the process may have, at most MOST_OPEN. New files are
+        made in `workshop`, or in `root` where that is None or on another disk."""
+        self.files = files
+        self._root = root
+        self._draft = (workshop or root) / DRAFT_NAME
+        self._making = threading.Lock()
+        self._crowded = False
+        self._failure: FlushFailedError | None = None
+        if open_files is None:
+            open_files = min(files.open_limit() // 2, MOST_OPEN)
+        self._open_files = open_files
+        self._lock = threading.Lock()
+        # path -> [descriptor, callers inside]
+        self._open: OrderedDict[str, list[int]] = OrderedDict()
+        self._dirty: set[str] = set()
+        self._dirty_directories: set[Path] = set()
+
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
+    @property
+    def dirty_count(self) -> int:
+        return len(self._dirty) + len(self._dirty_directories)
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """Up to `size` bytes of an existing file."""
+        entry = self._acquire(path)
+        try:
+            return self.files.pread(entry[0], size, position)
+        finally:
+            self._release(path, entry)
+
+    def write(self, path: str, position: int, data: Buffer) -> None:
+        """Write all of `data` into an existing file; durable after `sync`. Raises FlushFailedError
+        where so many files wait for an fsync that it had to come first, and failed."""
+        if self._crowded:
+            self.sync()
+        entry = self._acquire(path)
+        try:
+            self.files.pwrite(entry[0], data, position)
+        finally:
+            self._release(path, entry, dirty=True)
+
+    def create(self, path: str, size: int) -> None:
+        """Make the file with its full length, sparse and zero; durable after `sync`. One that was
+        left there is made empty: what it holds is of another life."""
+        where = Path(path)
+        with self._making:
+            new = self._make_directory(where.parent)
+            try:
+                make_sparse(self.files, self._draft, where, size)
+            except OSError as fault:
+                if fault.errno != errno.EXDEV:
+                    raise
+                # the queues lie on a disk of their own; a broker passes over files that lie there
+                self._draft = self._root / DRAFT_NAME
+                make_sparse(self.files, self._draft, where, size)
+        self._forget(path)  # a descriptor of what was there before
+        with self._lock:
+            self._dirty.add(path)
+            self._dirty_directories.update(new)
+
+    def shorten(self, path: str, position: int, size: int) -> None:
+        """Drop everything from `position` on; the file keeps its length `size`, sparse."""
+        entry = self._acquire(path)
+        try:
+            self.files.truncate(entry[0], position)
+            self.files.truncate(entry[0], size)
+        finally:
+            self._release(path, entry, dirty=True)
+
+    def touch(self, path: str) -> None:
+        """Something changed the file by other means, through a map: `sync` covers it too."""
+        with self._lock:
+            self._dirty.add(path)
+
+    def length(self, path: str) -> int:
+        entry = self._acquire(path)
+        try:
+            return self.files.size(entry[0])
+        finally:
+            self._release(path, entry)
+
+    def delete(self, path: str) -> None:
+        """Remove the file; the removal is durable after `sync`."""
+        self._forget(path)
+        try:
+            self.files.unlink(Path(path))
+        except FileNotFoundError:
+            logger.warning("was gone before it was deleted: %s", path)
+        with self._lock:
+            self._dirty.discard(path)
+            self._dirty_directories.add(Path(path).parent)
+
+    def sync(self) -> None:
+        """Make everything written, created and deleted before this call durable.
+
+        Raises FlushFailedError where an fsync fails; what was not synced is then forgotten,
+        because a second one may answer that all is well although the kernel has dropped the
+        pages. Raises OSError where a file cannot be opened, and knows what is left to sync.
+        """
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        with self._lock:
+            self._crowded = False
+            dirty, self._dirty = self._dirty, set()
+            directories, self._dirty_directories = self._dirty_directories, set()
+        if len(dirty) + len(directories) > SYNC_TOGETHER:
+            self._fsync(self.files.sync_all, self._root)
+            return
+        try:
+            while dirty:
+                path = dirty.pop()
+                self._sync_file(path)
+        except OSError:
+            with self._lock:
+                self._dirty |= {path, *dirty}
+                self._dirty_directories |= directories
+            raise
+        for directory in directories:
+            if self.files.status(directory) is not None:
+                self._fsync(self.files.fsync_directory, directory)
+
+    def close(self) -> None:
+        """Close what nobody is using; later calls open again. Raises StoreError where a file
+        cannot be closed, after all the others: never again, its number may be another's by then."""
+        faults = []
+        with self._lock:
+            for path in [path for path, entry in self._open.items() if entry[1] == 0]:
+                entry = self._open.pop(path)
+                try:
+                    self.files.close(entry[0])
+                except OSError as fault:
+                    faults.append(StoreError(f"{path} could not be closed: {fault}"))
+        if faults:
+            raise faults[0]
+
+    def _make_directory(self, directory: Path) -> list[Path]:
+        """Answers the directories in which a name is new: this one, and those above that were
+        made for it, up to one that was there."""
+        new = [directory]
+        while self.files.status(new[-1]) is None:
+            new.append(new[-1].parent)
+        if len(new) > 1:
+            self.files.make_directory(directory, durable=False)
+        return new
+
+    def _sync_file(self, path: str) -> None:
+        try:
+            entry = self._acquire(path)
+        except FileNotFoundError:
+            return  # deleted meanwhile
+        try:
+            self._fsync(self.files.fdatasync, entry[0])
+        finally:
+            self._release(path, entry)
+
+    def _fsync(self, call: Callable[[Handle], None], what: Handle) -> None:
+        try:
+            call(what)
+        except OSError as fault:
+            self._failure = FlushFailedError(f"fsync below {self._root} failed: {fault}")
+            raise self._failure from fault
+
+    def _acquire(self, path: str) -> list[int]:
+        with self._lock:
+            entry = self._open.get(path)
+            if entry is None:
+                entry = [self.files.open(Path(path)), 0]
+                self._open[path] = entry
+                if len(self._open) > self._open_files:
+                    self._close_unused(keep=path)
+            else:
+                self._open.move_to_end(path)
+            entry[1] += 1
+            return entry
+
+    def _release(self, path: str, entry: list[int], *, dirty: bool = False) -> None:
+        with self._lock:
+            if dirty:
+                # after the write: a sync that began before it did not cover it
+                self._dirty.add(path)
+            entry[1] -= 1
+            if entry[1] == 0 and self._open.get(path) is not entry:
+                self.files.close(entry[0])
+
+    def _close_unused(self, keep: str) -> None:
+        """Caller holds the lock. Where the longest unused all wait for an fsync, more stay open
+        than there should, and the next write begins with one."""
+        while len(self._open) > self._open_files and not self._crowded:
+            for path, entry in islice(self._open.items(), LOOKED_AT):
+                if entry[1] == 0 and path != keep and path not in self._dirty:
+                    break
+            else:
+                self._crowded = True
+                return
+            del self._open[path]
+            self.files.close(entry[0])
+
+    def _forget(self, path: str) -> None:
+        with self._lock:
+            entry = self._open.pop(path, None)
+            if entry is not None and entry[1] == 0:
+                self.files.close(entry[0])
+
+
+def remove_drafts(files: FileSystem, *directories: Path) -> None:
+    """Remove what a process that was killed has left half made."""
+    for directory in directories:
+        if files.status(directory / DRAFT_NAME) is not None:
+            files.unlink(directory / DRAFT_NAME)

@@ -1,0 +1,228 @@
+"""One file of a log or a queue: written through its descriptor, read through a read-only map.
+
+    base ............................................ base + size
+    [ written .................. | zeros, or stale bytes ........ ]
+
+The file has its full size from the start; where data ends is known to its owner alone. Descriptor
+and map are opened when first needed and can be released at any time: views that readers still
+hold keep the map, and the disk space of a deleted file, until the last of them is gone.
+
+One thread writes, one flushes, any number read. A descriptor is closed only when nobody is inside
+a call with it, and one that something was written through only after an fdatasync of it: the kernel
+tells a failed write-back to who has the file open, and may forget it with the last descriptor. What
+is only read needs none once it is mapped.
+
+A page of a map that the disk cannot give would end the process when it is touched. So what is to
+be looked at is brought into memory first, and an unreadable page is an error like any other:
+`view` does both, `span` leaves it to whoever reads parts of it.
+"""
+
+import errno
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.constants import PAGE
+
+from ..errors import StoreClosedError, UnreadableError
+from .files import Buffer, FileSystem
+from .residency import CHUNK, CHUNK_BITS, Residency
+
+
+class MappedFile:
+    """Bytes base .. base+size of a log or queue; positions are relative to `base`."""
+
+    __slots__ = (
+        "_files", "_gone", "_handle", "_lock", "_map", "_there", "_unsynced", "_users",
+        "_writable", "base", "path", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self, files: FileSystem, path: Path, base: int, size: int, *, writable: bool = True
+    ) -> None:
+        self.path = path
+        self.base = base
+        self.size = size
+        self._files = files
+        self._writable = writable
+        self._handle = -1
+        self._users = 0
+        self._unsynced = False
+        self._gone = False
+        self._map: memoryview | None = None
+        self._there = Residency(size)
+        self._lock = threading.Lock()
+
+    @property
+    def end(self) -> int:
+        return self.base + self.size
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write all of `data` or raise OSError; it must fit the file."""
+        if position < 0 or position + len(data) > self.size:
+            raise ValueError(f"{self.path.name}: {len(data)} bytes at {position} do not fit")
+        handle = self._acquire(writes=True)
+        try:
+            self._files.pwrite(handle, data, position)
+        finally:
+            self._release()
+
+    def zero(self, position: int, size: int) -> None:
+        """Make `size` bytes from `position` zero."""
+        handle = self._acquire(writes=True)
+        try:
+            self._files.zero_range(handle, position, size)
+        finally:
+            self._release()
+
+    def view(self, position: int, size: int) -> memoryview:
+        """A read-only view of the map, no copy, its pages in memory. Raises UnreadableError."""
+        found = self.span(position, size)
+        if not self._there.covers(position, size):
+            self._bring_in(found, position)
+        return found
+
+    def span(self, position: int, size: int) -> memoryview:
+        """As `view`, but of it only what `bring_in` was called for may be looked at."""
+        mapped = self._map
+        if mapped is None:
+            mapped = self._open_map()
+        if position < 0 or position + size > self.size:
+            raise ValueError(f"{self.path.name}: no {size} bytes at {position}")
+        return mapped[position : position + size]
+
+    def in_memory(self, position: int, size: int) -> bool:
+        """Whether `view` of these bytes would not wait for the disk."""
+        found = self.span(position, size)
+        there = self._there
+        if there.covers(position, size):
+            return True
+        if not self._files.in_memory(found):
+            return False
+        there.note(position, size)
+        return True
+
+    def bring_in(self, position: int, size: int) -> None:
+        """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
+        self.view(position, max(min(size, self.size - position), 0))
+
+    def bring_in_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+        """Have many stretches i8[n] in memory. Raises UnreadableError."""
+        whole, ends = self.span(0, self.size), begins + lengths
+        long = lengths > CHUNK
+        for part in np.flatnonzero(long).tolist():
+            self.bring_in(int(begins[part]), int(lengths[part]))
+        left = np.flatnonzero(self._there.missing(begins, ends) & ~long)
+        if not len(left):
+            return
+        for chunk in np.unique(np.concatenate([begins[left], ends[left] - 1]) >> CHUNK_BITS):
+            position = int(chunk) << CHUNK_BITS
+            self.in_memory(position, min(CHUNK, self.size - position))
+        left = left[self._there.missing(begins[left], ends[left])]
+        parts = list(zip(begins[left].tolist(), lengths[left].tolist(), strict=True))
+        try:
+            self._files.bring_in(whole, parts)
+        except OSError:
+            for position, size in parts:
+                self._bring_in(whole[position : position + size], position)
+
+    def _bring_in(self, view: memoryview, position: int) -> None:
+        there = self._there
+        try:
+            self._files.bring_in(view)
+        except OSError as fault:
+            raise self._unreadable(view, position, fault) from fault
+        there.note(position, len(view))
+
+    def _unreadable(self, view: memoryview, position: int, fault: OSError) -> UnreadableError:
+        """Names the first page of a view at `position` that cannot be read."""
+        begin = 0
+        while begin < len(view):
+            size = min(PAGE - (position + begin) % PAGE, len(view) - begin)
+            try:
+                self._files.bring_in(view[begin : begin + size])
+            except OSError:
+                return UnreadableError(str(self.path), position + begin, size, str(fault.strerror))
+            begin += size
+        return UnreadableError(str(self.path), position, len(view), str(fault.strerror))
+
+    def sync(self) -> None:
+        """fdatasync."""
+        handle = self._acquire()
+        with self._lock:
+            self._unsynced = False  # before the call: a write may come meanwhile
+        try:
+            self._files.fdatasync(handle)
+        except OSError:
+            self._unsynced = True
+            raise
+        finally:
+            self._release()
+
+    def release(self) -> None:
+        """Give the map back, and the descriptor unless what was written through it waits for its
+        fdatasync; the next use opens them again."""
+        with self._lock:
+            self._map = None
+            if not self._unsynced:
+                self._close_unused()
+
+    def close(self) -> None:
+        """Release for good: a later use raises StoreClosedError."""
+        with self._lock:
+            self._gone = True
+            self._map = None
+            self._close_unused()
+
+    def unlink(self) -> None:
+        """Delete the file, which stays readable until `close`; durable after an fsync of the
+        directory."""
+        self.keep()
+        self._files.unlink(self.path)
+
+    def keep(self) -> None:
+        """Map the file, if it is there: whoever comes while its name goes still reads it."""
+        with suppress(OSError, UnreadableError):
+            self.span(0, 0)
+
+    def _open_map(self) -> memoryview:
+        handle = self._acquire()
+        try:
+            with self._lock:
+                if self._map is None:
+                    self._there = Residency(self.size)
+                    self._map = self._files.map(handle, self.size)
+                return self._map
+        except OSError as fault:
+            if fault.errno != errno.EIO:
+                raise
+            reason = str(fault.strerror)
+            raise UnreadableError(str(self.path), 0, self.size, reason) from fault
+        finally:
+            self._release()
+
+    def _acquire(self, *, writes: bool = False) -> int:
+        with self._lock:
+            if self._handle < 0:
+                if self._gone:
+                    raise StoreClosedError(f"{self.path} is closed")
+                self._handle = self._files.open(self.path, write=self._writable)
+            self._users += 1
+            self._unsynced |= writes
+            return self._handle
+
+    def _release(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._gone or not self._writable:
+                self._close_unused()
+
+    def _close_unused(self) -> None:
+        """Caller holds the lock. With a call under way, its end closes (after close()), or the
+        descriptor simply stays open (after release())."""
+        if self._users == 0 and self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            self._files.close(handle)

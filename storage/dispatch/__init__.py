@@ -1,0 +1,1 @@
+"""Reput: what of the commit log goes to queues, index and producers, and in which batches."""

@@ -1,0 +1,174 @@
+"""Dispatch that does not end at damage in what was durable.
+
+A damaged record stops dispatch: on a master nothing may be skipped in silence. But below what was
+durable when the store was opened, or was dispatched before, the records behind the damage were
+acknowledged, and withholding all of them for the sake of one would lose more. There the damage is
+passed over, loudly: it is kept in `passed` and logged. The queue gets pre-blank units in place of
+its records, as soon as a later record or what is left of the damaged one tells their numbers.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from tandemlog.format.files.names import names_a_folder, queue_file_name
+from tandemlog.format.files.queue_unit import DelayLevels
+
+from ..errors import CorruptStoreError
+from ..log.commit_log import CommitLog
+from ..log.scan import (
+    MAX_TAIL,
+    Damage,
+    next_record,
+    whole_but_for_body,
+    whole_but_for_head,
+)
+from .producer_feed import mark_bytes
+from .source import BATCH_BYTES, DispatchBatch, DispatchSource, LostRecord
+
+logger = logging.getLogger(__name__)
+
+
+class MendingSource(DispatchSource):
+    """See the module; damage at or above both `durable` and `dispatched` is not passed over.
+
+    `whole` is a log offset at which a record ends, as at what is dispatched: where no record
+    follows the damage, dispatch goes on there.
+    """
+
+    log: CommitLog
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatched: Callable[[], int],
+        *,
+        delay_levels: DelayLevels,
+        index: bool,
+        index_tags: bool,
+        property_crc: bool = False,
+    ) -> None:
+        super().__init__(
+            log,
+            delay_levels=delay_levels,
+            index=index,
+            index_tags=index_tags,
+            starts=log.starts.between,
+            property_crc=property_crc,
+        )
+        self.durable = self.whole = 0
+        # where the last damage ends that a master has announced, until the store vouches for more
+        self.announced = 0
+        self._dispatched = dispatched
+        self.passed: dict[int, Damage] = {}
+
+    def batch(
+        self,
+        start: int,
+        limit: int,
+        max_bytes: int = BATCH_BYTES,
+        *,
+        index: bool | None = None,
+        index_tags: bool | None = None,
+    ) -> DispatchBatch:
+        try:
+            batch = super().batch(start, limit, max_bytes, index=index, index_tags=index_tags)
+        except CorruptStoreError as fault:
+            following = self._behind(start, fault.file, fault.reason)
+            if following is None:
+                raise
+        else:
+            if batch.end > start or start >= limit or not self._lies_about_size(start, limit):
+                return batch
+            reason = f"size: no record of that size lies at log offset {start}"
+            base = start - start % self.log.file_size
+            following = self._behind(start, f"commitlog/{queue_file_name(base)}", reason)
+            if following is None:
+                return batch
+        following = min(following, limit)
+        nothing = super().batch(following, following, index=False)
+        return DispatchBatch(start, following, nothing.columns, self._lost(start, following))
+
+    def count_records(self, start: int, end: int) -> tuple[int, int]:
+        try:
+            return super().count_records(start, end)
+        except CorruptStoreError:
+            count = store_timestamp = 0
+        # a stretch with damage in it, which is passed over as dispatch does it
+        while start < end and (batch := self.batch(start, end, index=False)).end > start:
+            if batch.lost is not None:
+                count, store_timestamp = count + 1, batch.lost.store_timestamp
+            if batch.columns.count:
+                count += batch.columns.count
+                store_timestamp = int(batch.columns.store_timestamp[-1])
+            start = batch.end
+        return count, store_timestamp
+
+    def pass_over(self, start: int, end: int) -> None:
+        """The master whose log this one follows has no record in start .. end-1 either."""
+        damage = Damage(start, end, "commitlog", "the master's log has no record there")
+        logger.error("damaged bytes of the log are passed over: %s", damage)
+        self.passed[start] = damage
+        self.durable = max(self.durable, end)
+        self.whole = max(self.whole, end)
+        self.announced = max(self.announced, end)
+
+    def trust(self, end: int, damages: Iterable[Damage]) -> None:
+        """All of the log below `end`, where a record ends, is durable; this is damaged in it."""
+        self.durable = self.whole = end
+        self.passed |= {damage.start: damage for damage in damages if damage.end <= end}
+
+    def cut(self, end: int) -> None:
+        """The log was cut at `end`: what comes there was never looked at."""
+        self.durable = min(self.durable, end)
+        if end < self.whole:
+            self.whole = 0
+        self.passed = {at: damage for at, damage in self.passed.items() if damage.end <= end}
+
+    def _lost(self, start: int, end: int) -> LostRecord | None:
+        """What the bytes start..end still say, if they are one record and its head alone is bad, or
+        its body, as dispatch finds with property_crc."""
+        if end - start > MAX_TAIL or start // self.log.file_size != (end - 1) // self.log.file_size:
+            return None
+        data = bytes(self.log.view(start, end - start))
+        record = whole_but_for_head(data, start) or whole_but_for_body(data, start)
+        if record is None or not names_a_folder(record.topic):
+            return None
+        return LostRecord(
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+            record.store_timestamp,
+            mark_bytes(record),
+        )
+
+    def _lies_about_size(self, start: int, limit: int) -> bool:
+        """Whether the record at `start`, which ends beyond `limit`, ends beyond all others too."""
+        if start in self.passed:
+            return True
+        end = max(self.whole, self._dispatched())
+        if start >= end:
+            return False
+        if limit >= end:
+            return True
+        try:
+            return super().batch(start, end, index=False).end == start
+        except CorruptStoreError:
+            return True  # what it would end beside is no record either
+
+    def _behind(self, start: int, file: str, reason: str) -> int | None:
+        """Where the next record stands behind damage at `start`; None where none is to be had."""
+        known = (each for each in self.passed.values() if each.start <= start < each.end)
+        if (inside := next(known, None)) is not None:
+            return inside.end
+        whole = max(self.whole, self._dispatched())
+        durable = max(self.durable, whole)
+        if start >= durable:
+            return None
+        following = next_record(self.log.row, start, durable)
+        if following is None and start < whole:
+            following = whole
+        if following is not None:
+            damage = Damage(start, following, file, reason)
+            logger.error("damaged bytes of the log are passed over: %s", damage)
+            self.passed[start] = damage
+        return following

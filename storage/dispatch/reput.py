@@ -1,0 +1,349 @@
+"""Dispatch: what is confirmed in the log goes into consume queues, index and producer table.
+
+    log     ......................................................... confirmed
+                    index.next            queues.next = `reputed`
+                      |--- catch-up --->|   |---- main batches ----->|
+
+The same on a master and a slave. Every dispatcher knows how far it has come and passes over what
+it has, so a batch may be dispatched again at any time. One that lags behind the queues (the index
+after a full disk, a table whose snapshot was older, a queue that is made again) gets batches of
+its own between the main ones, until it has caught up and goes on with them.
+
+Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
+`failure` and `reputed` say where, until the log is truncated. What may end by itself or by an
+operator's hand (a full disk, a disk that does not give or take bytes, no free descriptor) it waits
+for: `trouble` says what, and the same batch is tried again.
+
+The thread is optional: recovery, tools and tests call `run_once` or `run_to`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.columns.dispatch import unit_columns
+
+from ..clock import Clock
+from ..errors import CorruptStoreError, StoreError
+from ..index.index_service import IndexService
+from ..positions import Position
+from ..producers.producer_table import ProducerTable
+from ..queues.consume_queue_store import ConsumeQueueStore
+from ..queues.queue_table import QueueTable
+from ..queues.unit_queues import queue_of, queues_of
+from .producer_feed import feed
+from .source import BATCH_BYTES, DispatchBatch, DispatchSource
+
+logger = logging.getLogger(__name__)
+
+Listener = Callable[[NDArray[np.int64]], None]
+
+IDLE_WAIT_S = 5.0
+RETRY_WAIT_S = 1.0
+INDEX_RETRY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatchers:
+    """Where records go; no index where the store keeps none."""
+
+    table: QueueTable
+    queues: ConsumeQueueStore
+    producers: ProducerTable
+    index: IndexService | None = None
+
+
+@dataclass(slots=True)
+class _Rebuild:
+    """Queues that are made again, and how far that has come."""
+
+    queues: frozenset[int]
+    position: int
+
+
+class ReputService:
+    """See the module. One thread at a time dispatches; `truncate` waits for it."""
+
+    def __init__(
+        self,
+        source: DispatchSource,
+        dispatchers: Dispatchers,
+        confirmed: Position,
+        reputed: Position,
+        clock: Clock,
+        *,
+        batch_bytes: int = BATCH_BYTES,
+    ) -> None:
+        self.reputed = reputed
+        self.failure: StoreError | None = None
+        self.trouble: StoreError | None = None
+        # store time (ms) of the newest record dispatched, and how much this process has dispatched
+        self.store_timestamp = 0
+        self.messages = 0
+        self.bytes = 0
+        self._source = source
+        self._to = dispatchers
+        self._confirmed = confirmed
+        self._clock = clock
+        self._batch_bytes = batch_bytes
+        self._listeners: tuple[Listener, ...] = ()
+        self._rebuild: _Rebuild | None = None
+        self._index_retry_at = 0.0
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._stop_listening: Callable[[], None] | None = None
+
+    # ---- dispatching
+
+    def run_once(self, limit: int | None = None) -> int:
+        """Dispatch one batch to everybody who has not had it, and one to those who lag; nothing
+        beyond log offset `limit` (default: what is confirmed).
+
+        Answers how many bytes of log were gone through, 0 when all is done. Raises
+        CorruptStoreError where the log has no record; DiskFullError where a queue has no space,
+        UnreadableError or StoreError where the disk does not give or take bytes: the next call
+        then tries again.
+        """
+        with self._lock:
+            if self.failure is not None:
+                raise self.failure
+            end = self._confirmed.value if limit is None else limit
+            return self._main_batch(end) + self._catch_up() + self._rebuild_batch()
+
+    def run_to(
+        self, limit: int | None = None, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """run_once until all is done; answers the position reached. `progress(bytes)` is told
+        after every step how much log was gone through in it."""
+        while step := self.run_once(limit):
+            if progress is not None:
+                progress(step)
+        return self.reputed.value
+
+    def truncate(self, log_offset: int) -> None:
+        """Everything dispatched at or after `log_offset` is removed everywhere. The log below it
+        must still be readable. Raises StoreError where a file cannot be written."""
+        with self._lock:
+            to = self._to
+            to.producers.truncate(log_offset, self._source.count_records)
+            to.queues.truncate(log_offset)
+            if to.index is not None:
+                to.index.truncate(log_offset)
+            self._rebuild = None  # begins anew
+            if isinstance(self.failure, CorruptStoreError):
+                self._heal()
+            self.reputed.retreat(min(self.reputed.value, log_offset))
+
+    def try_again(self) -> None:
+        """What has stopped dispatch in the log is passed over from now on."""
+        with self._lock:
+            if isinstance(self.failure, CorruptStoreError):
+                self._heal()
+
+    def begin_at(self, log_offset: int) -> None:
+        """A new log begins at `log_offset`; the dispatchers were reset to it."""
+        with self._lock:
+            self._rebuild = None
+            self.store_timestamp = 0
+            self._heal()
+            self.reputed.retreat(log_offset)
+
+    # ---- the thread
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(dense indexes of queues that grew)` after each batch, in the dispatching
+        thread; it must be quick and must not raise. The answer ends that."""
+        self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return stop
+
+    def start(self) -> None:
+        """Dispatch in a thread, whenever `confirmed` moves."""
+        self._stopping = False
+        self._stop_listening = self._confirmed.listen(self._wake.set)
+        self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the batch that it is at; nothing where it does not run."""
+        self._stopping = True
+        self._wake.set()
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def wake(self) -> None:
+        """Look for work now: after a change that `confirmed` does not tell."""
+        self._wake.set()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                self._retry_index()
+                idle = self.failure is not None or not self.run_once()
+                self._recovered()
+            except CorruptStoreError as fault:
+                self._fail(fault)
+                continue
+            except StoreError as fault:
+                self._wait_out(fault)
+                continue
+            except OSError as fault:
+                # such as no descriptor for a file that must be opened
+                self._wait_out(StoreError(f"dispatch: {fault}"))
+                continue
+            except Exception as fault:
+                self._fail(fault)
+                continue
+            if idle:
+                self._wake.wait(IDLE_WAIT_S)
+
+    def _wait_out(self, fault: StoreError) -> None:
+        """Nothing is lost by waiting: who puts is held back by the distance (pacing.py)."""
+        if self.trouble is None or str(self.trouble) != str(fault):
+            logger.error("dispatch waits: reputed=%d %s", self.reputed.value, fault)
+        self.trouble = fault
+        self._wake.wait(RETRY_WAIT_S)
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            logger.info("dispatch goes on: reputed=%d", self.reputed.value)
+            self.trouble = None
+
+    def _fail(self, fault: Exception) -> None:
+        """Stop for good: until the log is truncated below this, or begins anew."""
+        failure = fault if isinstance(fault, StoreError) else StoreError(f"dispatch: {fault!r}")
+        known = fault if not isinstance(fault, StoreError) else None
+        logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure, exc_info=known)
+        self.failure = failure
+        self.reputed.fail(failure)
+
+    def _heal(self) -> None:
+        """What has stopped dispatch is gone; caller holds the lock."""
+        self.failure = None
+        self.reputed.failure = None
+        self._wake.set()
+
+    def _retry_index(self) -> None:
+        index, now = self._to.index, self._clock.monotonic()
+        if index is not None and index.stopped is not None and now >= self._index_retry_at:
+            self._index_retry_at = now + INDEX_RETRY_S
+            with self._lock:
+                index.resume()
+
+    # ---- the parts of a step; the caller holds the lock
+
+    def _main_batch(self, limit: int) -> int:
+        to = self._to
+        start = max(to.queues.next_offset, self._source.log.min_offset)
+        if start >= limit:
+            self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
+            return 0
+        index = to.index if to.index is not None and to.index.stopped is None else None
+        if index is not None and index.next_offset < start:
+            index = None  # it lags
+        batch = self._source.batch(start, limit, self._batch_bytes, index=index is not None)
+        if batch.end == start:
+            return 0
+        touched = self._put_queues(batch)
+        if to.producers.next_offset >= start:
+            self._put_producers(batch)
+        if index is not None:
+            _put_index(index, batch)
+        self._publish(batch, touched)
+        return batch.end - start
+
+    def _catch_up(self) -> int:
+        """A batch each for producers and index where they are behind the queues."""
+        to, gone = self._to, 0
+        minimum, limit = self._source.log.min_offset, to.queues.next_offset
+        if to.producers.next_offset < limit:
+            start = max(to.producers.next_offset, minimum)
+            batch = self._source.batch(start, limit, self._batch_bytes, index=False)
+            self._put_producers(batch)
+            self.reputed.advance(min(limit, to.producers.next_offset))
+            gone += batch.end - start
+        index = to.index
+        if index is not None and index.stopped is None and index.next_offset < limit:
+            start = max(index.next_offset, minimum)
+            batch = self._source.batch(start, limit, self._batch_bytes, index=True)
+            _put_index(index, batch)
+            gone += batch.end - start
+        return gone
+
+    def _rebuild_batch(self) -> int:
+        """A batch for queues that are made again from the log."""
+        queues = self._to.queues
+        if self._rebuild is None:
+            damaged = frozenset(queues.damaged)
+            if not damaged:
+                return 0
+            queues.rebuild_begin(damaged)
+            self._rebuild = _Rebuild(damaged, self._source.log.min_offset)
+        rebuild = self._rebuild
+        start = max(rebuild.position, self._source.log.min_offset)
+        if start >= queues.next_offset:
+            queues.rebuild_end(rebuild.queues)
+            self._rebuild = None
+            logger.info("consume queues rebuilt: %d log_offset=%d", len(rebuild.queues), start)
+            self._tell(np.array(sorted(rebuild.queues), dtype=np.int64))
+            return 1 if queues.damaged else 0
+        batch = self._source.batch(start, queues.next_offset, self._batch_bytes, index=False)
+        found = unit_columns(batch.columns)
+        dense = queues_of(self._to.table, found)
+        mine = np.isin(dense, list(rebuild.queues))
+        queues.rebuild_put(rebuild.queues, dense[mine], found.queue_offset[mine], found.units[mine])
+        rebuild.position = batch.end
+        return max(batch.end - start, 1)
+
+    def _put_queues(self, batch: DispatchBatch) -> NDArray[np.int64]:
+        found, lost = unit_columns(batch.columns), batch.lost
+        if lost is not None:
+            self._to.queues.keep_number(
+                queue_of(self._to.table, lost.topic, lost.queue_id), lost.queue_offset
+            )
+        return self._to.queues.put(
+            queues_of(self._to.table, found), found.queue_offset, found.units, batch.end
+        )
+
+    def _put_producers(self, batch: DispatchBatch) -> None:
+        faults = feed(self._to.producers, batch)
+        for fault in faults:
+            logger.warning("producer mark left out: %s", fault)
+
+    def _publish(self, batch: DispatchBatch, touched: NDArray[np.int64]) -> None:
+        to, columns = self._to, batch.columns
+        self.messages += columns.count
+        self.bytes += batch.end - batch.start
+        if columns.count:
+            self.store_timestamp = int(columns.store_timestamp[-1])
+        self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
+        self._tell(touched)
+
+    def _tell(self, touched: NDArray[np.int64]) -> None:
+        if len(touched):
+            for listener in self._listeners:
+                listener(touched)
+
+
+def _put_index(index: IndexService, batch: DispatchBatch) -> None:
+    columns = batch.columns
+    index.insert(
+        columns.key_hash,
+        columns.physical_offset[columns.entry_record],
+        columns.store_timestamp[columns.entry_record],
+        batch.end,
+    )

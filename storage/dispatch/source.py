@@ -1,0 +1,222 @@
+"""The commit log as batches for the dispatchers: whole records, taken apart by columns.
+
+    log   ...| r r r r r r r |BLANK...| r r r r ...      limit
+             start         end         the next batch starts here
+
+A batch never crosses a file and never goes beyond the limit; where a file's BLANK follows its
+last record, the batch ends at the next file. A record of a queue that cannot be is damage like any
+other: one turned bit makes `orders` into `/rders`, or queue 1 into queue 268,435,457.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.arrays.ragged import first_true, none_true
+from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.walk import StopReason, WalkResult, walk
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.files.names import names_a_folder, queue_file_name
+from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
+
+from ..errors import CorruptStoreError
+from ..queues.queue_table import MAX_QUEUE_ID
+
+BATCH_BYTES = 4 << 20
+
+
+class LogReader(Protocol):
+    """What dispatch needs of the log."""
+
+    @property
+    def file_size(self) -> int: ...
+
+    @property
+    def min_offset(self) -> int: ...
+
+    def read(self, offset: int, max_bytes: int) -> memoryview: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecord:
+    """A damaged record of which it is still known what number it had in which queue, when it was
+    stored (ms), and the producer's mark in it, empty for none."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int = 0
+    mark: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchBatch:
+    """The records of the log between `start` and `end`, which may be none; `lost` is a damaged one
+    there that was passed over."""
+
+    start: int
+    end: int
+    columns: DispatchColumns
+    lost: LostRecord | None = None
+
+
+class DispatchSource:
+    """See the module. `index` and `index_tags` say which index entries are made.
+
+    `starts(start, end)` answers where records begin in start .. end-1, i8[m] log offsets, as far
+    as somebody remembers (recent_starts.py). With `property_crc` a record whose property CRC is
+    wrong is damage.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        *,
+        delay_levels: DelayLevels = DEFAULT_LEVELS,
+        index: bool = True,
+        index_tags: bool = True,
+        starts: Callable[[int, int], NDArray[np.int64]] | None = None,
+        property_crc: bool = False,
+    ) -> None:
+        self.log = log
+        self._property_crc = property_crc
+        self._starts = starts
+        self.index = index
+        self.index_tags = index_tags
+        self._delay_levels = delay_levels
+        # few new ones come, and every batch has all: to look at each every time would cost more
+        # than its queues do
+        self._sound_topics: set[str] = set()
+
+    def batch(
+        self,
+        start: int,
+        limit: int,
+        max_bytes: int = BATCH_BYTES,
+        *,
+        index: bool | None = None,
+        index_tags: bool | None = None,
+    ) -> DispatchBatch:
+        """The next records from `start` on, all of them end at or before `limit`.
+
+        `end` equals `start` where the limit, or what is readable, stands inside a record. `index`
+        and `index_tags` override what the source was made with. Raises CorruptStoreError where no
+        record stands at `start`, OffsetOutOfRangeError outside the log.
+        """
+        base, window = self._window(start, limit, max_bytes)
+        found, headers = walk_strict(
+            window,
+            base_offset=start,
+            limit=base + self.log.file_size - start,
+            check_crc=False,
+            check_property_crc=self._property_crc,
+            guess=self._guess(start, len(window)),
+        )
+        if found.stop is StopReason.INCOMPLETE and not found.count and len(window) == max_bytes:
+            # A record larger than a batch: exactly that one.
+            needed = max(int.from_bytes(window[:4]), 2 * max_bytes)
+            return self.batch(start, limit, needed, index=index, index_tags=index_tags)
+        self._check_stop(found, start)
+        columns = dispatch_columns(
+            window,
+            found.positions,
+            found.sizes,
+            start,
+            delay_levels=self._delay_levels,
+            index=self.index if index is None else index,
+            index_tags=self.index_tags if index_tags is None else index_tags,
+            headers=headers,
+        )
+        stray = self._first_without_queue(columns)
+        if stray >= 0:
+            return self._before(stray, columns, start, index=index, index_tags=index_tags)
+        end = start + found.end
+        if found.stop is StopReason.BLANK and base + self.log.file_size <= limit:
+            end = base + self.log.file_size
+        return DispatchBatch(start, end, columns)
+
+    def _before(
+        self,
+        row: int,
+        columns: DispatchColumns,
+        start: int,
+        *,
+        index: bool | None,
+        index_tags: bool | None,
+    ) -> DispatchBatch:
+        """The records before row `row`, which cannot be dispatched; an error where it is first."""
+        offset = int(columns.physical_offset[row])
+        if row:
+            return self.batch(start, offset, offset - start, index=index, index_tags=index_tags)
+        topic = columns.topics[int(columns.topic_index[row])]
+        queue_id = int(columns.queue_id[row])
+        if not 0 <= queue_id <= MAX_QUEUE_ID:
+            raise self._damage(offset, f"queue_id: {queue_id} is not in 0..{MAX_QUEUE_ID}")
+        raise self._damage(offset, f"topic: {topic!r} names no folder")
+
+    def count_records(self, start: int, end: int) -> tuple[int, int]:
+        """How many records begin in start .. end-1, and the store time (ms) of the last one, 0
+        where there is none; `start` is the start of one. What retention has dropped holds none."""
+        count = store_timestamp = 0
+        if start < self.log.min_offset:
+            return count, store_timestamp
+        while start < end:
+            base, window = self._window(start, end, self.log.file_size)
+            found = walk(window, base_offset=start, limit=base + self.log.file_size - start)
+            count += found.count
+            if found.count:
+                last = gather_headers(window, found.positions[-1:], found.sizes[-1:])
+                store_timestamp = int(last.store_timestamp[0])
+            if found.stop is StopReason.BLANK:
+                start = base + self.log.file_size
+            elif found.end == 0:
+                self._check_stop(found, start)
+                break
+            else:
+                start += found.end
+        return count, store_timestamp
+
+    def _first_without_queue(self, columns: DispatchColumns) -> int:
+        """The first record whose topic cannot have a folder, or such a queue; -1 where all can."""
+        # as an unsigned number one below 0 is too large
+        beyond = columns.queue_id.view(np.uint32) > MAX_QUEUE_ID
+        sound = self._sound_topics.issuperset(columns.topics)
+        if sound and none_true(beyond):
+            return -1
+        stray = [n for n, topic in enumerate(columns.topics) if not names_a_folder(topic)]
+        if not stray:
+            self._sound_topics.update(columns.topics)
+        return first_true(beyond | np.isin(columns.topic_index, stray))
+
+    def _guess(self, start: int, size: int) -> NDArray[np.int64] | None:
+        return None if self._starts is None else self._starts(start, start + size) - start
+
+    def _window(self, start: int, limit: int, max_bytes: int) -> tuple[int, memoryview]:
+        """The base of the file that holds `start`, and the bytes from there on."""
+        size = self.log.file_size
+        return start - start % size, self.log.read(start, max(min(max_bytes, limit - start), 0))
+
+    def _check_stop(self, found: WalkResult, start: int) -> None:
+        """Bytes that are no record are an error when it is their turn, not before."""
+        if found.count or found.stop not in (
+            StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT,
+        ):  # fmt: skip
+            return
+        fault = found.error
+        reason = fault.reason if isinstance(fault, CorruptRecordError) else found.stop.value
+        field = f"{fault.field}: " if isinstance(fault, CorruptRecordError) else ""
+        raise self._damage(start + found.end, f"{field}{reason}")
+
+    def _damage(self, offset: int, reason: str) -> CorruptStoreError:
+        base = offset - offset % self.log.file_size
+        return CorruptStoreError(
+            f"commitlog/{queue_file_name(base)}",
+            offset - base,
+            f"no record at log offset {offset}: {reason}; nothing behind it was dispatched. "
+            "Let recovery cut the log there, or copy it again from another node",
+        )

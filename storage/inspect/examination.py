@@ -1,0 +1,262 @@
+"""The look at a store before anything in it is changed: where its log ends, and what is wrong.
+
+    recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
+                               work is what was written in the last second before the stop
+    none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
+
+A bad record below what was durable is damage, above it the end (log_scan.py). Damage at the very
+end is passed over like any other where it is known that a record ends at what was durable: after
+a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
+
+What was durable beyond the log's files is `lost`: a file is missing. A node that confirms for
+itself does not open then: it would give the queue offsets of acknowledged records a second time.
+A replica opens, and follows; it does not lead before it has those bytes again (session_file.py).
+A master with async flush that lost its unflushed tail with the power has lost nothing of that: of
+what is not fsynced nothing says that it was durable.
+
+What counts as durable without a point of ours: after a clean stop everything that the queues point
+to (RocketMQ stops only when all is dispatched and flushed), after a crash what its checkpoint says:
+an offset (RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own
+recovery would begin. It would not even look at those, so nothing in them may end the log.
+
+`recover --dry-run` shows this examination; recovery acts on it.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.record.record import decode_record
+
+from ..config import ConfirmSource, StoreConfig
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..errors import StoreLayoutError
+from ..log.scan import Damage, LogScanner, find_record, record_view
+from ..state_files.abort_file import AbortFile
+from ..state_files.checkpoint import StoreCheckpoint
+from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from ..store_paths import StorePaths
+from .geometry import Geometry
+from .queue_files import open_queues
+
+REMAINS_WINDOW = 8 << 20
+"""How far behind the log's end remains of a torn write are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """Bytes behind the log's end that are not zero, and whether whole records are among them."""
+
+    end: int
+    has_records: bool
+
+
+@dataclass(slots=True)
+class Examination:
+    """What was found; offsets are positions in the log."""
+
+    clean: bool
+    point: RecoveryPoint | None
+    checkpoint: Checkpoint
+    log_start: int = 0
+    log_end: int = 0
+    durable: int = 0
+    scanned_from: int = 0
+    scanned_records: int = 0
+    store_timestamp: int = 0
+    reason: str = ""
+    damages: list[Damage] = field(default_factory=list)
+    remains: Remains | None = None
+    lost: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def cuts_records(self) -> bool:
+        """Whether recovery will cut whole records behind a damaged one, or one that was durable."""
+        if self.remains is None:
+            return False
+        return self.remains.has_records or any(
+            damage.end > self.log_end >= damage.start for damage in self.damages
+        )
+
+
+def examine(geometry: Geometry, files: FileSystem) -> Examination:
+    """Look at the store of `geometry`; nothing is changed.
+
+    Raises StoreLayoutError where the log files do not fit together, or lie elsewhere;
+    UnreadableError where the disk does not give what has to be looked at.
+    """
+    config = geometry.adopted()
+    paths = StorePaths(config.directory)
+    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    points = RecoveryPointFile(paths.recovery_point, files)
+    found = Examination(
+        clean=not AbortFile(paths.abort, files).exists(),
+        point=points.load(),
+        checkpoint=checkpoint.load(),
+        notes=list(geometry.notes),
+    )
+    row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
+    if row.row:
+        found.notes += [note for note in (checkpoint.note, points.note) if note]
+    else:
+        _check_log_is_here(paths, geometry, found.point)
+    try:
+        found.log_start = row.start
+        _scan(found, row, geometry, config)
+        found.remains = remains_behind(row, found.log_end)
+    finally:
+        row.close()
+    return found
+
+
+def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoint | None) -> None:
+    """A broker can keep its log apart from the rest, and a disk of its own may not be mounted.
+    Taking that for an empty log would drop all queues, and set back all consumers."""
+    if point is not None and point.flushed > 0:
+        raise StoreLayoutError(
+            f"{paths.commit_log} has no files, but was flushed up to {point.flushed}: mount its "
+            f"disk or bring its files there, or remove {paths.recovery_point} if the log is gone"
+        )
+    if point is not None or geometry.files.status(paths.own) is not None:
+        return
+    known = max((queue.log_end for queue in open_queues(geometry, geometry.files, [])), default=0)
+    if known:
+        raise StoreLayoutError(
+            f"{paths.commit_log} has no files, but the queues know a log up to {known}: bring its "
+            "files there (a broker's storePathCommitLog may name another place), or remove "
+            f"{paths.queues} if the log is gone"
+        )
+
+
+def _scan(
+    found: Examination, row: MappedFileQueue, geometry: Geometry, config: StoreConfig
+) -> None:
+    point, crc = found.point, config.verify_crc_on_recover
+    if point is None:
+        start = row.start
+        found.durable = _durable_of_foreign(found, row, geometry)
+        crc = crc and not found.clean
+    else:
+        start = max(min(point.dispatched, point.flushed), row.start)
+        found.durable = point.flushed
+        if start > row.end:
+            start = row.row[-1].base if row.row else 0
+    durable = min(found.durable, row.end)
+    whole = min(_whole_below(found, config), row.end)
+
+    def scan(start: int) -> LogScanner:
+        return LogScanner(
+            row,
+            start,
+            durable=durable,
+            whole=whole,
+            check_crc=crc,
+            check_property_crc=config.property_crc,
+        ).run()
+
+    scanner = scan(start)
+    base = start - start % row.file_size
+    if scanner.damages and scanner.damages[0].start == start > base:
+        # Perhaps no record begins there any more: another program has gone on with this log.
+        start = max(base, row.start)
+        scanner = scan(start)
+    found.scanned_from, found.scanned_records = scanner.start, scanner.records
+    found.log_end, found.reason = scanner.end, scanner.reason
+    if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):
+        found.log_end = scanner.last_record
+        found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
+    found.damages = scanner.damages
+    _look_for_lost(found, row, config)
+    # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
+    # point say as well, and no message is stored earlier than this from now on.
+    found.store_timestamp = max(
+        scanner.last_store_timestamp,
+        point.store_timestamp if point is not None else 0,
+    )
+
+
+def _whole_below(found: Examination, config: StoreConfig) -> int:
+    """A log offset, as high as is known, at which a record ends."""
+    point = found.point
+    if point is None:
+        return found.durable if found.clean else 0
+    if point.whole:
+        return point.flushed
+    return point.dispatched if point.dispatched <= point.flushed else 0
+
+
+def _look_for_lost(found: Examination, row: MappedFileQueue, config: StoreConfig) -> None:
+    """Whether files are gone that held what was durable. Raises StoreLayoutError on a node that
+    confirms for itself."""
+    point = found.point
+    if not row.row or found.durable <= row.end or (point is None and not found.clean):
+        return
+    path = row.directory / queue_file_name(row.end)
+    paths = StorePaths(config.directory)
+    reason = f"the log was durable up to {found.durable}, its files end at {row.end}"
+    if config.confirm is ConfirmSource.LOCAL:
+        known = paths.recovery_point if point is not None else paths.queues
+        raise StoreLayoutError(
+            f"{path} is missing or empty: {reason}. Bring that file back, or let this node begin "
+            "with an empty store as a slave of one that has the log; where nobody has it, remove "
+            f"{known} to go on without what was in it, whose queue offsets are given again"
+        )
+    found.lost = found.durable
+    found.damages = [*found.damages, Damage(row.end, found.durable, str(path), "it is missing")]
+    found.notes.append(
+        f"{path} is missing or empty: {reason}. This node does not lead before it has followed "
+        "one that has the rest, or the file is back"
+    )
+
+
+def _is_torn(row: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
+    """Whether the last record, of which not all was durable, was written only in part: what the
+    CRC does not cover is its properties, and their text never ends in a zero byte."""
+    file = row.find(scanner.last_record)
+    assert file is not None
+    record = decode_record(record_view(file, scanner.last_record - file.base), check_crc=False)
+    return scanner.last_record + record.size > durable and record.properties_raw.endswith(b"\0")
+
+
+def _durable_of_foreign(found: Examination, row: MappedFileQueue, geometry: Geometry) -> int:
+    if not found.clean:
+        return max(found.checkpoint.logics_physical_offset, _recovery_start(found, row))
+    return max(
+        (queue.log_end for queue in open_queues(geometry, geometry.files, [])),
+        default=0,
+    )
+
+
+def _recovery_start(found: Examination, row: MappedFileQueue) -> int:
+    """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
+    enough to be durable by the checkpoint's times; 0 where none is."""
+    limit = found.checkpoint.min_timestamp
+    for file in reversed(row.row) if limit else ():
+        try:
+            first = decode_record(record_view(file, 0), physical_offset=file.base)
+        except CorruptRecordError:
+            continue
+        if 0 < first.store_timestamp <= limit:
+            return file.base
+    return 0
+
+
+def remains_behind(row: MappedFileQueue, end: int) -> Remains | None:
+    """What is left behind the log's end, within REMAINS_WINDOW; None where all of it is zero."""
+    last, has_records = 0, False
+    for file in row.row:
+        if file.end <= end or file.base >= end + REMAINS_WINDOW:
+            continue
+        begin = max(end - file.base, 0)
+        stop = min(file.size, end + REMAINS_WINDOW - file.base)
+        used = np.flatnonzero(np.frombuffer(file.view(begin, stop - begin), dtype=np.uint8))
+        if len(used):
+            last = file.base + begin + int(used[-1]) + 1
+            whole = find_record(file, begin, stop)
+            has_records = has_records or whole is not None
+    return Remains(last, has_records) if last else None

@@ -1,0 +1,161 @@
+"""What the files of a store say about its sizes, against what the configuration says.
+
+    log and queue files    have their full length from the start: the files win over the settings
+    delay levels           are told by the schedule queues, as far as those have been used
+    index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
+                           fit, and nothing of an index may be read or written where they do not
+
+So a store of another broker needs to be told its slots and entries, and nothing else.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from tandemlog.format.files.index_layout import index_file_size
+from tandemlog.format.files.names import parse_index_file_name, parse_queue_file_name
+from tandemlog.format.files.queue_unit import UNIT_SIZE, DelayLevels
+
+from ..config import LOG_FILE_SIZES, StoreConfig
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import file_size_of
+from ..errors import StoreLayoutError
+from ..store_paths import StorePaths
+from .schedule_delays import stored_delays
+
+SAMPLED_QUEUES = 8
+ROCKSDB_MARK = "CURRENT"
+"""Every RocksDB has a file of this name; RocketMQ can keep its queues in one (5.3 and later)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """The sizes that hold, and in `notes` where they are not the configured ones."""
+
+    config: StoreConfig
+    files: FileSystem
+    log_file_size: int
+    queue_file_size: int
+    delay_levels: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, config: StoreConfig, files: FileSystem) -> "Geometry":
+        """Read the sizes; raises StoreLayoutError where files contradict each other."""
+        paths = StorePaths(config.directory)
+        notes = []
+        log_size = _row_size(files, paths.commit_log) or config.commit_log_file_size
+        if log_size != config.commit_log_file_size:
+            notes.append(
+                f"log files have {log_size} bytes, not the configured "
+                f"{config.commit_log_file_size}: those on disk are used"
+            )
+        queue_size = _queue_file_size(files, paths.queues) or config.queue_file_size
+        if queue_size != config.queue_file_size:
+            notes.append(
+                f"queue files have {queue_size} bytes, not the configured "
+                f"{config.queue_file_size}: those on disk are used"
+            )
+        if files.status(paths.queues / ROCKSDB_MARK) is not None:
+            notes.append(
+                f"{paths.queues} is a RocksDB, which is not read: recovery makes the queues from "
+                "the log, as files"
+            )
+        known = DelayLevels(config.delay_levels)
+        levels = known.with_delays(stored_delays(files, paths, log_size, queue_size))
+        if levels.text != known.text:
+            notes.append(
+                f"delay levels were {levels.text!r} when the schedule queues were written, not the "
+                f"configured {known.text!r}: what the queues say is used"
+            )
+        return cls(config, files, log_size, queue_size, levels.text, tuple(notes))
+
+    def adopted(self) -> StoreConfig:
+        """The configuration with what the files say."""
+        return replace(
+            self.config,
+            commit_log_file_size=self.log_file_size,
+            queue_file_size=self.queue_file_size,
+            delay_levels=self.delay_levels,
+        )
+
+    def queue_directories(self) -> Iterator[tuple[str, int, Path]]:
+        return queue_directories(self.files, StorePaths(self.config.directory).queues)
+
+    def index_files(self) -> list[Path]:
+        """The index files, oldest first; names that are no time are left out."""
+        directory = StorePaths(self.config.directory).index
+        return [
+            directory / name
+            for name in self.files.listdir(directory)
+            if parse_index_file_name(name) is not None
+        ]
+
+    def check_index(self) -> None:
+        """Raises StoreLayoutError where an index file has not the length of the settings."""
+        wanted = index_file_size(self.config.index_slots, self.config.index_entries)
+        for path in self.index_files():
+            status = self.files.status(path)
+            if status is not None and status.size not in (0, wanted):
+                raise StoreLayoutError(
+                    f"{path} has {status.size} bytes; {self.config.index_slots} slots and "
+                    f"{self.config.index_entries} entries make {wanted}: give the sizes that the "
+                    "store was written with (index_slots and index_entries), or, where the file is "
+                    "damaged, remove it and all later ones: they are made again from the log"
+                )
+
+
+def queue_directories(files: FileSystem, root: Path) -> Iterator[tuple[str, int, Path]]:
+    """(topic, queue id, directory) of every queue below `root`, sorted."""
+    for topic in _directories(files, root):
+        directory = root / topic
+        # thousands of queues: no look at each of them, nothing but queues has a number for a name
+        names = [name for name in files.listdir(directory) if name.isdecimal()]
+        for name in sorted(names, key=int):
+            yield topic, int(name), directory / name
+
+
+def _directories(files: FileSystem, parent: Path) -> list[str]:
+    found = [(name, files.status(parent / name)) for name in files.listdir(parent)]
+    return [name for name, status in found if status is not None and status.is_directory]
+
+
+def _row_size(files: FileSystem, directory: Path) -> int:
+    """The length of the files of the log; 0 where it has none."""
+    found = _lengths(files, directory)
+    if found and found[-1][2] == 0:
+        found.pop()
+    if not found:
+        return 0
+    size = file_size_of(found)
+    if size not in LOG_FILE_SIZES:
+        raise StoreLayoutError(
+            f"{found[0][1]} has {size} bytes; a log file has {LOG_FILE_SIZES.start} to "
+            f"{LOG_FILE_SIZES.stop - 1}: bring the whole file back, or move the store away"
+        )
+    return size
+
+
+def _queue_file_size(files: FileSystem, root: Path) -> int:
+    """The length of queue files; 0 where there are none.
+
+    Some may be short after a crash, or missing, and be made again from the log: so the longest of
+    the first few counts, and gaps are not looked at. A length that no queue file can have says
+    nothing.
+    """
+    lengths = []
+    for _, _, directory in islice(queue_directories(files, root), SAMPLED_QUEUES):
+        lengths += [length for _, _, length in _lengths(files, directory)]
+    return max((length for length in lengths if length % UNIT_SIZE == 0), default=0)
+
+
+def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, Path, int]]:
+    """(offset, path, length) of the files of a log or queue, in their order."""
+    found = []
+    for name in files.listdir(directory):
+        base = parse_queue_file_name(name)
+        status = files.status(directory / name)
+        if base is not None and status is not None and not status.is_directory:
+            found.append((base, directory / name, status.size))
+    return found

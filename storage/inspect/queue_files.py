@@ -1,0 +1,106 @@
+"""The consume queues of a store on disk as arrays of units, for the tools: nothing is written.
+
+    queue      first ......................... end
+    units      u u u u u u u u u u u u u u u u 0 0 0      first: where its first file starts
+               BBBB                                       pre-blank: they stand for no record
+
+A queue ends at its first unit that is not valid; file lengths say nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..errors import MissingFileError, StoreLayoutError
+from .geometry import Geometry
+
+
+@dataclass(slots=True)
+class QueueFiles:
+    """The units of one queue: queue offsets first..end-1."""
+
+    topic: str
+    queue_id: int
+    row: MappedFileQueue
+    first: int
+    end: int
+
+    def read(self, queue_offset: int, count: int) -> NDArray[np.void]:
+        """UNIT_DTYPE: what there is of units queue_offset .. queue_offset+count-1."""
+        stop = min(queue_offset + count, self.end)
+        pieces = []
+        while queue_offset < stop:
+            view = self.row.view(queue_offset * UNIT_SIZE, (stop - queue_offset) * UNIT_SIZE)
+            if not len(view):
+                break
+            pieces.append(np.frombuffer(view, dtype=UNIT_DTYPE))
+            queue_offset += len(pieces[-1])
+        # concatenate alone would answer native byte order
+        return np.concatenate([np.zeros(0, UNIT_DTYPE), *pieces], dtype=UNIT_DTYPE)
+
+    def file_of(self, queue_offset: int) -> str:
+        """Path of the file that holds the unit."""
+        found = self.row.find(queue_offset * UNIT_SIZE)
+        return str(found.path if found is not None else self.row.directory)
+
+    @property
+    def log_end(self) -> int:
+        """The log offset after the record of the last unit; 0 where there is none."""
+        units = self.read(self.end - 1, 1) if self.end > self.first else self.read(0, 0)
+        if not len(units) or int(units["size"][0]) == PRE_BLANK_SIZE:
+            return 0
+        return int(units["physical_offset"][0]) + int(units["size"][0])
+
+
+def open_queues(
+    geometry: Geometry, files: FileSystem, gaps: list[MissingFileError] | None = None
+) -> Iterator[QueueFiles]:
+    """Every queue that has files, by topic and queue id.
+
+    Those of which a file is gone are left out and told to `gaps`; without it that is an error.
+    They are told without their tracebacks: those name our frames, which name `gaps`, and what the
+    frames have mapped would stay mapped until the garbage collector comes.
+    """
+    for topic, queue_id, directory in geometry.queue_directories():
+        try:
+            found = open_queue(files, topic, queue_id, directory, geometry.queue_file_size)
+        except MissingFileError as gap:
+            if gaps is None:
+                raise
+            gaps.append(gap.with_traceback(None))
+            continue
+        if found is not None:
+            yield found
+
+
+def open_queue(
+    files: FileSystem, topic: str, queue_id: int, directory: Path, file_size: int
+) -> QueueFiles | None:
+    """None where the directory has no files. Raises StoreLayoutError for files of lengths that no
+    queue file has."""
+    row = MappedFileQueue(files, directory, file_size, read_only=True)
+    if not row.row:
+        return None
+    if row.file_size % UNIT_SIZE:
+        # where there is only one file, nothing beside it says so
+        raise StoreLayoutError(
+            f"{row.row[0].path} has {row.file_size} bytes, queue files have {file_size}: bring the "
+            "whole file back, or rebuild the queues"
+        )
+    end = row.row[0].base
+    for file in row.row:
+        units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
+        valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+        if not valid.all():
+            end = file.base + int(valid.argmin()) * UNIT_SIZE
+            break
+        end = file.end
+    row.release()
+    return QueueFiles(topic, queue_id, row, row.row[0].base // UNIT_SIZE, end // UNIT_SIZE)

@@ -1,0 +1,1 @@
+"""The commit log: appending, flushing, reading, finding its end."""

@@ -1,0 +1,420 @@
+"""The commit log: one long sequence of records, the only truth of a store.
+
+    min_offset                                   flushed    committed     wrote
+        |  file N  |  file N+1  |  file N+2 ........|...........|...........|
+                                                    fsynced     readable    appended
+
+    direct    append pwrites at once: committed = wrote
+    buffered  append goes to memory, a commit stage pwrites: committed lags, readers see no more
+
+Positions are byte offsets. One thread appends (a lock makes sure), one flushes, any number read
+without a lock. Nothing is published before it is written, and a refused append leaves no bytes:
+what a failed write may have put there is made zero again, and where that fails too the log takes
+no more writes. After a failed fsync it never does: the kernel may have dropped what it could not
+write, so a later good fsync would prove nothing.
+
+Bytes behind the end are zero, on disk and durably so: a truncation clears the rest of the file.
+Else a later record that ends exactly where an old one began would bring that one back to life at
+the next recovery, at its right position and with a right CRC.
+"""
+
+import logging
+import threading
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.constants import BLANK_SIZE, CRC_PROPERTY_SIZE
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
+from tandemlog.format.record.host import IPV6_SIZE, host_bytes
+from tandemlog.format.record.property_crc import write_property_crcs
+from tandemlog.format.record.record import encode_blank
+
+from ..clock import Clock
+from ..config import StoreConfig
+from ..disk.allocator import FileAllocator
+from ..disk.files import Buffer, FileSystem
+from ..disk.mapped_file import MappedFile
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..disk_refusal import refusal
+from ..errors import (
+    FlushFailedError,
+    OffsetOutOfRangeError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreLayoutError,
+    StoreReadOnlyError,
+)
+from ..queues.queue_table import QueueTable
+from ..store_paths import StorePaths
+from .append_assign import assign_offsets, check_queues
+from .append_plan import AppendPlan, plan_append, plan_raw
+from .append_room import with_room
+from .batch_check import CheckedBatch, check_batch
+from .reader import LogReader
+from .recent_starts import RecentStarts
+from .record_check import RecordLimits
+from .stages import LogStages
+
+logger = logging.getLogger(__name__)
+
+
+class CommitLog:
+    """The log in `config.directory`, opened; see the module.
+
+    Every position stands at the end of the last file until `truncate` (recovery) says where the
+    records end. Raises StoreLayoutError where the files do not fit together.
+    """
+
+    def __init__(self, config: StoreConfig, files: FileSystem, clock: Clock) -> None:
+        paths = StorePaths(config.directory)
+        self._config = config
+        self._allocator = FileAllocator(
+            files,
+            paths.own,
+            config.commit_log_file_size,
+            paths.commit_log,
+            warm_up=config.warm_up,
+            lock_memory=config.lock_memory,
+        )
+        self._row = MappedFileQueue(
+            files, paths.commit_log, config.commit_log_file_size, allocator=self._allocator
+        )
+        self._allocator.open()
+        self._allocator.resize(self._row.file_size)
+        self._stages = LogStages(self._row, clock, buffered=config.buffered)
+        self.wrote = self._stages.wrote
+        self.committed = self._stages.committed
+        self.flushed = self._stages.flushed
+        self._reader = LogReader(self._row, self.committed)
+        self.read = self._reader.read
+        self.view = self._reader.view
+        self.parts = self._reader.parts
+        self.in_memory = self._reader.in_memory
+        self._store_host = host_bytes(config.store_host)
+        self.limits = self._limits()
+        """What `check` holds a client's batch against."""
+        self.starts = RecentStarts()
+        """Where the records of the last appends begin; of raw bytes nobody has looked."""
+        self._parts_end = -1
+        self._synced_since_open = False
+        self._write_lock = threading.Lock()
+
+    # -- what it holds
+
+    @property
+    def file_size(self) -> int:
+        return self._row.file_size
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files, oldest first."""
+        return self._row.row
+
+    @property
+    def row(self) -> MappedFileQueue:
+        return self._row
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why no write is taken any more, or None."""
+        return self._stages.failure
+
+    @property
+    def store_timestamp(self) -> int:
+        """Store time (ms) of the newest record; slaves, who only copy bytes, set it from reput."""
+        return self._stages.store_timestamp
+
+    @store_timestamp.setter
+    def store_timestamp(self, value: int) -> None:
+        self._stages.store_timestamp = value
+
+    @property
+    def flushed_timestamp(self) -> int:
+        """Store time (ms) of the newest record known to be durable."""
+        return self._stages.flushed_timestamp
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; the end where there is none."""
+        return self._reader.min_offset
+
+    def _limits(self) -> RecordLimits:
+        return RecordLimits(
+            max_body=self._config.max_message_size,
+            max_batch=self._config.max_batch_size,
+            max_record=self.file_size
+            - BLANK_SIZE
+            - (CRC_PROPERTY_SIZE if self._config.property_crc else 0),
+            store_host_ipv6=len(self._store_host) == IPV6_SIZE,
+        )
+
+    def start(self) -> None:
+        """Start allocating ahead in the background."""
+        self._allocator.start()
+        self._prepare_next()
+
+    # -- appending
+
+    def check(self, batch: RecordBatch) -> CheckedBatch:
+        """Raises BatchRefusedError where the batch is not what its columns say."""
+        checked = check_batch(batch, self.limits)
+        return with_room(checked) if self._config.property_crc else checked
+
+    def append(
+        self,
+        batch: RecordBatch,
+        dense: NDArray[np.int64],
+        queue_table: QueueTable,
+        store_timestamp: int,
+        checked: CheckedBatch | None = None,
+    ) -> list[AppendSegment]:
+        """Store a client's batch, all of it or nothing; answers where it is.
+
+        `dense` i8[q]: queue_table's index of each entry of the batch's table; `checked`: what
+        `check` answered, else it is checked here. Raises BatchRefusedError, StoreBusyError (too
+        much not yet flushed), DiskFullError, StoreReadOnlyError; nothing is stored then.
+        """
+        if checked is None:
+            checked = self.check(batch)
+        check_queues(batch, dense)
+        data = checked.data
+        if data is None:
+            data = np.frombuffer(batch.records, np.uint8).copy()
+        with self._write_lock:
+            self._require_room(len(data))
+            plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
+            starts = [
+                checked.positions[each.first : each.first + each.count] + (each.offset - each.start)
+                for each in plan.pieces
+            ]
+            next_offsets = queue_table.next_queue_offsets[dense]
+            segments = assign_offsets(
+                checked,
+                plan,
+                data,
+                next_offsets,
+                store_timestamp=store_timestamp,
+                store_host=self._store_host,
+            )
+            if self._config.property_crc:
+                write_property_crcs(data, checked.positions, checked.sizes)
+            self._store(plan, data)
+            for each in starts:
+                self.starts.add(each)
+            queue_table.next_queue_offsets[dense] = next_offsets
+            self._published(plan.end)
+            self._stages.store_timestamp = store_timestamp
+        return segments
+
+    def ends_with_record(self, offset: int) -> bool:
+        """Whether a record is known to end at `offset`, up to where the log was flushed once: not
+        while its last bytes are another node's in any pieces, or it was cut at any place."""
+        return offset > self._parts_end
+
+    def judged_whole(self) -> None:
+        """A record is known to end where the log ends."""
+        self._parts_end = -1
+
+    def append_raw(self, offset: int, data: Buffer, *, whole: bool = False) -> int:
+        """Store bytes of another node's log, which are taken as they are; returns the new end.
+        They are `whole` if a record, or a BLANK, ends with them.
+
+        `offset` must be where this log ends; one that is empty may begin at the start of any
+        file. A chunk never crosses the end of a file. Raises OffsetOutOfRangeError and
+        StoreLayoutError where that does not hold, else as `append`.
+        """
+        size = len(data)
+        with self._write_lock:
+            self._require_room(size)
+            if offset != self.wrote.value:
+                self._begin_at(offset)
+            position = offset % self.file_size
+            if position + size > self.file_size:
+                raise StoreLayoutError(
+                    f"{size} bytes at {offset} cross the end of a log file of {self.file_size}"
+                )
+            if size:
+                piece = np.frombuffer(data, np.uint8)
+                if not whole:
+                    self._parts_end = offset + size
+                self._store(plan_raw(offset, size), piece)
+                self._published(offset + size)
+        return offset + size
+
+    def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
+        """Write pieces and blanks. The files come first: without room nothing is written."""
+        try:
+            self._row.ensure(self.wrote.value)
+            self._row.ensure(plan.end - 1)
+        except OSError as error:
+            raise refusal("cannot make the next log file", error) from error
+        try:
+            for piece in plan.pieces:
+                self._write(piece.offset, data[piece.start : piece.end].data)
+            for blank in plan.blanks:
+                # zeros to the file's end: they may lie over bytes of an older life
+                self._write(blank.offset, encode_blank(blank.size).ljust(blank.size, b"\0"))
+        except OSError as error:
+            self._undo(plan, error)
+            raise refusal(f"cannot write to the log at {self.wrote.value}", error) from error
+
+    def _write(self, offset: int, data: Buffer) -> None:
+        if self._stages.buffer is not None:
+            self._stages.buffer.add(offset, bytes(data))
+            return
+        file = self._row.ensure(offset)
+        file.write(offset - file.base, data)
+
+    def _undo(self, plan: AppendPlan, error: OSError) -> None:
+        """Zero again where a failed append may have written, durably: a part of it may be on
+        disk already, and would be a record after a power cut."""
+        stretches = [(piece.offset, piece.end - piece.start) for piece in plan.pieces]
+        stretches += [(blank.offset, blank.size) for blank in plan.blanks]
+        try:
+            for offset, size in stretches:
+                file = self._row.ensure(offset)
+                file.zero(offset - file.base, size)
+                file.sync()
+        except (OSError, StoreError) as second:
+            # as a failed fsync: a part of the write may be in the page cache, and not on the disk
+            self._stages.fail(
+                FlushFailedError(
+                    f"a write at {self.wrote.value} failed ({error}) and could not be taken back "
+                    f"({second}): restart the node on a disk that works"
+                )
+            )
+
+    def _published(self, end: int) -> None:
+        self._stages.publish(end)
+        self._prepare_next()
+
+    def _prepare_next(self) -> None:
+        """Have the next file made once half of this one is used, at once where it is warmed."""
+        left = self._row.end - self.wrote.value
+        if left < self.file_size // 2 or (self._config.warm_up and left <= self.file_size):
+            self._allocator.prepare()
+
+    def _begin_at(self, offset: int) -> None:
+        if self._row.row or self.wrote.value != 0:
+            raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
+        require_file_start(offset, self.file_size)
+        self._stages.begin_at(offset)
+
+    def _require_room(self, size: int) -> None:
+        """Wait a little for the disk where too much is not flushed yet."""
+        self._stages.require_writable()
+        wrote, limit = self.wrote.value, self._config.max_dirty_bytes
+        if wrote - self.flushed.value + size <= limit:
+            return
+        enough = min(wrote, wrote + size - limit)
+        if not self.flushed.wait(enough, self._config.busy_timeout_ms / 1000):
+            raise StoreBusyError(
+                f"{wrote - self.flushed.value} bytes are not flushed yet, the limit is {limit}: "
+                "the disk cannot keep up, try again later"
+            )
+
+    # -- making it durable
+
+    def commit(self) -> int:
+        """Buffered mode: pwrite what waits in memory; see LogStages.commit."""
+        return self._stages.commit()
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; see LogStages.flush."""
+        return self._stages.flush()
+
+    def fail(self, failure: StoreError) -> StoreError:
+        """No write is taken from now on; answers the first failure."""
+        return self._stages.fail(failure)
+
+    # -- cutting
+
+    def truncate(self, offset: int) -> list[Path]:
+        """Cut everything from `offset` on, durably; answers the files that were deleted.
+
+        The first call after opening also makes what stays durable: a process that was killed
+        leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
+        FlushFailedError where the disk fails.
+        """
+        with self._write_lock, self._stages.flush_lock:
+            self._stages.require_writable()
+            if not self.min_offset <= offset <= self.wrote.value:
+                raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
+            try:
+                self._parts_end = offset
+                return self._cut(offset)
+            except OSError as error:
+                raise self._stages.flush_failed("truncation", error) from error
+
+    def _cut(self, offset: int) -> list[Path]:
+        self.starts.clear()
+        if self._stages.buffer is not None:
+            self.commit()
+        self._stages.retreat(offset)
+        if not self._synced_since_open:
+            self._row.sync_loaded()
+            self._synced_since_open = True
+        file = self._row.find(offset)
+        if file is not None:
+            file.zero(offset - file.base, file.end - offset)
+            file.sync()
+        deleted = self._row.truncate_after(offset)
+        logger.info("log cut: offset=%d files_deleted=%d", offset, len(deleted))
+        return deleted
+
+    def reset(
+        self, offset: int, *, move_to: Path | None = None, file_size: int | None = None
+    ) -> None:
+        """Begin anew, empty, at `offset` (the start of a file); optionally with another file
+        size. The old files are deleted, or moved into the directory `move_to`.
+
+        Raises StoreReadOnlyError where the disk does not let that be done, for good: some files
+        may be gone. No FlushFailedError, also where it was an fsync: of what lay here nothing is
+        believed any more, in the page cache or out of it, and the next open does all of it again.
+        """
+        with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
+            self._stages.require_writable()
+            require_file_start(offset, file_size or self.file_size)
+            self.starts.clear()
+            if self._stages.buffer is not None:
+                self._stages.buffer.clear()
+            self._stages.retreat(offset)
+            try:
+                self._row.clear(move_to)
+                if file_size is not None and file_size != self.file_size:
+                    self._row.file_size = file_size
+                    self._allocator.resize(file_size)
+                    self.limits = self._limits()
+            except OSError as error:
+                raise self._stages.fail(
+                    StoreReadOnlyError(
+                        f"the log could not begin anew: {error}; restart the node, which ends that"
+                    )
+                ) from error
+            self._stages.begin_at(offset)
+            self._parts_end = -1
+            self._stages.store_timestamp = self._stages.flushed_timestamp = 0
+
+    def drop_before(self, offset: int) -> list[Path]:
+        """Delete the files that end at or before `offset`, never the newest one, never one that
+        is not flushed; answers which. Views that readers hold stay valid."""
+        return self._row.drop_before(min(offset, self.flushed.value))
+
+    def close(self) -> None:
+        """Take no more writes and let the files go. Flush first."""
+        with self._write_lock, self._stages.flush_lock:
+            if self._stages.failure is None:
+                self._stages.failure = StoreClosedError("the log is closed")
+            self._allocator.close()
+            self._row.close()
+
+
+def require_file_start(offset: int, file_size: int) -> None:
+    """Raises StoreLayoutError where no log file of `file_size` bytes begins at `offset`."""
+    if offset < 0 or offset % file_size:
+        raise StoreLayoutError(
+            f"a log begins where a file does: {offset} is no multiple of {file_size}"
+        )

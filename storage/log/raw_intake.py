@@ -1,0 +1,196 @@
+"""A master's log bytes on their way into a slave's log: judged first, then stored as they are.
+
+    chunks    | r r r r ra|b r r r r r| r rXXXXXX        X: no record
+    stored    | r r r r     r r r r r | r r
+    held back            ra|b                            the beginning of a record, in memory
+
+Only whole, valid records come into the log, so nothing else is ever fsynced, acknowledged or
+dispatched; the beginning of one, or of the BLANK of a file, that goes on in the next chunk is held
+back until its end is here.
+Sizes, magic, positions and inner lengths are looked at, by columns; for bodies the CRC vouches that
+has come with the chunk. At the first bytes that are no record everything before them is stored and
+DamagedChunkError names the place: the stream ends, and the next one begins there.
+
+A master whose own log has damage in the middle (its recovery has passed it over) is followed byte
+for byte all the same: asked about the place, it says up to where its log has no record, and bytes
+below `damaged_until` are taken unjudged.
+"""
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+
+import numpy as np
+
+from tandemlog.format.columns.faults import walk_strict
+from tandemlog.format.columns.plain_records import all_plain
+from tandemlog.format.columns.walk import StopReason, walk, why_stopped
+from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MIN_RECORD_SIZE
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.record.record import decode_record
+
+from ..disk.files import Buffer
+from ..errors import DamagedChunkError
+from .commit_log import CommitLog
+from .scan import next_record
+
+logger = logging.getLogger(__name__)
+
+FEW_RECORDS = 8
+_SIZE_AND_MAGIC = Struct(">iI")
+MAX_RECORD_BYTES = 128 << 20
+"""A record that says it is larger is damage: it would be held back in memory."""
+
+
+class RawIntake:
+    """Of one stream; see the module. `store(offset, data)` appends what ends with a record, and
+    `store_part` what may end anywhere. One thread calls."""
+
+    def __init__(
+        self,
+        file_size: int,
+        store: Callable[[int, Buffer], None],
+        store_part: Callable[[int, Buffer], None] | None = None,
+    ) -> None:
+        self._file_size = file_size
+        self._store = store
+        self._store_part = store_part if store_part is not None else store
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._blank_until = 0
+
+    def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
+        """Bytes at log offset `offset`, of one file: where the last ones ended. Raises
+        DamagedChunkError, and what `store` raises."""
+        view = memoryview(data)
+        unjudged = max(damaged_until, self._blank_until)
+        if offset < unjudged and not self._held:
+            count = min(unjudged - offset, len(view))
+            self._store_part(offset, view[:count])
+            offset, view = offset + count, view[count:]
+        if self._held and len(view):
+            used = self._complete(offset, view)
+            offset, view = offset + used, view[used:]
+        if len(view):
+            self._judge(offset, view)
+
+    def _complete(self, offset: int, view: memoryview) -> int:
+        """Go on with the record that is held back; how many of the bytes belong to it."""
+        used = 0
+        if self._held_bytes < BLANK_SIZE:
+            used = min(BLANK_SIZE - self._held_bytes, len(view))
+            self._hold(view[:used])
+            if self._held_bytes < BLANK_SIZE:
+                return used
+        size: int
+        magic: int
+        size, magic = _SIZE_AND_MAGIC.unpack_from(self._head())
+        start = offset + used - self._held_bytes
+        left = self._file_size - start % self._file_size
+        blank = magic == MAGIC_BLANK and size == left
+        if size > min(left, MAX_RECORD_BYTES) or not (blank or size >= MIN_RECORD_SIZE):
+            size = self._held_bytes  # damage: as far as it is here
+        count = min(max(size - self._held_bytes, 0), len(view) - used)
+        self._hold(view[used : used + count])
+        used += count
+        if self._held_bytes >= size:
+            whole = b"".join(self._held)
+            self._held, self._held_bytes = [], 0
+            self._judge(start, memoryview(whole))
+        return used
+
+    def _head(self) -> bytes:
+        if len(self._held[0]) < BLANK_SIZE:
+            self._held[:] = [b"".join(self._held)]
+        return self._held[0]
+
+    def _hold(self, piece: memoryview) -> None:
+        if len(piece):
+            self._held.append(bytes(piece))
+            self._held_bytes += len(piece)
+
+    def _judge(self, offset: int, view: memoryview) -> None:
+        """Store the whole records of `view`, hold back the beginning of one, or raise."""
+        left = self._file_size - offset % self._file_size
+        first = few_records(view, offset, left)
+        if first == len(view):
+            self._store(offset, view)
+            return
+        found = walk(view, first, base_offset=offset, limit=left)
+        if not all_plain(view, found.positions, found.sizes, offset):
+            found, _ = walk_strict(view, first, base_offset=offset, limit=left, check_crc=False)
+        good, at = found.end, offset + found.end
+        if found.stop is StopReason.BLANK:
+            size = int.from_bytes(view[good : good + 4])
+            if size != left - good:
+                self._store_if(offset, view[:good])
+                raise DamagedChunkError(at, f"a BLANK of {size} bytes, {left - good} are left")
+            if len(view) < left and size <= MAX_RECORD_BYTES:
+                # whole too: its rest alone would be no record to the next stream
+                self._store_if(offset, view[:good])
+                self._hold(view[good:])
+                return
+            self._blank_until = offset + left
+            if len(view) < left:
+                self._store_part(offset, view)
+                return
+            good = len(view)
+        self._store_if(offset, view[:good])
+        if found.stop is StopReason.INCOMPLETE:
+            size = int.from_bytes(view[good : good + 4]) if len(view) - good >= 4 else 0
+            if size > MAX_RECORD_BYTES:
+                raise DamagedChunkError(at, f"a record of {size} bytes")
+            self._hold(view[good:])
+        elif found.stop in (StopReason.ZEROS, StopReason.TORN, StopReason.CORRUPT):
+            fault = found.error
+            reason = f"{fault.field}: {fault.reason}" if fault is not None else found.stop.value
+            raise DamagedChunkError(at, reason)
+
+    def _store_if(self, offset: int, view: memoryview) -> None:
+        if len(view):
+            self._store(offset, view)
+
+
+def few_records(view: memoryview, offset: int, left: int) -> int:
+    """Where the first few records end, which are valid, each looked at by itself: for a small
+    chunk that takes a tenth of the time of the columns."""
+    data, position = np.frombuffer(view, np.uint8), 0
+    for _ in range(FEW_RECORDS):
+        stop, _fault = why_stopped(data, position, len(view), left, offset)
+        if stop is not None:
+            break
+        try:
+            record = decode_record(
+                view,
+                position,
+                physical_offset=offset + position,
+                check_crc=False,
+                limit=position + int.from_bytes(view[position : position + 4]),
+            )
+        except CorruptRecordError:
+            break  # the columns say the same, and name it
+        position += record.size
+    return position
+
+
+def damage_end(log: CommitLog, offset: int) -> int:
+    """Up to where the log has no record from `offset` on, 0 where one begins there; what may be
+    sent ends at the log's committed end. Raises OffsetOutOfRangeError, UnreadableError."""
+    end = log.committed.value
+    if offset >= end:
+        return 0
+    data = log.read(offset, log.file_size)
+    size = int.from_bytes(data[:4]) if len(data) >= BLANK_SIZE else 0
+    if end < offset + size <= log.wrote.value:
+        return 0  # its end is still to come
+    left = log.file_size - offset % log.file_size
+    found, _ = walk_strict(
+        np.frombuffer(data, np.uint8), base_offset=offset, limit=left, max_records=1,
+        check_crc=False,
+    )  # fmt: skip
+    blank = found.stop is StopReason.BLANK and not found.count
+    if found.count or (blank and size == left):
+        return 0
+    following = next_record(log.row, offset, end)
+    logger.warning("a slave has found damage in this log: %d..%s", offset, following or end)
+    return end if following is None else following

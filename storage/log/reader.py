@@ -1,0 +1,84 @@
+"""Reading the log through the maps of its files: no lock and no copy.
+
+Whatever lies between the first file and `committed` can be read at any time, from any thread. A
+file that is dropped or cut away meanwhile is out of range for those who come later, and stays
+readable through the views that readers already hold.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..disk.mapped_file import MappedFile
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..errors import OffsetOutOfRangeError, StoreClosedError
+from ..positions import Position
+
+
+class LogReader:
+    """Reads below `committed` of the files in `row`; all offsets are positions in the log."""
+
+    def __init__(self, row: MappedFileQueue, committed: Position) -> None:
+        self._row = row
+        self._committed = committed
+
+    @property
+    def min_offset(self) -> int:
+        """Where the first file begins; the end where there is none."""
+        row = self._row.row
+        return row[0].base if row else self._committed.value
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        """Up to `max_bytes` from `offset`, within one file; no copy.
+
+        Empty at the committed end. Raises OffsetOutOfRangeError outside the log, UnreadableError.
+        """
+        committed = self._committed.value
+        file = self._row.find(offset)
+        if offset == committed:
+            return memoryview(b"")
+        if file is None or offset > committed:
+            raise self._out_of_range(offset)
+        return self._view(file, offset, min(max_bytes, committed - offset, file.end - offset))
+
+    def view(self, offset: int, size: int) -> memoryview:
+        """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
+
+        Raises OffsetOutOfRangeError where they do not, UnreadableError.
+        """
+        file = self._row.find(offset)
+        if file is None or offset + size > min(self._committed.value, file.end):
+            raise self._out_of_range(offset)
+        return self._view(file, offset, size)
+
+    def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
+        """The file that begins at log offset `base`, to the end of the last of these stretches of
+        it, i8[n] >= 1; only they may be looked at. Raises as `view`."""
+        file = self._row.find(base)
+        size = int((begins + lengths).max())
+        if file is None or base + size > min(self._committed.value, file.end):
+            raise self._out_of_range(base)
+        try:
+            file.bring_in_parts(begins, lengths)
+            return file.span(0, size)
+        except StoreClosedError:
+            raise self._out_of_range(base) from None
+
+    def in_memory(self, offset: int, max_bytes: int) -> bool:
+        """Whether `read` of these would answer without waiting for the disk."""
+        file = self._row.find(offset)
+        if file is None:
+            return True
+        try:
+            return file.in_memory(offset - file.base, min(max_bytes, file.end - offset))
+        except StoreClosedError:
+            return True
+
+    def _view(self, file: MappedFile, offset: int, size: int) -> memoryview:
+        try:
+            return file.view(offset - file.base, size)
+        except StoreClosedError:
+            # dropped or cut away since it was found
+            raise self._out_of_range(offset) from None
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(offset, self.min_offset, self._committed.value)

@@ -1,0 +1,196 @@
+"""One record of a client's batch, field by field, and what is wrong with it in words.
+
+The plain path: batches of a few records go through here, and the column path comes here to name a
+fault that it found.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from tandemlog.format.constants import (
+    BODY_LENGTH_OFFSET,
+    CRC32,
+    CRC_MASK,
+    CRC_PROPERTY_SIZE,
+    FIXED_SIZE,
+    IPV6_EXTRA,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_PROPERTIES,
+    MULTI_QUEUE_OFFSET,
+    NAME_END,
+    PAGE,
+    PRODUCER_MARK,
+)
+from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
+from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
+from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, INNER_BATCH, STORE_HOST_IPV6
+
+from ..errors import BatchRefusedError
+
+LIGHT_NUMBERS: Final = MULTI_QUEUE_OFFSET.encode() + bytes([NAME_END])
+"""A property that a broker writes: units in further queues, of any topic, with numbers of its own
+choice. A client's would end in a queue that is somebody else's."""
+CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
+"""How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
+
+_HEAD: Final = Struct(">iIiiiqqi")
+_I32: Final = Struct(">i")
+_I16: Final = Struct(">h")
+_I8: Final = Struct(">b")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLimits:
+    """Bytes: of a body, of a batch, and of a record, which must fit a log file with its BLANK.
+
+    `store_host_ipv6`: the family that records must have room for.
+    """
+
+    max_body: int
+    max_batch: int
+    max_record: int
+    store_host_ipv6: bool
+
+
+def check_record(
+    view: memoryview,
+    position: int,
+    size: int,
+    topic: bytes,
+    queue_id: int,
+    limits: RecordLimits,
+    index: int,
+) -> int:
+    """The system flag of the record at `position`; `size`, `topic` and `queue_id` are what the
+    batch's columns say. Raises BatchRefusedError (BAD_RECORD, MESSAGE_TOO_LARGE,
+    PROPERTIES_TOO_LARGE) at the first field that is wrong."""
+    sys_flag: int
+    stored_size, magic, body_crc, stored_queue, _, _, _, sys_flag = _HEAD.unpack_from(
+        view, position
+    )
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise bad_record("magic", f"0x{magic:08X} is not that of a record", index)
+    if stored_size != size:
+        raise bad_record("size", f"it says {stored_size}, the column says {size}", index)
+    if size > limits.max_record:
+        raise _too_large("record", size, limits.max_record, index)
+    _check_sys_flag(sys_flag, limits, index)
+    hosts = ((sys_flag & BORN_HOST_IPV6) != 0) + ((sys_flag & STORE_HOST_IPV6) != 0)
+    body_start = position + FIXED_SIZE + IPV6_EXTRA * hosts
+    end = position + size
+    if body_start + 3 > end:
+        raise bad_record("size", f"{size} is too short for its header", index)
+    (body_length,) = _I32.unpack_from(view, body_start - FIXED_SIZE + BODY_LENGTH_OFFSET)
+    if body_length > limits.max_body:
+        raise _too_large("body", body_length, limits.max_body, index)
+    body_end = body_start + body_length
+    if body_length < 0 or body_end + 3 > end:
+        raise bad_record("body", f"a length of {body_length} does not fit the record", index)
+    if stored_queue != queue_id:
+        raise bad_record("queue_id", f"{stored_queue}, its table entry says {queue_id}", index)
+    properties_start = _check_topic(view, body_end, magic == MAGIC_V2, end, topic, index)
+    _check_properties(view, properties_start, end, index)
+    if body_length and crc32(view[body_start:body_end]) & CRC_MASK != body_crc:
+        raise bad_record("body_crc", "the body does not have the CRC that the record says", index)
+    return sys_flag
+
+
+def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
+    if bool(sys_flag & STORE_HOST_IPV6) != limits.store_host_ipv6:
+        family = "IPv6" if limits.store_host_ipv6 else "IPv4"
+        raise bad_record(
+            "sys_flag",
+            f"bit 0x20 must say that the store host is {family}, as this node's is",
+            index,
+        )
+    if sys_flag & INNER_BATCH:
+        raise bad_record(
+            "sys_flag", "bit 0x80, inner batches are not taken: send the messages", index
+        )
+
+
+def _check_topic(
+    view: memoryview, position: int, version_2: bool, end: int, topic: bytes, index: int
+) -> int:
+    """Where the properties start."""
+    shape = _I16 if version_2 else _I8
+    if position + shape.size + 2 > end:
+        raise bad_record("topic", "no room for its length", index)
+    length: int = shape.unpack_from(view, position)[0]
+    start = position + shape.size
+    if length <= 0 or start + length + 2 > end:
+        raise bad_record("topic", f"a length of {length} does not fit the record", index)
+    if view[start : start + length] != topic:
+        said = bytes(view[start : start + length]).decode(errors="replace")
+        wanted = topic.decode(errors="replace")
+        raise bad_record("topic", f"{said!r}, its table entry says {wanted!r}", index)
+    return start + length + 2
+
+
+def _check_properties(view: memoryview, start: int, end: int, index: int) -> None:
+    length = end - start
+    if length > MAX_PROPERTIES:
+        raise BatchRefusedError(
+            "PROPERTIES_TOO_LARGE",
+            "properties",
+            f"record {index}: properties have {length} bytes, the limit is {MAX_PROPERTIES}",
+            limit=MAX_PROPERTIES,
+            actual=length,
+            record_index=index,
+        )
+    (said,) = _I16.unpack_from(view, start - 2)
+    if said != length:
+        raise bad_record("properties", f"their length says {said}, {length} bytes are left", index)
+    properties = bytes(view[start:end])
+    if LIGHT_NUMBERS in properties:
+        raise bad_record(
+            "properties", f"{MULTI_QUEUE_OFFSET} is for a broker to write: leave it out", index
+        )
+    if length >= PAGE and b"\0" in properties:
+        raise bad_record("properties", "a zero byte in them is what a lost page looks like", index)
+    if properties.endswith(b"\0"):
+        raise bad_record(
+            "properties", "a zero byte at their end is what a torn write looks like", index
+        )
+    _check_mark(properties, index)
+    if length >= CRC_PROPERTY_SIZE and properties[-CRC_PROPERTY_SIZE:].startswith(CRC_NAME):
+        raise bad_record(
+            "properties", f"{CRC32} is for the node to write: leave the property out", index
+        )
+
+
+def _check_mark(properties: bytes, index: int) -> None:
+    if MARK_NAME not in properties:
+        return
+    if index:
+        raise bad_record(
+            "properties",
+            f"{PRODUCER_MARK} stands in a request's first record only: leave it out of what is "
+            "copied from another message",
+            index,
+        )
+    try:
+        mark_in(properties)
+    except FormatError as fault:
+        raise bad_record("properties", str(fault), index) from fault
+
+
+def bad_record(field: str, reason: str, index: int) -> BatchRefusedError:
+    """BAD_RECORD, about one field of record `index`."""
+    return BatchRefusedError(
+        "BAD_RECORD", field, f"record {index}: {field}: {reason}", record_index=index
+    )
+
+
+def _too_large(part: str, actual: int, limit: int, index: int) -> BatchRefusedError:
+    return BatchRefusedError(
+        "MESSAGE_TOO_LARGE",
+        part,
+        f"record {index}: {part} has {actual} bytes, the limit is {limit}",
+        limit=limit,
+        actual=actual,
+        record_index=index,
+    )

@@ -1,0 +1,125 @@
+"""How appended bytes become readable and durable, and what happens when they do not.
+
+    append          commit             flush
+    wrote     ->    committed    ->    flushed
+    direct:   pwrite at append, so committed follows wrote at once
+    buffered: append fills memory, commit pwrites; readers see no further than committed
+
+Each of the three is published only after it is true, and at any time
+wrote >= committed >= flushed. After a failed fsync, or a failed write of the commit stage, the log
+takes no more writes, for good: the kernel may have dropped what it could not write, so a later
+good fsync would prove nothing. Every waiter hears why.
+"""
+
+import logging
+import threading
+
+from ..clock import Clock
+from ..disk.mapped_file_queue import MappedFileQueue
+from ..errors import FlushFailedError, StoreError
+from ..positions import Position
+from .write_buffer import WriteBuffer
+
+logger = logging.getLogger(__name__)
+
+SLOW_FLUSH_S = 1.0
+
+
+class LogStages:
+    """The three positions of the log in `row`, all at `end`; `buffered` as the module says.
+
+    Lock order: the writer's lock, flush_lock, commit_lock.
+    """
+
+    def __init__(self, row: MappedFileQueue, clock: Clock, *, buffered: bool) -> None:
+        self.wrote = Position("wrote", row.end)
+        self.committed = Position("committed", row.end)
+        self.flushed = Position("flushed", row.end)
+        self.buffer = WriteBuffer() if buffered else None
+        self.failure: StoreError | None = None
+        self.store_timestamp = 0
+        self.flushed_timestamp = 0
+        self.flush_lock = threading.Lock()
+        self.commit_lock = threading.Lock()
+        self._row = row
+        self._clock = clock
+
+    def publish(self, end: int) -> None:
+        """Bytes up to `end` are appended."""
+        self.wrote.advance(end)
+        if self.buffer is None:
+            self.committed.advance(end)
+
+    def retreat(self, offset: int) -> None:
+        """Nothing from `offset` on is there any more."""
+        for position in (self.flushed, self.committed, self.wrote):
+            if position.value > offset:
+                position.retreat(offset)
+
+    def begin_at(self, offset: int) -> None:
+        """The log is empty and begins at `offset`."""
+        for position in (self.wrote, self.committed, self.flushed):
+            position.retreat(offset)
+
+    def commit(self) -> int:
+        """Give the operating system what waits in memory. Answers `committed`.
+
+        Raises FlushFailedError where a write fails, for good.
+        """
+        if self.buffer is not None:
+            with self.commit_lock:
+                self.require_writable()
+                try:
+                    for offset, data in self.buffer.take(self._row.file_size):
+                        self._row.write(offset, data)
+                        self.committed.advance(offset + len(data))
+                except OSError as error:
+                    raise self.flush_failed("write", error) from error
+        return self.committed.value
+
+    def flush(self) -> int:
+        """Make everything appended so far durable; answers `flushed`.
+
+        Raises FlushFailedError where that fails, now or before: then for good.
+        """
+        with self.flush_lock:
+            self.require_writable()
+            began = self._clock.monotonic()
+            # in this order: the time must not be newer than what is flushed
+            timestamp = self.store_timestamp
+            target, start = self.commit(), self.flushed.value
+            if target > start:
+                try:
+                    self._row.sync(start, target)
+                except OSError as error:
+                    raise self.flush_failed("fdatasync", error) from error
+                took = self._clock.monotonic() - began
+                if took > SLOW_FLUSH_S:
+                    logger.warning("slow flush: bytes=%d seconds=%.1f", target - start, took)
+                self.flushed_timestamp = timestamp
+                self.flushed.advance(target)
+            return self.flushed.value
+
+    def require_writable(self) -> None:
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
+
+    def flush_failed(self, call: str, error: OSError) -> StoreError:
+        """What `call`'s failure means: the end of writing."""
+        return self.fail(
+            FlushFailedError(
+                f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "
+                f"{self.wrote.value} may be lost: mend the disk, then start the node again, which "
+                "goes on with what the disk holds"
+            )
+        )
+
+    def fail(self, failure: StoreError) -> StoreError:
+        """No write is taken any more; answers why, which is the first failure, but a failed fsync
+        before any other: it alone says that nothing may be vouched for."""
+        fatal = isinstance(failure, FlushFailedError)
+        if self.failure is None or (fatal and not isinstance(self.failure, FlushFailedError)):
+            logger.error("the log takes no more writes: %s", failure)
+            self.failure = failure
+            self.flushed.fail(failure)
+        return self.failure

@@ -1,0 +1,1 @@
+"""Tables that are replicated beside the log: topics, consumer offsets, epochs."""

@@ -1,0 +1,184 @@
+"""What consumer groups have consumed: `config/consumerOffset.json`, RocketMQ's shape.
+
+    "offsetTable": {"<topic>@<group>": {<queue id>: <next queue offset to consume>, ...}, ...}
+
+In memory, persisted at an interval and at close, replicated whole. These offsets lie outside the
+log: after a truncation of the log they are clamped to what the queues still hold, or consumers
+would wait for messages with offsets that new messages are about to get.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..disk.files import FileSystem
+from .json_file import VERSION, JsonFile, integer, parse, table
+from .topics import MetadataError
+
+OFFSETS = "offsetTable"
+GROUP_TOPICS = "groupTopicMap"
+_SEPARATOR = "@"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOffset:
+    """The queue offset that `group` consumes next of a queue."""
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+
+class ConsumerOffsets:
+    """All groups' offsets. Any thread may call; one lock guards the table."""
+
+    def __init__(self, path: Path, files: FileSystem, *, max_rows: int = 1_000_000) -> None:
+        self._file = JsonFile(path, files)
+        self._max_rows = max_rows
+        self._row_count = 0
+        self._lock = threading.Lock()
+        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._changes = 0
+        self._saved_changes = 0
+
+    def load(self) -> None:
+        with self._lock:
+            self._file.load()
+            self._take(_decode(table(self._file.document, OFFSETS)))
+
+    @property
+    def note(self) -> str:
+        """What had to be repaired while loading; empty where nothing was."""
+        return self._file.note
+
+    @property
+    def version(self) -> int:
+        """Grows with every change since the store was opened."""
+        return self._changes
+
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Raises MetadataError for a row above `max_rows`; those that are there can be changed."""
+        with self._lock:
+            held = self._table.get((topic, group), {})
+            if queue_id not in held:
+                self._check_room()
+                self._row_count += 1
+                self._table[topic, group] = held
+            if held.get(queue_id) != queue_offset:
+                held[queue_id] = queue_offset
+                self._changes += 1
+
+    def fetch(self, group: str, topics: Sequence[str] = ()) -> list[ConsumerOffset]:
+        """The committed offsets of `group`; no topics means all of its topics."""
+        wanted = set(topics)
+        with self._lock:
+            return [
+                ConsumerOffset(group, topic, queue_id, offset)
+                for topic, offsets in sorted(
+                    (topic, offsets)
+                    for (topic, each), offsets in self._table.items()
+                    if each == group and (not wanted or topic in wanted)
+                )
+                for queue_id, offset in sorted(offsets.items())
+            ]
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        with self._lock:
+            return self._table.get((topic, group), {}).get(queue_id)
+
+    def groups(self) -> list[str]:
+        """Every group that has committed an offset."""
+        with self._lock:
+            return sorted({group for _, group in self._table})
+
+    def clamp(self, max_offset: Callable[[str, int], int | None]) -> list[ConsumerOffset]:
+        """Lower what lies above `max_offset(topic, queue_id)`; the answer is what stood before.
+
+        A queue for which `max_offset` says None does not exist and is left alone: its topic may
+        have lost its queues for good, or not have got its first message yet.
+        """
+        changed = []
+        with self._lock:
+            for topic, group, queue_id, offset in list(self._rows()):
+                limit = max_offset(topic, queue_id)
+                if limit is not None and offset > limit:
+                    self._table[topic, group][queue_id] = limit
+                    changed.append(ConsumerOffset(group, topic, queue_id, offset))
+            self._changes += bool(changed)
+        return changed
+
+    def save(self, now_ms: int) -> bool:
+        """Persist what has changed since the last time; False where nothing had."""
+        with self._lock:
+            if self._changes == self._saved_changes:
+                return False
+            self._update_document()
+            self._file.replace(self._file.with_next_version(now_ms))
+            self._saved_changes = self._changes
+            return True
+
+    def to_json(self) -> bytes:
+        """The whole table in the form of its file, for a slave."""
+        with self._lock:
+            self._update_document()
+            return self._file.encoded()
+
+    def replace_from_json(self, data: bytes) -> None:
+        """Take a master's table in place of the own one; raises FormatError, changing nothing."""
+        document = parse(data)
+        decoded = _decode(table(document, OFFSETS))
+        with self._lock:
+            self._file.document = document
+            self._take(decoded)
+            self._changes += 1
+
+    def _take(self, rows: dict[tuple[str, str], dict[int, int]]) -> None:
+        self._table = rows
+        self._row_count = sum(map(len, rows.values()))
+
+    def _check_room(self) -> None:
+        if self._row_count >= self._max_rows:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "offsets",
+                f"there are {self._row_count} consumer offsets, max_offset_rows is "
+                f"{self._max_rows}: raise it, or use a group that is there",
+            )
+
+    def _rows(self) -> Iterator[tuple[str, str, int, int]]:
+        for (topic, group), offsets in self._table.items():
+            for queue_id, offset in offsets.items():
+                yield topic, group, queue_id, offset
+
+    def _update_document(self) -> None:
+        """Caller holds the lock. The members in RocketMQ's order, which is the alphabet's."""
+        document = {
+            VERSION: {"counter": 0, "stateVersion": 0, "timestamp": 0},
+            **self._file.document,
+            GROUP_TOPICS: _group_topics(self._table),
+            OFFSETS: {
+                f"{topic}{_SEPARATOR}{group}": dict(sorted(offsets.items()))
+                for (topic, group), offsets in self._table.items()
+            },
+        }
+        self._file.document = dict(sorted(document.items()))
+
+
+def _decode(rows: dict[str, object]) -> dict[tuple[str, str], dict[int, int]]:
+    decoded = {}
+    for name, offsets in rows.items():
+        topic, separator, group = name.rpartition(_SEPARATOR)
+        if separator and isinstance(offsets, dict):
+            decoded[topic, group] = {
+                integer(queue_id, 0): integer(offset, 0) for queue_id, offset in offsets.items()
+            }
+    return decoded
+
+
+def _group_topics(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for topic, group in keys:
+        found.setdefault(group, []).append(topic)
+    return found

@@ -1,0 +1,120 @@
+"""The epoch table of a store on disk: `epochFileCheckpoint`, and the same once more in `.bak`.
+
+RocketMQ's controller mode writes the same file, and keeps the table before the last change in its
+`.bak`. That one lacks a term: a master that read it would label the bytes of that term as the one
+before, and take every slave for one that went another way. So here both are the table, the file
+first: only a crash between the two, or a disk that takes but one, leaves the backup one behind,
+until the next open.
+
+Every change is fsynced when the call returns: an epoch is promised to other nodes, and a byte of
+the log belongs to the epoch that the table says.
+"""
+
+import logging
+from pathlib import Path
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import EpochEntry, EpochTable, decode_epochs
+
+from ..disk.files import FileSystem
+from ..disk.small_files import backup_of, read_small, remove_small, write_small
+from ..disk_refusal import refusing
+from ..errors import CorruptStoreError
+
+logger = logging.getLogger(__name__)
+
+WAY_OUT = (
+    "restore it from a copy of this store, or on a master from a slave that was in sync; a slave "
+    "does without: remove the file and its .bak, and it compares its whole log with the master's"
+)
+
+
+class EpochFile:
+    """`table` is immutable and replaced by every change; one thread changes."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.table = EpochTable()
+        self.note = ""
+        """Where the table is that of the backup, why: the last change may not be in it."""
+        self._only_backup = False
+        self._behind = False
+        """Whether the backup is another than the table."""
+
+    def load(self) -> None:
+        """Read the table, or its `.bak` where the file is lost or damaged (`note` says so).
+
+        Raises CorruptStoreError where a file is there and neither can be read: going on without
+        its epochs would compare equal with logs that are not.
+        """
+        faults = []
+        for path in (self.path, backup_of(self.path)):
+            data = read_small(self._files, path)
+            if not data:
+                continue
+            try:
+                self.table = decode_epochs(data)
+            except FormatError as fault:
+                faults.append(f"{path.name}: {fault}")
+                continue
+            if path == self.path:
+                self._behind = read_small(self._files, backup_of(path)) != data
+            else:
+                self._only_backup = True
+                self.note = f"{'; '.join(faults) or self.path.name + ' is missing'}: read {path}"
+                logger.warning("epoch table from its backup: %s", self.note)
+            return
+        if faults:
+            raise CorruptStoreError(str(self.path), 0, f"{'; '.join(faults)}: {WAY_OUT}")
+
+    def append(self, entry: EpochEntry) -> None:
+        """Begin a term; it replaces those that start at the same place or later.
+
+        Raises FormatError for an epoch that is not newer than all in the table.
+        """
+        self.replace(self.table.append(entry.epoch, entry.start_offset))
+
+    def truncate_suffix(self, offset: int) -> None:
+        """The log was cut at `offset`."""
+        self._cut(self.table.truncate_suffix(offset))
+
+    def truncate_prefix(self, offset: int) -> None:
+        """The log begins at `offset` now."""
+        self._cut(self.table.truncate_prefix(offset))
+
+    def _cut(self, table: EpochTable) -> None:
+        """Where nothing is cut a damaged file stays: it says that the backup may lack a term until
+        somebody has found out, and that is who calls `replace`."""
+        if table == self.table:
+            self._back_up()
+        else:
+            self.replace(table)
+
+    def replace(self, table: EpochTable) -> None:
+        """Persist `table`, then publish it. RocketMQ knows no empty table: no file stands for
+        one, and no backup either, because that would come back. Raises DiskFullError or
+        StoreReadOnlyError, and publishes nothing."""
+        if table == self.table and not self._only_backup:
+            return
+        with refusing(f"{self.path} cannot be written"):
+            if len(table):
+                write_small(self._files, self.path, table.encode())
+            else:
+                remove_small(self._files, backup_of(self.path))
+                remove_small(self._files, self.path)
+        self.table, self._only_backup = table, False
+        self._behind = len(table) > 0
+        self._back_up()
+
+    def _back_up(self) -> None:
+        """Make the backup the table where it is not. One that the disk does not take costs
+        nothing as long as the file is whole."""
+        if not self._behind:
+            return
+        path = backup_of(self.path)
+        try:
+            write_small(self._files, path, self.table.encode())
+            self._behind = False
+        except OSError as fault:
+            logger.warning("%s is one change behind: %s", path, fault)

@@ -1,0 +1,119 @@
+"""One of RocketMQ's JSON tables on disk: `config/<name>.json` and the copy before it, `.bak`.
+
+    {"dataVersion": {"counter": n, "stateVersion": n, "timestamp": ms}, "<table>": {...}, ...}
+
+Members that are not ours are kept as they were found, so RocketMQ finds its own again. A write
+puts the old content to `.bak` and replaces the file atomically; a file that is missing, empty or
+no JSON is read from `.bak` (section 4.4 of the format text). Both unreadable is an error: starting
+with an empty table would silently lose every topic or consumer offset.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files import store_json
+
+from ..disk.files import FileSystem
+from ..disk.small_files import backup_of, read_small, replace_with_backup
+from ..disk_refusal import refusing
+from ..errors import CorruptStoreError
+
+logger = logging.getLogger(__name__)
+
+VERSION = "dataVersion"
+
+Json = dict[str, object]
+
+
+class JsonFile:
+    """The document of one table; the caller holds its own lock around every change."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.document: Json = {}
+        self.note = ""
+        self._only_backup = False
+
+    def load(self) -> None:
+        """Read the table, or its `.bak`; neither being there is an empty table.
+
+        `note` says where the backup had to serve. Raises CorruptStoreError where there is
+        something and none of it can be read.
+        """
+        faults = []
+        for path in (self.path, backup_of(self.path)):
+            data = read_small(self._files, path)
+            if data is None or not data.strip(b" \t\r\n\0"):
+                faults.append(f"{path.name} is {'missing' if data is None else 'empty'}")
+                continue
+            try:
+                self.document = parse(data)
+            except FormatError as fault:
+                faults.append(f"{path.name}: {fault}")
+                continue
+            if faults:
+                self._only_backup = True
+                self.note = f"{'; '.join(faults)}; {path.name} was taken instead"
+                logger.warning("%s: %s", self.path, self.note)
+            return
+        if not all(fault.endswith(("is empty", "is missing")) for fault in faults):
+            raise CorruptStoreError(
+                str(self.path), 0, f"{'; '.join(faults)}: restore the file, or delete it and .bak"
+            )
+        self.document = {}
+
+    def replace(self, document: Json) -> None:
+        """Write the document durably, then take it; the old content stays as `.bak`. Raises
+        DiskFullError or StoreReadOnlyError, and changes nothing."""
+        with refusing(f"{self.path} cannot be written"):
+            data = store_json.dumps(document).encode()
+            replace_with_backup(self._files, self.path, data, keep_backup=self._only_backup)
+        self._only_backup = False
+        self.document = document
+
+    def encoded(self) -> bytes:
+        return store_json.dumps(self.document).encode()
+
+    @property
+    def version(self) -> int:
+        """The counter of dataVersion: grows with every change of the table."""
+        return integer(table(self.document, VERSION).get("counter"), 0)
+
+    def with_next_version(self, now_ms: int) -> Json:
+        """A copy of the document, its version one higher."""
+        held = table(self.document, VERSION)
+        version = {
+            **held,
+            "counter": integer(held.get("counter"), 0) + 1,
+            "stateVersion": integer(held.get("stateVersion"), 0),
+            "timestamp": now_ms,
+        }
+        return {**self.document, VERSION: version}
+
+
+def parse(data: bytes) -> Json:
+    """The document in `data`; raises FormatError where it is no JSON object."""
+    document = store_json.loads(data)
+    if not isinstance(document, dict):
+        raise FormatError(f"a JSON object is expected, not {type(document).__name__}")
+    return {str(name): value for name, value in document.items()}
+
+
+def table(document: Mapping[str, object], name: str) -> Json:
+    """The object that `document` has under `name`, empty where it has none."""
+    found = document.get(name)
+    return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
+
+
+def integer(value: object, default: int) -> int:
+    """`value` as an int; fastjson writes some numbers as text."""
+    if isinstance(value, bool):
+        return default
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        return int(value)
+    return default

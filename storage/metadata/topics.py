@@ -1,0 +1,358 @@
+"""The topics and consumer groups of a store: `config/topics.json`, `config/subscriptionGroup.json`.
+
+Both are RocketMQ's tables, member for member; attributes that this store has no use for stay as
+they are, so that a RocketMQ broker can take the store back. A topic says how many queues it has
+and what may be done with it:
+
+    perm    4 read   2 write   1 inherit   8 priority
+
+Tables are replaced, never changed in place: a reader takes one and needs no lock. A master
+changes them and each change raises `version`; a slave takes the master's whole table.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from tandemlog.format.constants import group_fault, topic_fault
+from tandemlog.format.errors import FormatError
+
+from ..disk.files import FileSystem
+from ..errors import CorruptStoreError, StoreError
+from .json_file import Json, JsonFile, integer, parse, table
+
+PERM_READ = 4
+PERM_WRITE = 2
+MAX_QUEUES = 1 << 16
+
+MAX_ATTRIBUTES = 64
+MAX_ATTRIBUTE_KEY_BYTES = 255
+MAX_ATTRIBUTE_BYTES = 16 << 10
+"""Keys and values of one topic."""
+
+_TOPICS = "topicConfigTable"
+_GROUPS = "subscriptionGroupTable"
+
+
+class MetadataError(StoreError):
+    """A topic or group that cannot be made, changed or found.
+
+    `code` is a name of tandemlog.v1 ErrorCode, `field` the offending part.
+    """
+
+    def __init__(self, code: str, field: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic. `members` are those of RocketMQ's bean that have no field of their own here."""
+
+    name: str
+    read_queues: int = 8
+    write_queues: int = 8
+    perm: int = PERM_READ | PERM_WRITE
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, object] = field(
+        default_factory=lambda: {"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+    )
+
+    @property
+    def readable(self) -> bool:
+        return bool(self.perm & PERM_READ)
+
+    @property
+    def writable(self) -> bool:
+        return bool(self.perm & PERM_WRITE)
+
+    @property
+    def in_batch_queues(self) -> bool:
+        """Whether RocketMQ keeps its messages in batch queues (BCQ), which this store has not."""
+        return self.attributes.get("queue.type") == "BatchCQ"
+
+    def encode(self) -> Json:
+        """RocketMQ's bean: its members in alphabetical order."""
+        bean: Json = {
+            **self.members,
+            "attributes": dict(self.attributes),
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queues,
+            "topicName": self.name,
+            "writeQueueNums": self.write_queues,
+        }
+        return dict(sorted(bean.items()))
+
+
+_TOPIC_FIELDS = ("attributes", "order", "perm", "readQueueNums", "topicName", "writeQueueNums")
+
+
+def decode_topic(name: str, bean: Mapping[str, object]) -> TopicConfig:
+    """The topic in `bean`; what is missing gets RocketMQ's default."""
+    return TopicConfig(
+        name=name,
+        read_queues=integer(bean.get("readQueueNums"), 16),
+        write_queues=integer(bean.get("writeQueueNums"), 16),
+        perm=integer(bean.get("perm"), PERM_READ | PERM_WRITE),
+        order=bean.get("order") is True,
+        attributes={key: str(value) for key, value in table(bean, "attributes").items()},
+        members={key: value for key, value in bean.items() if key not in _TOPIC_FIELDS},
+    )
+
+
+def check_topic(topic: TopicConfig) -> None:
+    """Raises MetadataError for a name or numbers that no topic can have."""
+    fault = topic_fault(topic.name)
+    if fault is not None:
+        raise MetadataError("INVALID_TOPIC_NAME", "name", f"topic {topic.name!r}: {fault}")
+    for name, value in (("read_queues", topic.read_queues), ("write_queues", topic.write_queues)):
+        if not 1 <= value <= MAX_QUEUES:
+            raise MetadataError(
+                "INVALID_ARGUMENT", name, f"{name} must be 1 .. {MAX_QUEUES}: {value}"
+            )
+    if not 0 <= topic.perm <= 15:
+        raise MetadataError("INVALID_ARGUMENT", "perm", f"perm must be 0 .. 15: {topic.perm}")
+    _check_attributes(topic.attributes)
+
+
+def _check_attributes(attributes: Mapping[str, str]) -> None:
+    """The table travels to every slave and is written at every change."""
+    keys = max((len(key.encode()) for key in attributes), default=0)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in attributes.items())
+    for what, actual, most in (
+        ("attributes", len(attributes), MAX_ATTRIBUTES),
+        ("bytes of an attribute's key", keys, MAX_ATTRIBUTE_KEY_BYTES),
+        ("bytes of attributes", size, MAX_ATTRIBUTE_BYTES),
+    ):
+        if actual > most:
+            raise MetadataError(
+                "INVALID_ARGUMENT", "attributes", f"{what}: {actual}, the most is {most}"
+            )
+
+
+class TopicTable:
+    """The store's topics. `table` is replaced by every change; one lock guards the changing."""
+
+    def __init__(
+        self, path: Path, files: FileSystem, *, max_topics: int = 100_000, max_queues: int = 1 << 22
+    ) -> None:
+        self._file = JsonFile(path, files)
+        self._max_topics = max_topics
+        self._max_queues = max_queues
+        self._lock = threading.Lock()
+        self.table: Mapping[str, TopicConfig] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def load(self) -> None:
+        with self._lock:
+            self._file.load()
+            try:
+                self.table = _decode_topics(self._file.document)
+            except FormatError as fault:
+                raise CorruptStoreError(str(self._file.path), 0, str(fault)) from fault
+
+    @property
+    def note(self) -> str:
+        return self._file.note
+
+    @property
+    def version(self) -> int:
+        return self._file.version
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener()` after every change, in the thread that made it."""
+        self._listeners.append(listener)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self.table.get(name)
+
+    def names(self) -> list[str]:
+        return sorted(self.table)
+
+    def create(self, topic: TopicConfig, now_ms: int, *, update: bool = False) -> TopicConfig:
+        """Add a topic, or with `update` change one; durable on return.
+
+        Raises MetadataError: a bad name or number, or a topic that is there already.
+        """
+        check_topic(topic)
+        with self._lock:
+            held = self.table.get(topic.name)
+            if held is not None and not update:
+                raise MetadataError(
+                    "TOPIC_EXISTS", "name", f"topic {topic.name!r} exists; ask for an update"
+                )
+            if held is not None:
+                topic = replace(topic, members=held.members)
+            self._check_room(topic, held)
+            self._change({**self.table, topic.name: topic}, now_ms)
+        self._tell()
+        return topic
+
+    def delete(self, name: str, now_ms: int) -> TopicConfig:
+        """Take the topic off the table: puts are refused from now on, and its messages stay
+        readable until retention drops them. Raises MetadataError where there is no such topic."""
+        with self._lock:
+            held = self.table.get(name)
+            if held is None:
+                raise MetadataError("UNKNOWN_TOPIC", "name", f"there is no topic {name!r}")
+            self._change({key: each for key, each in self.table.items() if key != name}, now_ms)
+        self._tell()
+        return held
+
+    def to_json(self) -> bytes:
+        """The whole table in the form of its file, for a slave."""
+        with self._lock:
+            return self._file.encoded()
+
+    def replace_from_json(self, data: bytes) -> None:
+        """Take a master's table in place of the own one, durably; raises FormatError."""
+        document = parse(data)
+        decoded = _decode_topics(document)
+        with self._lock:
+            if document == self._file.document:
+                return
+            self._file.replace(document)
+            self.table = decoded
+        self._tell()
+
+    def restore(self, topics: Iterable[TopicConfig], now_ms: int) -> None:
+        """Add topics that the table has lost; durable on return."""
+        with self._lock:
+            self._change({**{each.name: each for each in topics}, **self.table}, now_ms)
+        self._tell()
+
+    def _check_room(self, topic: TopicConfig, held: TopicConfig | None) -> None:
+        """Caller holds the lock. What is there already may stay, whatever the limits are now."""
+        if held is None and len(self.table) >= self._max_topics:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "name",
+                f"there are {len(self.table)} topics, max_topics is {self._max_topics}: delete "
+                "some or raise it",
+            )
+        more = _queues(topic) - (0 if held is None else _queues(held))
+        if more <= 0:
+            return
+        count = sum(_queues(each) for each in self.table.values())
+        if count + more > self._max_queues:
+            raise MetadataError(
+                "INVALID_ARGUMENT",
+                "write_queues",
+                f"the topics have {count} queues and would have {count + more}, max_queues is "
+                f"{self._max_queues}: delete some topics or raise it",
+            )
+
+    def _change(self, changed: Mapping[str, TopicConfig], now_ms: int) -> None:
+        # Caller holds the lock. Persist, then publish: a topic that a put has used must be there
+        # after a restart.
+        document = self._file.with_next_version(now_ms)
+        document[_TOPICS] = {name: each.encode() for name, each in changed.items()}
+        self._file.replace(document)
+        self.table = changed
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+
+def _queues(topic: TopicConfig) -> int:
+    return max(topic.read_queues, topic.write_queues)
+
+
+def _decode_topics(document: Json) -> dict[str, TopicConfig]:
+    topics = table(document, _TOPICS)
+    for name, bean in topics.items():
+        if not isinstance(bean, dict):
+            raise FormatError(f"{_TOPICS}: {name!r} is no object")
+    return {name: decode_topic(name, table(topics, name)) for name in topics}
+
+
+def new_group(name: str) -> Json:
+    """The bean that RocketMQ writes for a group with its defaults."""
+    return {
+        "attributes": {},
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupName": name,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }
+
+
+class GroupTable:
+    """The consumer groups, each RocketMQ's bean as it stands in the file."""
+
+    def __init__(self, path: Path, files: FileSystem, *, max_groups: int = 10_000) -> None:
+        self._file = JsonFile(path, files)
+        self._max_groups = max_groups
+        self._lock = threading.Lock()
+        self.table: Mapping[str, object] = {}
+
+    def load(self) -> None:
+        with self._lock:
+            self._file.load()
+            self.table = table(self._file.document, _GROUPS)
+
+    @property
+    def note(self) -> str:
+        return self._file.note
+
+    @property
+    def version(self) -> int:
+        return self._file.version
+
+    def names(self) -> list[str]:
+        return sorted(self.table)
+
+    def ensure(self, name: str, now_ms: int) -> bool:
+        """Add the group with RocketMQ's defaults unless it is there; True where it was added.
+
+        Raises MetadataError for a name that no group can have.
+        """
+        if name in self.table:
+            return False
+        fault = group_fault(name)
+        if fault is not None:
+            raise MetadataError("INVALID_ARGUMENT", "group", f"group {name!r}: {fault}")
+        with self._lock:
+            if name in self.table:
+                return False
+            if len(self.table) >= self._max_groups:
+                raise MetadataError(
+                    "INVALID_ARGUMENT",
+                    "group",
+                    f"there are {len(self.table)} groups, max_groups is {self._max_groups}: raise "
+                    "it, or use a group that is there",
+                )
+            changed = {**self.table, name: new_group(name)}
+            document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
+            document[_GROUPS] = changed
+            self._file.replace(dict(sorted(document.items())))
+            self.table = changed
+        return True
+
+    def to_json(self) -> bytes:
+        """The whole table in the form of its file, for a slave."""
+        with self._lock:
+            return self._file.encoded()
+
+    def replace_from_json(self, data: bytes) -> None:
+        """Take a master's table in place of the own one, durably; raises FormatError."""
+        document = parse(data)
+        with self._lock:
+            if document == self._file.document:
+                return
+            self._file.replace(document)
+            self.table = table(document, _GROUPS)

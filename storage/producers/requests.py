@@ -1,0 +1,202 @@
+"""What is remembered of one producer: its last requests, and where their records are.
+
+    older: packed bytes, one object a request     newest: the one that may still go on
+    [s-3][s-2][s-1]                               s
+
+Only the newest request changes. The others are kept in the form in which a snapshot has them, a
+sixth of what objects would take: a node remembers dozens of requests of thousands of producers.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, TypeAlias
+
+from tandemlog.format.record.producer_mark import ProducerMark
+
+_HEAD: Final = Struct("<HHiqiiqq")
+"""Bytes in all, extents, epoch, sequence, count, have, timestamp, checksum."""
+_EXTENT: Final = Struct("<qiq")
+_END: Final = Struct("<q")
+_KEY: Final = Struct("<iq")
+_KEY_AT: Final = 4
+_NO_CHECKSUM: Final = -1
+
+Key = tuple[int, int]
+"""Epoch and sequence."""
+CountRecords: TypeAlias = Callable[[int, int], tuple[int, int]]
+"""(start, end) of a stretch of the log -> its records, and the store time (ms) of the last one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """`count` records of a request that lie end to end in the log."""
+
+    physical_offset: int
+    count: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Request:
+    """One request: `have` of its `count` records are in the log, at `extents`; `timestamp` is the
+    store time (ms) of the last of them."""
+
+    epoch: int
+    sequence: int
+    count: int
+    timestamp: int
+    have: int = 0
+    extents: list[Extent] = field(default_factory=list)
+    checksum: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.epoch, self.sequence
+
+    @property
+    def complete(self) -> bool:
+        return self.have >= self.count
+
+    @property
+    def end_offset(self) -> int:
+        return self.extents[-1].end_offset
+
+    def is_other(self, mark: ProducerMark) -> bool:
+        """Whether a request under the same number cannot be this one."""
+        return None not in (self.checksum, mark.checksum) and self.checksum != mark.checksum
+
+    def add(self, extents: Sequence[Extent]) -> None:
+        """Records that came after those it has."""
+        for extent in extents:
+            self.have += extent.count
+            last = self.extents[-1] if self.extents else None
+            if last is not None and last.end_offset == extent.physical_offset:
+                count = last.count + extent.count
+                self.extents[-1] = Extent(last.physical_offset, count, extent.end_offset)
+            else:
+                self.extents.append(extent)
+
+    def pack(self) -> bytes:
+        extents = self.extents
+        head = _HEAD.pack(
+            _HEAD.size + len(extents) * _EXTENT.size,
+            len(extents),
+            self.epoch,
+            self.sequence,
+            self.count,
+            self.have,
+            self.timestamp,
+            _NO_CHECKSUM if self.checksum is None else self.checksum,
+        )
+        pieces = [
+            _EXTENT.pack(each.physical_offset, each.count, each.end_offset) for each in extents
+        ]
+        return b"".join((head, *pieces))
+
+
+def unpack(data: bytes) -> Request:
+    """Raises struct.error or ValueError for what `pack` has not written."""
+    size, extents, epoch, sequence, count, have, timestamp, checksum = _HEAD.unpack_from(data)
+    if not size == len(data) == _HEAD.size + extents * _EXTENT.size:
+        raise ValueError(f"a request of {len(data)} bytes, {size} said, with {extents} extents")
+    return Request(
+        epoch,
+        sequence,
+        count,
+        timestamp,
+        have,
+        [Extent(*each) for each in _EXTENT.iter_unpack(data[_HEAD.size :])],
+        None if checksum == _NO_CHECKSUM else checksum,
+    )
+
+
+def cut_request(request: Request, log_offset: int, count_records: CountRecords) -> bool:
+    """Keep what lies below `log_offset`; False where that is nothing."""
+    offsets = [extent.physical_offset for extent in request.extents]
+    kept = request.extents[: bisect_left(offsets, log_offset)]
+    lost = sum(each.count for each in request.extents)
+    if kept:
+        last = kept[-1]
+        end = min(last.end_offset, log_offset)
+        count, timestamp = count_records(last.physical_offset, end)
+        if end < last.end_offset:
+            kept[-1] = Extent(last.physical_offset, count, end)
+        # the time too: what is left may have come before what was cut
+        request.timestamp = timestamp or request.timestamp
+    lost -= sum(each.count for each in kept)
+    request.extents = kept
+    request.have -= lost
+    return bool(kept)
+
+
+class Producer:
+    """The requests of one producer, ascending. `floor` is the last one that was forgotten, `seen`
+    when this process last had one of it (monotonic, seconds), `row` its part of a snapshot, None
+    where that has to be made again."""
+
+    __slots__ = ("_older", "floor", "newest", "row", "seen")
+
+    def __init__(
+        self, requests: Sequence[bytes] = (), floor: Key | None = None, seen: float = 0.0
+    ) -> None:
+        self._older = list(requests)
+        self.newest: Request | None = None
+        self.floor = floor
+        self.seen = seen
+        self.row: bytes | None = None
+        self._unpack_newest()
+
+    @property
+    def last(self) -> Key | None:
+        return self.newest.key if self.newest is not None else self.floor
+
+    @property
+    def count(self) -> int:
+        return len(self._older) + (self.newest is not None)
+
+    def packed(self) -> list[bytes]:
+        """All requests."""
+        return self._older if self.newest is None else [*self._older, self.newest.pack()]
+
+    def find(self, key: Key) -> Request | None:
+        """The request, for looking at only."""
+        if self.newest is not None and self.newest.key == key:
+            return self.newest
+        for request in reversed(self._older):
+            known = _KEY.unpack_from(request, _KEY_AT)
+            if known <= key:
+                return unpack(request) if known == key else None
+        return None
+
+    def begin(self, request: Request) -> None:
+        """A request behind all others."""
+        if self.newest is not None:
+            self._older.append(self.newest.pack())
+        self.newest = request
+
+    def begin_anew(self) -> None:
+        """Nothing that came before counts any more."""
+        self._older.clear()
+        self.newest = self.floor = None
+
+    def drop_newest(self) -> None:
+        self.newest = None
+        self._unpack_newest()
+
+    def keep(self, count: int, settled: int) -> bool:
+        """Forget the oldest requests down to `count`, those alone that end at or below log offset
+        `settled`; whether there were any."""
+        older, gone = self._older, 0
+        while self.count - gone > count and _END.unpack_from(older[gone], -8)[0] <= settled:
+            gone += 1
+        if gone:
+            epoch, sequence = _KEY.unpack_from(older[gone - 1], _KEY_AT)
+            self.floor = epoch, sequence
+            del older[:gone]
+        return gone > 0
+
+    def _unpack_newest(self) -> None:
+        if self._older:
+            self.newest = unpack(self._older.pop())

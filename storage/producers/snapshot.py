@@ -1,0 +1,138 @@
+"""The producer table on disk: `tandemlog/producers`.
+
+    {"version": 2, "log_offset": P, "open": producer or null, "producers": n}        one line
+    n rows, those whose last request is the oldest first:
+        u1 length, producer id | u1 whether there is a floor, i4 epoch, i8 sequence
+        | u2 number of requests | the requests, each begins with its length (producer_requests.py)
+    crc32 of all that, 8 hexadecimal digits                                          one line
+
+True for the log below P. A table is made of rows that are kept until their producer changes, so
+that of thousands of producers only those are encoded that have put meanwhile; joining them is done
+with nobody waiting.
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.fast_crc import crc32
+
+from ..disk.files import FileSystem
+from ..disk.small_files import write_small
+from .requests import Producer
+
+VERSION: Final = 2
+_CHECKSUM_SIZE: Final = 10
+_FLOOR: Final = Struct("<?iq")
+_SHORT: Final = Struct("<H")
+
+
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """The whole table, true for the log below `log_offset`. `generation` is that of the table's
+    log: another one after a cut. `changes` tells two states of the table apart."""
+
+    log_offset: int
+    generation: int
+    changes: int
+    open: str | None
+    rows: Sequence[bytes]
+
+    def encode(self) -> bytes:
+        head = {
+            "version": VERSION,
+            "log_offset": self.log_offset,
+            "open": self.open,
+            "producers": len(self.rows),
+        }
+        line = json.dumps(head, separators=(",", ":")).encode()
+        text = b"".join((line, b"\n", *self.rows))
+        return b"%s\n%08x\n" % (text, crc32(text))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTable:
+    """What a snapshot says."""
+
+    log_offset: int
+    open: str | None
+    producers: dict[str, Producer]
+
+
+def encode_row(producer_id: str, producer: Producer) -> bytes:
+    name = producer_id.encode()
+    requests = producer.packed()
+    pieces = [
+        bytes((len(name),)),
+        name,
+        _FLOOR.pack(bool(producer.floor), *(producer.floor or (0, 0))),
+    ]
+    pieces.append(_SHORT.pack(len(requests)))
+    return b"".join([*pieces, *requests])
+
+
+def write_snapshot(files: FileSystem, path: Path, snapshot: TableSnapshot) -> None:
+    """Durably, in place of the one before."""
+    write_small(files, path, snapshot.encode())
+
+
+def snapshot_offset(data: bytes) -> int:
+    """The log offset up to which a snapshot is true; raises FormatError for what is none."""
+    try:
+        return int(json.loads(data.partition(b"\n")[0])["log_offset"])
+    except (ValueError, TypeError, KeyError) as fault:
+        raise FormatError(f"producer table: it has another form: {fault!r}") from fault
+
+
+def decode(data: bytes, seen: float) -> RestoredTable:
+    """Raises FormatError for anything that `encode` has not written; producers are taken as seen
+    at `seen`."""
+    text, checksum = data[:-_CHECKSUM_SIZE], data[-_CHECKSUM_SIZE:]
+    if checksum != b"\n%08x\n" % crc32(text):
+        raise FormatError("producer table: its checksum is wrong")
+    line, _, rows = text.partition(b"\n")
+    try:
+        head = json.loads(line)
+        if head["version"] != VERSION:
+            raise FormatError(f"producer table: its version is not {VERSION}")
+        producers = _rows(rows, head["producers"], seen)
+        _check_open(head["open"], producers)
+        return RestoredTable(int(head["log_offset"]), head["open"], producers)
+    except (KeyError, TypeError, ValueError, IndexError, struct.error) as fault:
+        raise FormatError(f"producer table: it has another form: {fault!r}") from fault
+
+
+def _check_open(name: str | None, producers: dict[str, Producer]) -> None:
+    if name is not None:
+        newest = producers[name].newest
+        if newest is None or newest.complete:
+            raise ValueError(f"no request of {name!r} goes on")
+
+
+def _rows(data: bytes, count: int, seen: float) -> dict[str, Producer]:
+    producers: dict[str, Producer] = {}
+    at = 0
+    for _ in range(count):
+        begin, length = at, data[at]
+        at += 1 + length
+        name = data[begin + 1 : at].decode()
+        has_floor, epoch, sequence = _FLOOR.unpack_from(data, at)
+        at += _FLOOR.size
+        (number,) = _SHORT.unpack_from(data, at)
+        at += _SHORT.size
+        requests = []
+        for _ in range(number):
+            end = at + _SHORT.unpack_from(data, at)[0]
+            requests.append(data[at:end])
+            at = end
+        producer = Producer(requests, (epoch, sequence) if has_floor else None, seen)
+        producer.row = data[begin:at]
+        producers[name] = producer
+    if at != len(data) or len(producers) != count:
+        raise ValueError(f"{len(producers)} producers of {count}, {len(data) - at} bytes left")
+    return producers

@@ -1,0 +1,46 @@
+"""Puts wait a little where dispatch is far behind them.
+
+    reputed ...................... confirmed
+            |<--- at most limit --->|           beyond it a put waits until the half is dispatched
+
+Append is cheaper than dispatch, and the two share one interpreter: without this a long burst would
+leave consumers ever further behind, and a crash at its end ever more of the log to dispatch again.
+Only dispatch that moves is waited for: one that stands (no space for a queue) is none of the
+puts' business, they say themselves when the log has no room. Nor is what a crash left behind: the
+first put after it does not wait for the dispatch of those before, which have waited themselves.
+"""
+
+from ..errors import StoreError
+from ..positions import Position
+
+STANDS_AFTER_S = 0.25
+
+
+class ReputPacing:
+    """See the module; belongs to the appender."""
+
+    def __init__(self, confirmed: Position, reputed: Position, limit_bytes: int) -> None:
+        self._confirmed = confirmed
+        self._reputed = reputed
+        self._limit = limit_bytes
+        self._begin = 0
+        self._stands_at = -1
+
+    def begin_at(self, log_offset: int) -> None:
+        """Puts begin here; what lies before counts as dispatched."""
+        self._begin = log_offset
+
+    def wait(self) -> None:
+        """Return when another put may come; answers at once where dispatch keeps up."""
+        end = self._confirmed.value
+        while end - max(self._reputed.value, self._begin) > self._limit:
+            seen = self._reputed.value
+            if seen == self._stands_at:
+                return
+            try:
+                if self._reputed.wait(end - self._limit // 2, STANDS_AFTER_S):
+                    return
+            except StoreError:
+                return  # the put itself says so
+            if self._reputed.value == seen:
+                self._stands_at = seen

@@ -1,0 +1,82 @@
+"""A client's batch on its way into the log: every check first, then one write.
+
+    check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
+    append_check.py     put_targets.py         producer_table.py            idempotence.py
+
+Nothing is stored where any of it fails. Caller holds the store's write lock.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
+
+from ..producers.producer_table import Duplicate, Resume
+from ..store_parts import StoreParts
+from .retries import extents_of, mark_of, rest_of, stored_segments
+from .targets import PutTargets
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
+    `duplicate`: it was stored before, `segments` are those of the first time (empty where the
+    store does not know them any more)."""
+
+    segments: Sequence[AppendSegment]
+    end_offset: int
+    store_timestamp: int
+    duplicate: bool = False
+
+
+class PutPath:
+    """The one that appends to a master's log."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._log = parts.log
+        self._table = parts.queue_table
+        self._producers = parts.producers
+        self._targets = PutTargets(parts.topics, parts.queue_table, parts.config.max_queues)
+        self._earliest_time = 0
+        self.begin_after(parts.log.store_timestamp)
+
+    def begin_after(self, store_timestamp: int) -> None:
+        """The newest record of the log has that time (ms), and this store begins to append.
+
+        The next record must be later: else records of a stranger could be taken for the missing
+        rest of a request that was torn before.
+        """
+        self._log.store_timestamp = max(self._log.store_timestamp, store_timestamp)
+        self._earliest_time = max(self._earliest_time, self._log.store_timestamp + 1)
+
+    def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
+        """Raises BatchRefusedError, StoreBusyError, DiskFullError, StoreReadOnlyError."""
+        checked = self._log.check(batch)
+        dense = self._targets.resolve(batch)
+        # never earlier than the record before, whatever the clock does
+        time = max(now_ms, self._log.store_timestamp, self._earliest_time)
+        mark = mark_of(batch)
+        if mark is None:
+            segments = self._log.append(batch, dense, self._table, time, checked)
+            return AppendResult(segments, self._log.wrote.value, time)
+        outcome = self._producers.check(mark, batch.count)
+        if isinstance(outcome, Duplicate):
+            return self._stored_before(batch, outcome, duplicate=True)
+        left = batch
+        if isinstance(outcome, Resume):
+            left, mark = rest_of(batch, outcome.have, mark)
+            checked = self._log.check(left)
+        with self._producers.appending():
+            segments = self._log.append(left, dense, self._table, time, checked)
+            self._producers.record(mark, extents_of(segments, left.sizes), time)
+        if left is not batch:
+            whole = self._producers.check(replace(mark, index=0), batch.count)
+            if isinstance(whole, Duplicate):
+                return self._stored_before(batch, whole, duplicate=False)
+        return AppendResult(segments, self._log.wrote.value, time)
+
+    def _stored_before(
+        self, batch: RecordBatch, outcome: Duplicate, *, duplicate: bool
+    ) -> AppendResult:
+        segments = stored_segments(self._log, batch, outcome.extents)
+        return AppendResult(segments, outcome.end_offset, outcome.store_timestamp, duplicate)

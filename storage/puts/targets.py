@@ -1,0 +1,136 @@
+"""Which queues a client may put to: from the table of topics to one answer per queue.
+
+    batch's own table   (topic, queue id) ...  --dense-->  allowed[dense]
+                                                           one gather, no loop over queues
+
+`allowed` is made anew when the table of topics changes. A queue that a put names for the first
+time is registered then; one that only exists in the log (its topic was deleted) stays readable and
+takes nothing.
+"""
+
+import threading
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.arrays.ragged import all_true
+from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.words import counted
+
+from ..errors import BatchRefusedError
+from ..metadata.topics import TopicTable
+from ..queues.queue_table import QueueTable
+
+
+class PutTargets:
+    """Belongs to the one who appends; a change of topics may come from any thread."""
+
+    def __init__(self, topics: TopicTable, table: QueueTable, max_queues: int = 1 << 22) -> None:
+        self._max_queues = max_queues
+        self._topics = topics
+        self._table = table
+        self._allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._stale = threading.Event()
+        topics.listen(self._stale.set)
+
+    def resolve(self, batch: RecordBatch) -> NDArray[np.int64]:
+        """i8[q]: the dense index of each entry of the batch's table.
+
+        Raises BatchRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE, INVALID_TOPIC_NAME,
+        INVALID_ARGUMENT) for the first one that may not be put to.
+        """
+        if self._stale.is_set():
+            self._stale.clear()
+            self._allowed = self._allowed[:0]
+        dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
+        if len(self._allowed) == self._table.count and int(dense.min()) >= 0:
+            if all_true(self._allowed[dense]):
+                return dense
+        else:
+            dense = self._register(batch, dense)
+            self._refresh()
+        refused = np.flatnonzero(~self._allowed[dense])
+        if len(refused):
+            raise self._refusal(batch, int(refused[0]))
+        return dense
+
+    def _register(self, batch: RecordBatch, dense: NDArray[np.int64]) -> NDArray[np.int64]:
+        """With the queues that the table of topics has and nobody has put to yet."""
+        for entry in np.flatnonzero(dense < 0).tolist():
+            topic = batch.topics[int(batch.queue_topics[entry])]
+            queue_id = int(batch.queue_ids[entry])
+            if not self._may_put(topic, queue_id):
+                raise self._refusal(batch, entry)
+            if self._table.count >= self._max_queues and self._table.get(topic, queue_id) < 0:
+                raise BatchRefusedError(
+                    "INVALID_ARGUMENT",
+                    "queue_id",
+                    f"queue {queue_id} of topic {topic!r} would be one more than max_queues, "
+                    f"{self._max_queues}: raise it, or restart the node once the messages of "
+                    "deleted topics have expired",
+                    limit=self._max_queues,
+                    actual=self._table.count + 1,
+                    record_index=int(np.argmax(batch.queue_indexes == entry)),
+                )
+            dense[entry] = self._table.register(topic, queue_id)
+        return dense
+
+    def _refresh(self) -> None:
+        """Answers for the queues that have none yet: the new ones, or all after a change."""
+        known, count = len(self._allowed), self._table.count
+        more = (self._may_put(*self._table.name(dense)) for dense in range(known, count))
+        self._allowed = np.append(
+            self._allowed, np.fromiter(more, dtype=np.bool_, count=count - known)
+        )
+
+    def _may_put(self, topic: str, queue_id: int) -> bool:
+        config = self._topics.table.get(topic)
+        return (
+            config is not None
+            and config.writable
+            and not config.in_batch_queues
+            and 0 <= queue_id < config.write_queues
+            and not is_system_topic(topic)
+        )
+
+    def _refusal(self, batch: RecordBatch, entry: int) -> BatchRefusedError:
+        topic = batch.topics[int(batch.queue_topics[entry])]
+        queue_id = int(batch.queue_ids[entry])
+        record = int(np.argmax(batch.queue_indexes == entry))
+        fault = client_topic_fault(topic)
+        if fault is not None:
+            return BatchRefusedError(
+                "INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {fault}", record_index=record
+            )
+        config = self._topics.table.get(topic)
+        if config is None:
+            return BatchRefusedError(
+                "UNKNOWN_TOPIC",
+                "topic",
+                f"there is no topic {topic!r}: create it first",
+                record_index=record,
+            )
+        if not config.writable:
+            return BatchRefusedError(
+                "INVALID_ARGUMENT",
+                "topic",
+                f"topic {topic!r} may not be written (perm {config.perm})",
+                record_index=record,
+            )
+        if config.in_batch_queues:
+            return BatchRefusedError(
+                "INVALID_ARGUMENT",
+                "topic",
+                f"topic {topic!r} has batch queues (queue.type BatchCQ), which only RocketMQ has",
+                record_index=record,
+            )
+        return BatchRefusedError(
+            "UNKNOWN_QUEUE",
+            "queue_id",
+            f"topic {topic!r} has {counted(config.write_queues, 'queue')}, there is no queue "
+            f"{queue_id}",
+            limit=config.write_queues,
+            actual=queue_id,
+            record_index=record,
+        )

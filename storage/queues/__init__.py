@@ -1,0 +1,1 @@
+"""Consume queues: units of 20 bytes, one a message."""

@@ -1,0 +1,563 @@
+"""All consume queues of a store: which units they take, what is durable, what is cut.
+
+A batch from reput goes into the tail rows of all its queues with a handful of array operations
+(queue_units.py). A queue is written to its file when its row is full, or by `flush`, which then
+also fsyncs and answers a checkpoint: the ends of all queues at one position of the log.
+
+The log is the truth. A unit whose number is not the next of its queue means that the queue is
+damaged (or that the log was dispatched here before: the same unit again is passed over). A damaged
+queue takes no more units and answers no reads until it was made again from the log.
+
+Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
+anybody reads, without a lock.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
+
+from ..disk.file_pool import FilePool
+from ..disk.files import FileSystem
+from ..disk_refusal import refusal
+from ..errors import CorruptStoreError, StoreBusyError, StoreError
+from .consume_queue import ConsumeQueue
+from .floors import QueueFloors
+from .numbers import is_stray
+from .queue_table import QueueTable
+from .runs import QueueRuns, regroup
+from .search import Boundary, search_by_time
+from .tails import MEMORY_BYTES
+from .units import Change, QueueUnits
+
+logger = logging.getLogger(__name__)
+
+DAMAGED_END = -1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCheckpoint:
+    """What is durable: every unit of the log below `log_offset`, where each queue then ends at
+    ends[topic][queue id]; DAMAGED_END for a queue that has to be made again, of which `least` has
+    the end that it will have at least."""
+
+    log_offset: int
+    ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+class ConsumeQueueStore:
+    """See the module. Queues are named by their dense index of `table`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        files: FileSystem,
+        table: QueueTable,
+        *,
+        file_size: int,
+        open_files: int | None = None,
+        memory_bytes: int = MEMORY_BYTES,
+        workshop: Path | None = None,
+    ) -> None:
+        """`workshop`: where files are made before they get their names."""
+        self.directory = directory
+        self.file_size = file_size
+        # every unit of the log below this position is in the queues
+        self.next_offset = 0
+        # whether dispatch has seen the log from its first record on: then a queue whose first
+        # record is not number 0 is not damaged
+        self.from_log_start = True
+        # called when a reader has found a queue damaged
+        self.on_damage: Callable[[], None] = lambda: None
+        self.floors = QueueFloors()
+        self._table = table
+        self._disk = FilePool(directory, files, open_files=open_files, workshop=workshop)
+        self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
+        self._damaged: dict[int, str] = {}
+        self._minimum: dict[int, tuple[int, int]] = {}
+        self._log_minimum = 0
+        self._lock = threading.RLock()
+        self._flushing = threading.Lock()
+
+    # ---- what the queues hold
+
+    @property
+    def count(self) -> int:
+        """Queues that have units."""
+        return int(np.count_nonzero(self._units.ends[: self._table.count]))
+
+    @property
+    def log_minimum(self) -> int:
+        """Where the log began when queue files were last dropped."""
+        return self._log_minimum
+
+    @property
+    def damaged(self) -> dict[int, str]:
+        """Queues that have to be made again from the log, and why."""
+        return dict(self._damaged)
+
+    def ends(self) -> NDArray[np.int64]:
+        """i8[table.count]: the queue offset after the newest unit of every queue, a copy."""
+        return self._units.ends[: self._table.count].copy()
+
+    def next_offsets(self) -> NDArray[np.int64]:
+        """i8[table.count]: the least that the next record of every queue gets, by what is
+        dispatched: its end, or where it is damaged the end that it will have at least."""
+        following = self.ends()
+        for dense in self._damaged:
+            following[dense] = max(int(following[dense]), self.floors.of(dense))
+        return following
+
+    def idle(self, log_offset: int) -> dict[int, int]:
+        """dense -> end of the queues of which no record lies at or after `log_offset`, nor will
+        one below their end; of a damaged queue the least end, since nobody can tell."""
+        with self._lock:
+            ends = self.next_offsets()
+            without = self._units.last_physical[: len(ends)] < log_offset
+            without[list(self._damaged)] = True
+            return {
+                dense: int(ends[dense]) for dense in np.flatnonzero(without & (ends > 0)).tolist()
+            }
+
+    def begin_empty(self, numbers: Mapping[int, int]) -> None:
+        """These queues stand at these numbers (dense -> queue offset), of which the log says
+        nothing any more. Those that have units, or are damaged, take it as a floor."""
+        with self._lock, Change(self._units):
+            self.floors.begins.update(numbers)
+            for dense, number in numbers.items():
+                if dense not in self._damaged and not int(self._units.ends[dense]):
+                    self._units.stand_at(dense, number)
+
+    def newest_physical(self) -> int:
+        """Log offset of the newest record that is in a queue which is not damaged; -1 where there
+        is none."""
+        ends = self.ends()
+        ends[list(self._damaged)] = 0
+        found = self._units.last_physical[: len(ends)][ends > 0]
+        return int(found.max(initial=-1))
+
+    def max_offset(self, dense: int) -> int:
+        """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
+        self._check_whole(dense)
+        return int(self._units.ends[dense])
+
+    def min_offset(self, dense: int) -> int:
+        """The first unit whose record the log still holds; max_offset where none has one."""
+        self._check_whole(dense)
+        log_minimum = self._log_minimum
+        known, minimum = self._minimum.get(dense, (-1, 0))
+        if known != log_minimum or minimum > int(self._units.ends[dense]):
+            minimum = self._find_minimum(dense, log_minimum)
+        return minimum
+
+    def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
+        """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
+        where their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
+        here where a file is missing or too short."""
+        self._check_whole(dense)
+        try:
+            return self._units.read(dense, queue_offset, count)
+        except CorruptStoreError as fault:
+            raise self._found_damaged(dense, fault) from fault
+
+    def file_of(self, dense: int, queue_offset: int) -> str:
+        """The file that holds a unit, or will."""
+        position = queue_offset * UNIT_SIZE
+        return self._units.queue(dense).file(position - position % self.file_size)
+
+    def search(
+        self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
+    ) -> int:
+        """The queue offset for a store time (ms); `time_of(physical_offset, size)` answers the
+        record's, negative where it cannot be read."""
+
+        def time_at(queue_offset: int) -> int:
+            unit = self.read(dense, queue_offset, 1)
+            if not len(unit):
+                return -1
+            return time_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
+
+        minimum, maximum = self.min_offset(dense), self.max_offset(dense)
+        return search_by_time(minimum, maximum, timestamp, boundary, time_at)
+
+    # ---- dispatch
+
+    def put(
+        self,
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+        end_offset: int,
+    ) -> NDArray[np.int64]:
+        """Take the units of the records between `next_offset` and `end_offset`.
+
+        dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Answers the queues that
+        grew. Units that are there already are passed over; a queue into which they do not fit
+        becomes damaged. Raises DiskFullError or StoreError where a queue file cannot be written:
+        the same batch may be put again.
+        """
+        with self._lock:
+            touched = self._put(dense, queue_offsets, units, frozenset())
+            self.next_offset = max(self.next_offset, end_offset)
+            return touched
+
+    def keep_number(self, dense: int, queue_offset: int) -> None:
+        """The record of that number is damaged: the next one of the queue gets another. Nothing
+        where it is not the next of its queue, whose number then tells itself, or is not right.
+        Raises as `put` does."""
+        with self._lock:
+            known = dense >= 0 and dense not in self._damaged
+            if known and int(self._units.ends[dense]) == queue_offset:
+                self._raise_to(dense, queue_offset + 1)
+
+    def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
+        """Take no more units for this queue and answer no reads until it is rebuilt; it will not
+        end below where it does now, nor below `end`."""
+        with self._lock:
+            if dense not in self._damaged:
+                logger.warning("consume queue %s is damaged: %s", self._name(dense), reason)
+                self._damaged = {**self._damaged, dense: reason}
+                self.floors.keep(dense, max(end, int(self._units.ends[dense])))
+
+    def rebuild_begin(self, queues: Iterable[int]) -> None:
+        """Drop all units of these queues; they stay unreadable until rebuild_end.
+
+        Raises the first fault as a StoreError where files could not be deleted, after all the
+        others: what they hold would come back among the new ones.
+        """
+        with self._lock, Change(self._units):
+            gone = list(queues)
+            for dense in gone:
+                self.mark_damaged(dense, "it is being rebuilt")
+            self._forget(gone)
+
+    def rebuild_put(
+        self,
+        queues: frozenset[int],
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+    ) -> None:
+        """As put, for queues being rebuilt and nothing else. What the log itself has twice is
+        taken once, and numbers that it does not have become pre-blank units."""
+        with self._lock:
+            self._put(dense, queue_offsets, units, queues)
+
+    def rebuild_end(self, queues: Iterable[int]) -> None:
+        """These queues are whole again. One that had come further than the log can tell, since its
+        last records are damaged or expired, ends where it did. Raises as `put` does."""
+        with self._lock:
+            whole = set(queues)
+            for dense in whole:
+                self._raise_to(dense, self.floors.of(dense))
+            self.floors.whole(whole)
+            self._damaged = {q: why for q, why in self._damaged.items() if q not in whole}
+
+    # ---- durability
+
+    def flush(self) -> QueueCheckpoint:
+        """Write and fsync everything; answers what is durable now.
+
+        Raises DiskFullError or StoreError where a file cannot be written, FlushFailedError where
+        the fsync failed.
+        """
+        with self._flushing:
+            while True:
+                with self._lock:
+                    generation, offset = self._units.generation, self.next_offset
+                    ends, damaged = self.ends(), self._damaged
+                pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends)
+                for dense in pending.tolist():
+                    self._units.spill(dense)
+                try:
+                    self._disk.sync()
+                except OSError as fault:
+                    raise refusal("the consume queues cannot be made durable", fault) from fault
+                if generation == self._units.generation:
+                    break
+            least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
+            ends[list(damaged)] = DAMAGED_END
+            held = {dense: int(ends[dense]) for dense in np.flatnonzero(ends).tolist()}
+            return QueueCheckpoint(offset, self.named(held), self.named(least))
+
+    def named(self, numbers: Mapping[int, int]) -> dict[str, dict[int, int]]:
+        """{topic: {queue id: number}} of dense -> number."""
+        found: dict[str, dict[int, int]] = {}
+        for dense, number in numbers.items():
+            topic, queue_id = self._table.name(dense)
+            found.setdefault(topic, {})[queue_id] = number
+        return found
+
+    def close(self) -> None:
+        """Close all files; what was not flushed is dispatched again at the next open."""
+        self._disk.close()
+
+    # ---- cutting
+
+    def truncate(self, log_offset: int) -> None:
+        """Remove every unit whose record begins at or after `log_offset`; durable with flush. A
+        queue of which a file is missing is damaged.
+
+        Raises the first fault as a StoreError where files could not be cut, after all the others:
+        their queues are damaged then too, and nothing else is left to be removed.
+        """
+        faults: list[StoreError] = []
+        with self._lock, Change(self._units):
+            units, ends = self._units, self.ends()
+            beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
+            for dense in np.flatnonzero(beyond).tolist():
+                if dense in self._damaged:
+                    continue
+                try:
+                    units.cut(dense, units.first_at_or_after(dense, log_offset))
+                except (CorruptStoreError, FileNotFoundError) as fault:
+                    self.mark_damaged(dense, str(fault))
+                except OSError as fault:
+                    # nobody knows which part of it the disk still has
+                    self.mark_damaged(dense, f"it could not be cut: {fault}")
+                    name = self._name(dense)
+                    faults.append(StoreError(f"consume queue {name} could not be cut: {fault}"))
+            if log_offset < self.next_offset:
+                self.floors.cut()
+            self.next_offset = min(self.next_offset, log_offset)
+        if faults:
+            raise faults[0]
+
+    def set_log_minimum(self, log_offset: int) -> int:
+        """The log begins at `log_offset` now: delete the queue files that point below it alone,
+        never a queue's last one. Answers how many files were deleted.
+
+        A queue of which a file is missing is damaged. Raises the first OSError where files could
+        not be deleted, after all the others.
+        """
+        deleted, faults = 0, []
+        with self._lock, self._units.file_lock, Change(self._units):
+            self._log_minimum = log_offset
+            for dense in list(self._units.queues):
+                try:
+                    deleted += self._drop_below(dense, log_offset)
+                except OSError as fault:
+                    faults.append(fault)
+        if faults:
+            raise faults[0]
+        return deleted
+
+    def _drop_below(self, dense: int, log_offset: int) -> int:
+        queue, deleted = self._units.queues[dense], 0
+        while dense not in self._damaged and 0 <= queue.first < queue.last:
+            try:
+                newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
+            except CorruptStoreError as fault:
+                self.mark_damaged(dense, str(fault))
+                break
+            if int(newest["physical_offset"][0]) >= log_offset:
+                break
+            queue.drop_first()
+            deleted += 1
+        return deleted
+
+    def delete(self, queues: Iterable[int]) -> None:
+        """Remove these queues with their files, for a topic that is deleted. Raises as
+        `rebuild_begin` does."""
+        gone = list(queues)
+        with self._lock, Change(self._units):
+            self._forget(gone)
+            self.floors.forget(gone)
+            self._damaged = {q: why for q, why in self._damaged.items() if q not in set(gone)}
+
+    def reset(self, log_offset: int) -> None:
+        """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
+        with self._lock, Change(self._units):
+            self._disk.close()
+            self._units.queues.clear()
+            self._minimum.clear()
+            self._damaged = {}
+            self.floors.clear()
+            self._forget(range(self._table.count))
+            self.next_offset = self._log_minimum = log_offset
+            self.from_log_start = True
+
+    # ---- for the loader
+
+    def queue(self, dense: int) -> ConsumeQueue:
+        """The files of a queue, which need not exist yet."""
+        return self._units.queue(dense)
+
+    def adopt(self, dense: int, end: int) -> None:
+        """Take what the queue's files hold below `end` as its units."""
+        with self._lock, Change(self._units):
+            self._units.ends[dense] = self._units.spilled[dense] = end
+            self._units.cut(dense, end)
+
+    # ---- inner parts; the caller holds the lock
+
+    def _forget(self, queues: Iterable[int]) -> None:
+        faults = []
+        for dense in queues:
+            try:
+                self._units.forget(dense)
+            except OSError as fault:
+                faults.append(
+                    StoreError(
+                        f"consume queue {self._name(dense)} could not be removed: {fault}; let its "
+                        "files be deleted, or delete them, then restart the node"
+                    )
+                )
+        if faults:
+            raise faults[0]
+
+    def _put(
+        self,
+        dense: NDArray[np.int64],
+        queue_offsets: NDArray[np.int64],
+        units: NDArray[np.void],
+        remake: frozenset[int],
+    ) -> NDArray[np.int64]:
+        if not len(dense):
+            return np.zeros(0, dtype=np.int64)
+        runs = regroup(dense, queue_offsets, units)
+        next_in_queue = runs.straight & (runs.first == self._units.ends[runs.queues])
+        if self._damaged and not remake:
+            next_in_queue &= ~np.isin(runs.queues, list(self._damaged))
+        grown = next_in_queue
+        if not next_in_queue.all():
+            grown = next_in_queue.copy()
+            for run in np.flatnonzero(~next_in_queue).tolist():
+                grown[run] = self._put_irregular(runs, run, remake)
+        self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
+        return runs.queues if grown.all() else runs.queues[grown]
+
+    def _put_irregular(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
+        """A run that does not simply continue its queue; True where the queue grew."""
+        dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
+        offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
+        if dense in remake:
+            return self._remake(dense, offsets, cells)
+        if dense in self._damaged:
+            return False
+        units, first = self._units, int(offsets[0])
+        self._give_way(dense, first)
+        end = int(units.ends[dense])
+        if not runs.straight[run] or first > end:
+            self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
+            return False
+        known = min(end - first, count)
+        try:
+            there = self._is_there(dense, first, cells[:known])
+        except CorruptStoreError as fault:
+            self.mark_damaged(dense, str(fault))
+            return False
+        if not there:
+            self.mark_damaged(dense, f"units from number {first} on are not those of the log")
+            self.floors.contradicted(dense, first)
+            return False
+        if known < count:
+            units.extend(dense, cells[known:])
+        return known < count
+
+    def _give_way(self, dense: int, first: int) -> None:
+        """The log has a record of number `first` for the queue, and is right: one that has no
+        units begins there, and pre-blank ones that keep numbers back make room."""
+        units = self._units
+        end = int(units.ends[dense])
+        if units.has_no_files(dense):
+            if first < end or (first > end and (self.from_log_start or end)):
+                self.floors.contradicted(dense, first)
+                with Change(units):
+                    units.begin(dense, first)
+        elif first < end and units.stands_for_nothing(dense, first):
+            self.floors.contradicted(dense, first)
+            with Change(units):
+                units.cut(dense, first)
+
+    def _raise_to(self, dense: int, end: int) -> None:
+        """Let the queue end at `end` at least, with nothing in what is added."""
+        units = self._units
+        if int(units.ends[dense]) >= end:
+            return
+        if units.has_no_files(dense):
+            with Change(units):
+                units.stand_at(dense, end)
+        else:
+            logger.warning(
+                "the log has no %d..%d of %s", int(units.ends[dense]), end - 1, self._name(dense)
+            )
+            units.fill(dense, end)
+
+    def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
+        """Append whatever numbers the log has: rare, so one unit after the other."""
+        units = self._units
+        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
+        for index, offset in enumerate(offsets.tolist()):
+            end = int(units.ends[dense])
+            empty = end == 0 and units.queue(dense).first < 0
+            before = -1 if empty else int(units.last_physical[dense])
+            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
+                logger.warning(
+                    "the record at offset %d of the log says that it is number %d of %s, where %d "
+                    "is next: it is left out",
+                    int(physical[index]), offset, self._name(dense), end,
+                )  # fmt: skip
+                continue
+            if offset < end:
+                logger.warning("the log has number %d of %s twice", offset, self._name(dense))
+                continue
+            if offset > end:
+                if units.queue(dense).first < 0 and end == 0:
+                    units.begin(dense, offset)
+                else:
+                    logger.warning(
+                        "the log has no %d..%d of %s", end, offset - 1, self._name(dense)
+                    )
+                    units.fill(dense, offset)
+            units.extend(dense, cells[index : index + 1])
+        return True
+
+    def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
+        """Whether the queue holds these units already; those of deleted files count as held where
+        they lie below the first that it has in the log."""
+        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+        if skip:
+            last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
+            if last >= self._units.first_physical(dense):
+                return False
+        held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
+        return held.tobytes() == cells[skip:].tobytes()
+
+    def _find_minimum(self, dense: int, log_minimum: int) -> int:
+        while True:
+            generation = self._units.generation
+            try:
+                minimum = self._units.first_at_or_after(dense, log_minimum)
+            except CorruptStoreError as fault:
+                raise self._found_damaged(dense, fault) from fault
+            if generation == self._units.generation:
+                self._minimum[dense] = (log_minimum, minimum)
+                return minimum
+
+    def _check_whole(self, dense: int) -> None:
+        if self._damaged and dense in self._damaged:
+            raise self._busy(dense, self._damaged[dense])
+
+    def _found_damaged(self, dense: int, fault: CorruptStoreError) -> StoreBusyError:
+        """A reader has come to a file that is missing or too short."""
+        self.mark_damaged(dense, str(fault))
+        self.on_damage()
+        return self._busy(dense, str(fault))
+
+    def _busy(self, dense: int, reason: str) -> StoreBusyError:
+        return StoreBusyError(
+            f"consume queue {self._name(dense)} is being rebuilt from the log ({reason}): "
+            "try again later"
+        )
+
+    def _name(self, dense: int) -> str:
+        topic, queue_id = self._table.name(dense)
+        return f"{topic}/{queue_id}"

@@ -1,0 +1,67 @@
+"""A batch of units in log order, regrouped: one run a queue, in the order of the log.
+
+    dense          3 1 3 1 7            queues   1    3    7
+    queue_offsets  4 9 5 10 0    ->     offsets  9 10 4 5  0
+    units          a b c d e            units    b d  a c  e
+
+The sort is stable and by 16-bit keys where they suffice: numpy then sorts by radix, at 6 ns a
+unit instead of 60.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tails import CELL
+
+_RADIX_KEYS = 1 << 16
+_FIRST = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRuns:
+    """k runs over n units; run r holds units starts[r] .. starts[r]+counts[r]-1."""
+
+    queues: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    first: NDArray[np.int64]
+    straight: NDArray[np.bool_]
+    dense: NDArray[np.integer]
+    offsets: NDArray[np.int64]
+    cells: NDArray[np.void]
+
+
+def regroup(
+    dense: NDArray[np.int64], queue_offsets: NDArray[np.int64], units: NDArray[np.void]
+) -> QueueRuns:
+    """The runs of a batch of at least one unit; `straight` says whose offsets rise by one each.
+
+    dense i8[n]: indexes >= 0; queue_offsets i8[n]; units UNIT_DTYPE[n].
+    """
+    keys: NDArray[np.integer] = dense
+    if int(dense.max()) < _RADIX_KEYS:
+        keys = dense.astype(np.uint16)
+    order = keys.argsort(kind="stable")
+    keys = keys[order]
+    offsets = np.asarray(queue_offsets, dtype=np.int64)[order]
+    breaks = (keys[1:] != keys[:-1]).nonzero()[0] + 1
+    bounds = np.concatenate((_FIRST, breaks, np.array([len(keys)])))
+    starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
+    straight = np.ones(len(starts), dtype=np.bool_)
+    steps = offsets[1:] - offsets[:-1]
+    steps[breaks - 1] = 1
+    bent = (steps != 1).nonzero()[0]
+    if len(bent):
+        straight[np.searchsorted(starts, bent, side="right") - 1] = False
+    return QueueRuns(
+        queues=keys[starts].astype(np.int64),
+        starts=starts,
+        counts=counts,
+        first=offsets[starts],
+        straight=straight,
+        dense=keys,
+        offsets=offsets,
+        cells=np.ascontiguousarray(units).view(CELL).take(order),
+    )

@@ -1,0 +1,79 @@
+"""The newest units of all consume queues, in memory: one row of cells a queue, used as a ring.
+
+                  width W (a power of two)
+    queue 0   | u8 u9 .. .. u4 u5 u6 u7 |     unit n of a queue is in cell n % W of its row
+    queue 1   | .. .. .. .. .. .. .. .. |
+    queue 2   | .. u1 u2 .. .. .. .. .. |
+
+Why: a batch from reput touches thousands of queues with a few units each. Here that is one
+scatter into one array, whatever the number of queues; a queue costs a system call only when its
+row is full, that is once in W units.
+
+Invariant: a cell is written again only after its unit was written to the queue's file. A reader
+copies first and then looks whether the units it copied had been spilled meanwhile; only then can
+they have been overwritten. So readers need no lock.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
+
+# Copying opaque cells is three times as fast as copying their three fields.
+CELL = np.dtype(f"V{UNIT_SIZE}")
+
+MEMORY_BYTES = 32 << 20
+MAX_WIDTH = 1024
+MIN_WIDTH = 16
+MIN_ROWS = 256
+
+
+class TailRows:
+    """Rows for `rows` queues of `width` cells; a fixed shape, replaced as a whole to grow."""
+
+    __slots__ = ("_cells", "rows", "width")
+
+    def __init__(self, rows: int, width: int) -> None:
+        self.rows = rows
+        self.width = width
+        self._cells: NDArray[np.void] = np.zeros(rows * width, dtype=CELL)
+
+    def scatter(
+        self, dense: NDArray[np.integer], queue_offsets: NDArray[np.int64], units: NDArray[np.void]
+    ) -> None:
+        """Put units[i] as unit queue_offsets[i] of queue dense[i]; `units` is CELL[n]."""
+        cells = queue_offsets & (self.width - 1)
+        cells += np.multiply(dense, self.width, dtype=np.int64)
+        self._cells[cells] = units
+
+    def pieces(self, dense: int, first: int, last: int) -> Iterator[tuple[int, memoryview]]:
+        """(queue offset, bytes) of units first .. last-1, one piece or two; no copy, so they are
+        for writing before the cells are used again."""
+        while first < last:
+            at = first & (self.width - 1)
+            count = min(last - first, self.width - at)
+            start = dense * self.width + at
+            yield first, self._cells[start : start + count].view(np.uint8).data
+            first += count
+
+    def copy(self, dense: int, first: int, last: int) -> NDArray[np.void]:
+        """Units first .. last-1 of a queue, as UNIT_DTYPE; at most `width` of them."""
+        row = dense * self.width
+        start = row + (first & (self.width - 1))
+        count = last - first
+        ahead = min(count, row + self.width - start)
+        found = np.empty(count, dtype=CELL)
+        found[:ahead] = self._cells[start : start + ahead]
+        if ahead < count:
+            found[ahead:] = self._cells[row : row + count - ahead]
+        return found.view(UNIT_DTYPE)
+
+
+def rows_for(queues: int, memory_bytes: int = MEMORY_BYTES) -> TailRows:
+    """Rows for at least `queues` queues, as wide as `memory_bytes` allows for that many."""
+    rows = max(MIN_ROWS, 1 << (queues - 1).bit_length()) if queues > 1 else MIN_ROWS
+    fitting = max(1, memory_bytes // (rows * UNIT_SIZE))
+    width = 1 << (fitting.bit_length() - 1)
+    return TailRows(rows, min(max(width, MIN_WIDTH), MAX_WIDTH))

@@ -1,0 +1,1 @@
+"""Gets and queries: selecting units, copying records, checking one against the other."""

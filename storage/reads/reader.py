@@ -1,0 +1,525 @@
+"""Reading a store: by queue offset, by time, by key, by position in the log.
+
+All of it stops at the confirm offset: queues end there by construction, and the index and the
+log are asked for nothing beyond it. Records leave as raw bytes, end to end, and are decoded by
+whoever asked; a stretch of records that lie end to end in the log is copied as one slice.
+
+Statuses and next offsets are RocketMQ's (format text, section 9.1), in this order:
+
+    no such queue                 NO_MATCHED_LOGIC_QUEUE   0
+    the queue never had a message NO_MESSAGE_IN_QUEUE      0
+    offset < min                  OFFSET_TOO_SMALL         min
+    offset = max                  OFFSET_OVERFLOW_ONE      offset
+    offset > max                  OFFSET_OVERFLOW_BADLY    max
+    units cannot be read          OFFSET_FOUND_NULL        start of the next queue file
+    nothing taken                 NO_MATCHED_MESSAGE, or MESSAGE_WAS_REMOVING: after the last
+                                  unit examined; no get goes beyond one queue file
+    something taken               FOUND                    after the last unit examined
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from struct import Struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.constants import (
+    BORN_HOST_OFFSET,
+    MAGIC_OFFSET,
+    MAGIC_V1,
+    MAGIC_V2,
+    PHYSICAL_OFFSET_OFFSET,
+    SYS_FLAG_OFFSET,
+)
+from tandemlog.format.errors import CorruptRecordError
+from tandemlog.format.files.index_layout import tag_key
+from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
+from tandemlog.format.record.properties import split_keys
+from tandemlog.format.record.property_crc import wrong_property_crc
+from tandemlog.format.record.record import Record, decode_record
+from tandemlog.format.record.sys_flag import BORN_HOST_IPV6
+
+from ..errors import OffsetOutOfRangeError, StoreBusyError, StoreError, UnreadableError
+from ..index.index_service import IndexService
+from ..log.commit_log import CommitLog
+from ..positions import Position
+from ..queues.consume_queue_store import ConsumeQueueStore
+from ..queues.queue_table import QueueTable
+from ..queues.search import Boundary
+from ..stats import StoreStats
+from .record_copy import Expected, copy_records, first_missing, first_wrong
+from .selection import (
+    MIN_EXAMINED,
+    Selection,
+    first_gone,
+    first_impossible,
+    select,
+    units_to_read,
+)
+
+MAX_QUERY = 64
+# Entries of the index that one query passes.
+MAX_PASSED = 1_000_000
+NO_END = (1 << 63) - 1
+ATTEMPTS = 3
+
+_I32 = Struct(">i")
+_MAGIC = Struct(">I")
+_I64 = Struct(">q")
+_NO_SIZES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
+
+
+class NoRecordError(StoreError):
+    """No record starts at that position of the log."""
+
+
+class TooManyEntriesError(StoreError):
+    """A query for a key that the index has too often."""
+
+
+class GetStatus(Enum):
+    """RocketMQ's GetMessageStatus; the names are those of tandemlog.v1 PullStatus too."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GetResult:
+    """`sizes` u4[n] and `records`, n records end to end; the offsets are queue offsets.
+
+    `behind` is how many bytes the last unit's record lies before the end of what can be read;
+    RocketMQ suggests a slave where that is much.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int = 0
+    max_offset: int = 0
+    sizes: NDArray[np.uint32] = field(default_factory=lambda: _NO_SIZES)
+    records: bytes | memoryview = b""
+    behind: int = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What a queue holds: queue offsets min..max-1, and the store times (ms) of the first and
+    the last of them, -1 where there is none."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecords:
+    """Records by key or position: where each lies in the log, and the bytes. `next_before` is for
+    a query that goes on with older records, 0 where there are none."""
+
+    physical_offsets: tuple[int, ...]
+    records: tuple[bytes, ...]
+    next_before: int = 0
+
+
+class StoreReader:
+    """The reads of one store; any number of threads."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueueStore,
+        table: QueueTable,
+        confirmed: Position,
+        stats: StoreStats,
+        index: IndexService | None = None,
+        *,
+        property_crc: bool = False,
+    ) -> None:
+        self.index = index
+        self._property_crc = property_crc
+        self.on_damage: Callable[[], None] = lambda: None
+        self._log = log
+        self._queues = queues
+        self._table = table
+        self._confirmed = confirmed
+        self._stats = stats
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int] = (),
+    ) -> GetResult:
+        """Messages of a queue from `queue_offset` on; see the module for the statuses.
+
+        `max_messages` 0 is no limit of count; no tag hashes is every tag. The first record is
+        given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
+        UnreadableError where the disk does not give the first record.
+        """
+        self._stats.gets += 1
+        dense = self._table.get(topic, queue_id)
+        if dense < 0:
+            return self._missed(GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0))
+        maximum = self._queues.max_offset(dense)
+        if maximum == 0:
+            return self._missed(GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0))
+        floor = self._queues.log_minimum  # before `minimum`: no unit from there on points below it
+        minimum = self._queues.min_offset(dense)
+        if queue_offset < minimum:
+            status, following = GetStatus.OFFSET_TOO_SMALL, minimum
+        elif queue_offset == maximum:
+            status, following = GetStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        elif queue_offset > maximum:
+            status, following = GetStatus.OFFSET_OVERFLOW_BADLY, maximum
+        else:
+            return self._take(
+                dense, queue_offset, minimum, maximum, max_messages, max_bytes, tag_hashes, floor
+            )
+        return self._missed(GetResult(status, following, minimum, maximum))
+
+    def _take(
+        self,
+        dense: int,
+        queue_offset: int,
+        minimum: int,
+        maximum: int,
+        max_messages: int,
+        max_bytes: int,
+        tag_hashes: Collection[int],
+        floor: int,
+    ) -> GetResult:
+        units_a_file = self._queues.file_size // UNIT_SIZE
+        file_end = queue_offset - queue_offset % units_a_file + units_a_file
+        count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
+        topic, queue_id = self._table.name(dense)
+        wrong = 0
+        for _ in range(ATTEMPTS):
+            log_start = self._log.min_offset
+            if tag_hashes:
+                units = self._queues.read(dense, queue_offset, count)
+            else:
+                units = self._units(dense, queue_offset, count, max_messages, max_bytes, log_start)
+            if not len(units):
+                return self._missed(
+                    GetResult(GetStatus.OFFSET_FOUND_NULL, min(file_end, maximum), minimum, maximum)
+                )
+            wrong = first_impossible(units, floor)
+            if wrong >= 0:
+                continue
+            chosen = select(
+                units,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tag_hashes=tag_hashes,
+                log_start=log_start,
+            )
+            try:
+                records = copy_records(self._log, chosen.physical_offsets, chosen.sizes)
+            except UnreadableError:
+                if len(chosen.sizes) == 1:
+                    raise
+                # what lies before the bytes that the disk does not give can be had
+                fewer = len(chosen.sizes) // 2
+                return self._take(
+                    dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor
+                )
+            wanted = Expected(
+                topic, queue_id, chosen.rows + queue_offset, chosen.physical_offsets, chosen.sizes,
+                self._property_crc,
+            )  # fmt: skip
+            row = (
+                first_missing(self._log, wanted)
+                if records is None
+                else (first_wrong(records, wanted))
+            )
+            if records is not None and row < 0:
+                return self._taken(chosen, records, queue_offset, minimum, maximum)
+            wrong = int(chosen.rows[max(row, 0)])
+            # Files may have been dropped, or the log cut, while we looked: then look again.
+        raise self._damaged(dense, queue_offset + wrong)
+
+    def _units(
+        self,
+        dense: int,
+        queue_offset: int,
+        count: int,
+        max_messages: int,
+        max_bytes: int,
+        log_start: int,
+    ) -> NDArray[np.void]:
+        """At most `count` units from there on, of which all are wanted: no more than `max_messages`
+        if the first ones all have their records, and not many more than fill `max_bytes`, as the
+        first ones tell the size of a record."""
+        if 0 < max_messages < MIN_EXAMINED:
+            units = self._queues.read(dense, queue_offset, min(count, max_messages))
+            if len(units) and first_gone(units, log_start) < 0:
+                return units
+        units = self._queues.read(dense, queue_offset, min(count, MIN_EXAMINED))
+        if len(units):
+            size = int(units["size"].sum(dtype=np.int64))
+            count = min(count, len(units) * max_bytes // max(size, 1) + MIN_EXAMINED // 4)
+        if len(units) < MIN_EXAMINED or count <= MIN_EXAMINED:
+            return units
+        return self._queues.read(dense, queue_offset, count)
+
+    def _taken(
+        self,
+        chosen: Selection,
+        records: bytes | memoryview,
+        queue_offset: int,
+        minimum: int,
+        maximum: int,
+    ) -> GetResult:
+        following = queue_offset + chosen.examined
+        if not len(chosen.sizes):
+            gone = chosen.removed
+            status = GetStatus.MESSAGE_WAS_REMOVING if gone else GetStatus.NO_MATCHED_MESSAGE
+            return self._missed(GetResult(status, following, minimum, maximum))
+        self._stats.get_messages += len(chosen.sizes)
+        self._stats.get_bytes += len(records)
+        return GetResult(
+            GetStatus.FOUND,
+            following,
+            minimum,
+            maximum,
+            chosen.sizes.astype(np.uint32),
+            records,
+            self._confirmed.value - int(chosen.physical_offsets[-1]),
+        )
+
+    def _missed(self, result: GetResult) -> GetResult:
+        self._stats.get_misses += 1
+        return result
+
+    def _damaged(self, dense: int, queue_offset: int) -> StoreError:
+        """Queue and log do not fit together: the queue is made again from the log."""
+        topic, queue_id = self._table.name(dense)
+        unit = self._queues.read(dense, queue_offset, 1)
+        physical = int(unit["physical_offset"][0]) if len(unit) else -1
+        base = max(physical - physical % self._log.file_size, 0)
+        reason = (
+            f"{self._queues.file_of(dense, queue_offset)}: unit {queue_offset} points to offset "
+            f"{physical} of the log (commitlog/{queue_file_name(base)}), where its record is not"
+        )
+        self._queues.mark_damaged(dense, reason)
+        self.on_damage()
+        return StoreBusyError(
+            f"consume queue {topic}/{queue_id}: {reason}; it is made again, try again later"
+        )
+
+    # ---- by position
+
+    def record_at(self, physical_offset: int) -> bytes:
+        """The record that starts there.
+
+        Raises OffsetOutOfRangeError outside the log, or above what is confirmed; NoRecordError
+        where no record starts there, or a damaged one.
+        """
+        return self._decoded(physical_offset)[1]
+
+    def records_at(self, physical_offsets: Sequence[int], max_bytes: int) -> FoundRecords:
+        """The records of the first of these positions: the first one, and more as long as all have
+        `max_bytes` at most. Raises as `record_at`."""
+        records: list[bytes] = []
+        size = 0
+        for physical_offset in physical_offsets:
+            record = self.record_at(physical_offset)
+            size += len(record)
+            if records and size > max_bytes:
+                break
+            records.append(record)
+        return FoundRecords(tuple(physical_offsets[: len(records)]), tuple(records))
+
+    def _decoded(self, physical_offset: int) -> tuple[Record, bytes]:
+        start, end = self._log.min_offset, self._confirmed.value
+        if not start <= physical_offset < end:
+            raise OffsetOutOfRangeError(physical_offset, start, end)
+        size = self._size_at(physical_offset)
+        if size <= 0 or physical_offset + size > end:
+            raise NoRecordError(f"no record starts at offset {physical_offset}")
+        data = bytes(self._log.view(physical_offset, size))
+        try:
+            record = decode_record(data, physical_offset=physical_offset, limit=size)
+        except CorruptRecordError as fault:
+            raise NoRecordError(f"no record at offset {physical_offset}: {fault}") from fault
+        if self._property_crc and wrong_property_crc(data):
+            raise NoRecordError(f"no record at offset {physical_offset}: its CRC32 is wrong")
+        return record, data
+
+    def _size_at(self, physical_offset: int) -> int:
+        """What the bytes there say of a record's size; -1 where they are none."""
+        try:
+            head = self._log.view(physical_offset, MAGIC_OFFSET + _MAGIC.size)
+        except OffsetOutOfRangeError:
+            return -1
+        if _MAGIC.unpack_from(head, MAGIC_OFFSET)[0] not in (MAGIC_V1, MAGIC_V2):
+            return -1
+        size: int = _I32.unpack_from(head, 0)[0]
+        return size if size > 0 else -1
+
+    # ---- by key
+
+    def query_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = MAX_QUERY,
+        max_bytes: int = NO_END,
+        begin_timestamp: int = 0,
+        end_timestamp: int = NO_END,
+        before: int = NO_END,
+        max_looked_up: int = NO_END,
+        tags: bool = False,
+    ) -> FoundRecords:
+        """The newest messages of a topic with that key (or unique id, or with `tags` that tag) that
+        lie before log offset `before`, in log order: one, and more up to `max_messages` (0: all)
+        and `max_bytes`. Times are store times in ms, inclusive.
+
+        The index knows 31 bits of a hash and whole seconds; the records themselves decide. After
+        `max_looked_up` of them the answer is what was found, if anything, and where to go on.
+        Raises TooManyEntriesError where more than MAX_PASSED entries would have to be passed.
+        """
+        self._stats.queries += 1
+        if self.index is None:
+            return FoundRecords((), ())
+        wanted = tag_key(key) if tags else key
+        found: dict[int, bytes] = {}
+        size = looked_up = next_before = 0
+        # an entry's time is cut to a second
+        begin = max(begin_timestamp - 1000, 0)
+        entries = self.index.query(topic, wanted, begin, end_timestamp)
+        for passed, physical_offset in enumerate(entries):
+            if passed >= MAX_PASSED:
+                raise TooManyEntriesError(
+                    f"more than {MAX_PASSED} entries of the index have the hash of this key: name "
+                    "a narrower time with begin_timestamp and end_timestamp"
+                )
+            if physical_offset >= before or physical_offset in found:
+                continue
+            next_before = physical_offset + 1
+            if looked_up == max_looked_up or (max_messages > 0 and len(found) == max_messages):
+                break
+            looked_up += 1
+            try:
+                record, data = self._decoded(physical_offset)
+            except (OffsetOutOfRangeError, NoRecordError):
+                continue
+            if begin_timestamp <= record.store_timestamp <= end_timestamp and _has_key(
+                record, topic, key, tags=tags
+            ):
+                size += len(data)
+                if found and size > max_bytes:
+                    break
+                found[physical_offset] = data
+        else:
+            next_before = 0
+        offsets = tuple(sorted(found))
+        return FoundRecords(offsets, tuple(found[each] for each in offsets), next_before)
+
+    # ---- by time
+
+    def search_offset(self, topic: str, queue_id: int, timestamp: int, boundary: Boundary) -> int:
+        """The queue offset for a store time in ms; 0 where there is no such queue."""
+        dense = self._table.get(topic, queue_id)
+        if dense < 0:
+            return 0
+        return self._queues.search(dense, timestamp, boundary, self._time_of)
+
+    def _time_of(self, physical_offset: int, size: int) -> int:
+        """-1 where the unit is pre-blank, or its record damaged or gone."""
+        if size == PRE_BLANK_SIZE:
+            return -1
+        try:
+            return self.store_timestamp(physical_offset)
+        except (OffsetOutOfRangeError, UnreadableError):
+            return -1
+
+    def store_timestamp(self, physical_offset: int) -> int:
+        """The store time of the record that starts there, in ms; -1 where there is none."""
+        if self._size_at(physical_offset) < 0:
+            return -1
+        head = self._log.view(physical_offset, BORN_HOST_OFFSET + 20 + _I64.size)
+        if _I64.unpack_from(head, PHYSICAL_OFFSET_OFFSET)[0] != physical_offset:
+            return -1
+        born_ipv6 = _I32.unpack_from(head, SYS_FLAG_OFFSET)[0] & BORN_HOST_IPV6
+        timestamp: int = _I64.unpack_from(head, BORN_HOST_OFFSET + (20 if born_ipv6 else 8))[0]
+        return timestamp
+
+    def ranges(self, topics: Sequence[str] = ()) -> list[QueueRange]:
+        """Every queue that exists, of these topics or of all, by topic and queue id."""
+        wanted = set(topics)
+        found = []
+        for dense, (topic, queue_id) in enumerate(self._table.names()):
+            # a deleted topic leaves its dense indexes behind
+            if self._table.get(topic, queue_id) == dense and (not wanted or topic in wanted):
+                found.append(self._range(dense, topic, queue_id))
+        return sorted(found, key=lambda each: (each.topic, each.queue_id))
+
+    def ranges_from(
+        self, first: int, most: int, topics: Sequence[str] = ()
+    ) -> tuple[list[QueueRange], int]:
+        """At most `most` queues, of these topics or of all, whose dense index is `first` or more;
+        and the index to go on from, 0 at the end. By topic and queue id, among themselves."""
+        numbers: Iterable[int] = range(first, self._table.count)
+        if topics:
+            of_topics = {each for topic in topics for each in self._table.queues_of(topic).values()}
+            numbers = sorted(each for each in of_topics if each >= first)
+        found: list[QueueRange] = []
+        following = 0
+        for looked_at, dense in enumerate(numbers):
+            if looked_at == most:
+                following = dense
+                break
+            topic, queue_id = self._table.name(dense)
+            # a deleted topic leaves its dense indexes behind
+            if self._table.get(topic, queue_id) == dense:
+                found.append(self._range(dense, topic, queue_id))
+        return sorted(found, key=lambda each: (each.topic, each.queue_id)), following
+
+    def _range(self, dense: int, topic: str, queue_id: int) -> QueueRange:
+        minimum, maximum = self._queues.min_offset(dense), self._queues.max_offset(dense)
+        return QueueRange(
+            topic,
+            queue_id,
+            minimum,
+            maximum,
+            self._time_of_unit(dense, minimum, maximum),
+            self._time_of_unit(dense, maximum - 1, maximum),
+        )
+
+    def _time_of_unit(self, dense: int, queue_offset: int, maximum: int) -> int:
+        if not 0 <= queue_offset < maximum:
+            return -1
+        unit = self._queues.read(dense, queue_offset, 1)
+        if not len(unit):
+            return -1
+        return self._time_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
+
+
+def _has_key(record: Record, topic: str, key: str, *, tags: bool) -> bool:
+    if record.topic != topic:
+        return False
+    if tags:
+        return record.tags == key
+    return record.uniq_key == key or key in split_keys(record.keys or "")

@@ -1,0 +1,1 @@
+"""What an open, a promotion and a truncation do to make everything agree with the log."""

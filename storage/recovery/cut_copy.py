@@ -1,0 +1,29 @@
+"""The copy of what is cut from a log: whole records behind a bad one were perhaps acknowledged.
+
+`tandemlog/cut-<offset>-<ms>` holds the bytes as they lay in the log from `offset` on.
+"""
+
+from pathlib import Path
+
+from ..store_parts import StoreParts
+
+COPY_STEP = 1 << 20
+
+
+def save_copy(parts: StoreParts, start: int, end: int) -> Path:
+    """Keep log bytes start..end, durably; answers where. Raises OSError."""
+    path = parts.paths.own / f"cut-{start}-{parts.clock.now_ms()}"
+    handle = parts.files.open(path, create=True)
+    try:
+        position = start
+        while position < end:
+            piece = parts.log.row.view(position, min(COPY_STEP, end - position))
+            if not len(piece):
+                break
+            parts.files.pwrite(handle, piece, position - start)
+            position += len(piece)
+        parts.files.fdatasync(handle)
+    finally:
+        parts.files.close(handle)
+    parts.files.fsync_directory(path.parent)
+    return path

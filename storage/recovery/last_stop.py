@@ -1,0 +1,99 @@
+"""What an open makes of the stop before it, and leaves for the one after it.
+
+    distrust   an fsync had failed: drop the page cache before anything is read
+               (a set-aside that was broken off is ended here: set_aside.py)
+    examine    (examination.py)
+    begin      note what may be missing, then lower the flag; only now may the store be changed
+    recover    (recovery.py)
+    flushed    all of the log is durable: nothing that counted as held can be missing any more
+
+A crash between two steps repeats them: the flag goes down when the doubt is durable, and what
+counted as held before it was fsynced counts on until recovery has fsynced it.
+"""
+
+from ..disk.files import FileSystem
+from ..errors import StoreError
+from ..inspect.examination import Examination
+from ..state_files.fsync_flag import FsyncFlag
+from ..state_files.session_file import Session, SessionFile, following
+from ..store_paths import StorePaths
+from .page_cache import forget_page_cache
+
+
+class LastStop:
+    """The two notes of one store (session_file.py, fsync_flag.py) and their order."""
+
+    def __init__(self, paths: StorePaths, files: FileSystem) -> None:
+        self._paths = paths
+        self._files = files
+        self._session = SessionFile(paths.session, files)
+        self._flag = FsyncFlag(paths.fsync_flag, files)
+
+    @property
+    def fsync_failed(self) -> bool:
+        """Whether the page cache may show what the disk does not hold."""
+        return self._flag.is_raised()
+
+    def distrust(self) -> None:
+        """Before the store is read. Raises OSError where the disk still fails."""
+        if self.fsync_failed:
+            forget_page_cache(self._paths, self._files)
+
+    def following(self, found: Examination) -> Session:
+        """The session that follows the last one by what an examination has found."""
+        last = self._session.load()
+        # a store that another program wrote has promised nothing
+        foreign = last is None and found.point is None
+        return following(
+            last,
+            self._files.boot_id(),
+            clean=found.clean or foreign,
+            cut=found.cuts_records,
+            fsync_failed=self.fsync_failed,
+            lost=found.lost,
+        )
+
+    def begin(self, found: Examination) -> None:
+        """Before the store is changed; durable on return."""
+        self._session.save(self.following(found))
+        self._flag.lower()
+
+    def flushed(self) -> None:
+        """All of the log is durable, and nothing is written meanwhile."""
+        self._session.count_unflushed(False)
+
+    def count_unflushed(self) -> None:
+        """From now on bytes count as held before they are fsynced; durable on return."""
+        self._session.count_unflushed(True)
+
+    @property
+    def doubt(self) -> str:
+        """Why bytes that counted as held may be missing; empty where none are."""
+        return "" if self._session.value is None else self._session.value.doubt
+
+    def check_lost(self, end: int) -> None:
+        """Whether the log, which is durable up to `end`, has come to where it was before files of
+        it were lost. Raises StoreError where it has not."""
+        session = self._session.value
+        if session is None or not session.lost:
+            return
+        if session.lost > end:
+            raise StoreError(
+                f"the log was durable up to {session.lost} and ends at {end} since a file of it is "
+                "missing: this node cannot lead. Bring the file back, or let this node follow one "
+                f"that has the log; where nobody has it, remove {self._session.path} to go on "
+                "without what was in it, whose queue offsets are given again"
+            )
+        self._session.found_again()
+
+    def begin_anew(self) -> None:
+        """The log is another node's from now on, whole or cut to what that says."""
+        self._session.found_again()
+
+    def settle(self) -> None:
+        """The doubt has been acted on: forget it, durably."""
+        self._session.settle()
+
+    def note_failed_fsync(self) -> None:
+        """For the next open, as far as the disk lets it be noted; may be called again."""
+        self._flag.raise_it()

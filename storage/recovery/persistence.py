@@ -1,0 +1,211 @@
+"""What is derived from the log, made durable in the one order that is safe.
+
+    1  log flushed up to F            (by its own service; only read here)
+    2  queues written and fsynced     -> their ends at log offset D
+    3  index fsynced                  -> with a position of its own
+    4  producer table                 -> with a position of its own
+    5  recovery point (D, F, ends)    -> the next recovery may start there
+    6  RocketMQ's checkpoint          -> times and offsets of what is durable by now
+
+Each step speaks only of what the steps before have made durable, so a crash between any two leaves
+a store that claims too little and never too much.
+
+The producer table is true up to what is written, which is ahead of F. So what is taken of it now
+waits until the log is flushed up to there, and is written by a later round: no table on the disk
+speaks of bytes that a power cut may still take. It is written whole; where that takes long it is
+done less often, PRODUCERS_SHARE of the time at most, and an open dispatches more to it.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tandemlog.format.files.checkpoint import Checkpoint
+
+from ..disk_refusal import refusing
+from ..errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
+from ..producers.snapshot import TableSnapshot, write_snapshot
+from ..queues.consume_queue_store import QueueCheckpoint
+from ..state_files.recovery_point import RecoveryPoint
+from ..store_parts import StoreParts
+from .set_aside import vouch_for_nothing
+
+PRODUCERS_SHARE = 0.05
+
+
+class Persistence:
+    """Writes the recovery point and the checkpoint of one store; one call at a time."""
+
+    def __init__(
+        self, parts: StoreParts, recovered_time: int, confirmed_at_most: int | None = None
+    ) -> None:
+        """`recovered_time`: store time (ms) of the newest record that was there at open.
+        `confirmed_at_most`: no point says more, whatever this process dispatches."""
+        self._parts = parts
+        self._confirmed_at_most = confirmed_at_most
+        self._durable_time = recovered_time
+        self._dispatched_time = 0
+        self._lock = threading.RLock()
+        self._saved_point: RecoveryPoint | None = None
+        # of the producer table: what waits for the flush, what is on the disk, when and how long
+        self._taken: TableSnapshot | None = None
+        self._saved_producers: TableSnapshot | None = None
+        self._next_producers = 0.0
+        self._beginning_anew = False
+
+    def save(self, *, log_end: int | None = None, closing: bool = False) -> RecoveryPoint:
+        """Run all steps; nothing of the log at or after `log_end` is vouched for. `closing`: no
+        further round comes, and nothing is put any more. Raises
+        StoreError that names the file, after which what was durable before stays so, and
+        FlushFailedError, which is the end of writing: a second fsync proves nothing for queues
+        and index either."""
+        try:
+            return self._save(log_end, closing)
+        except FlushFailedError as fault:
+            self._parts.log.fail(fault)
+            raise
+
+    def _save(self, log_end: int | None, closing: bool) -> RecoveryPoint:
+        parts = self._parts
+        with self._lock:
+            if self._beginning_anew:
+                raise StoreError("the log could not be set aside: the next open ends that")
+            failure = parts.log.failure
+            if isinstance(failure, FlushFailedError):
+                raise failure.with_traceback(None)
+            # read before the flushes: what is flushed later is not what they speak of
+            flushed, confirmed = parts.log.flushed.value, parts.confirmed.value
+            whole = parts.log.ends_with_record(flushed) and log_end is None
+            if log_end is not None:
+                flushed = min(flushed, log_end)
+            if flushed <= parts.log.min_offset:
+                flushed = 0  # of an empty log not even its beginning need be on the disk
+            durable = min(confirmed, flushed)
+            self._look_at_times(flushed)
+            queues = parts.queues.flush()
+            index_time = self._save_index()
+            self._save_producers(flushed, closing)
+            # before and after: the role may have changed in between
+            whole = whole and parts.log.ends_with_record(flushed)
+            point = self._save_point(queues, flushed, durable, whole=whole)
+            with refusing(f"{parts.checkpoint.path} cannot be written"):
+                parts.checkpoint.save(self._checkpoint(point, index_time, durable))
+            parts.stats.checkpoints += 1
+            return point
+
+    def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:
+        """Save, `cut` the log at `log_end`, save again, and let nobody save in between: a crash
+        there would take for damage what a point of before still vouches for. Raises what `cut`
+        does, and what `save` does with whether the log is cut by then."""
+        with self._lock:
+            with telling(f"the log is not cut at {log_end}"):
+                self.save(log_end=log_end)
+            cut()
+            with telling(f"the log is cut at {log_end}"):
+                self.save()
+
+    @contextmanager
+    def begin_anew(self) -> Iterator[None]:
+        """Around a change that leaves nothing of what the store holds. Nobody saves in between,
+        and where it raises nobody at all: what it has done by half is for the next open to end.
+        Raises OSError."""
+        with self._lock:
+            self._beginning_anew = True
+            vouch_for_nothing(self._parts.recovery_point, self._parts.checkpoint)
+            self._saved_point = self._saved_producers = self._taken = None
+            self._durable_time = self._dispatched_time = 0
+            yield
+            self._beginning_anew = False
+
+    def _look_at_times(self, flushed: int) -> None:
+        """The store times (ms) that are durable: the appender's, on a slave those of dispatch."""
+        parts = self._parts
+        dispatched = parts.reput.store_timestamp
+        self._durable_time = max(self._durable_time, parts.log.flushed_timestamp)
+        if parts.reputed.value <= flushed:
+            self._durable_time = max(self._durable_time, dispatched)
+            self._dispatched_time = max(self._dispatched_time, dispatched)
+
+    def _save_index(self) -> int:
+        """Answers the store time (ms) up to which the index is durable."""
+        index = self._parts.index
+        if index is None:
+            return 0
+        newest = index.newest
+        time = newest.header.end_timestamp if newest is not None else 0
+        index.flush()
+        return time
+
+    def _save_producers(self, flushed: int, closing: bool) -> None:
+        table, monotonic = self._parts.producers, self._parts.clock.monotonic
+        taken, saved = self._taken, self._saved_producers
+        if taken is not None and (closing or not table.holds(taken)):
+            taken = None
+        # what is on the disk speaks of a log that was cut, or is of another life
+        at_once = closing or saved is None or not table.holds(saved)
+        if taken is None and (at_once or monotonic() >= self._next_producers):
+            taken = table.snapshot()
+            if saved is not None and saved.changes == taken.changes:
+                taken = None
+        if taken is not None and taken.log_offset <= flushed:
+            began, path = monotonic(), self._parts.paths.producers
+            with refusing(f"{path} cannot be written"):
+                write_snapshot(self._parts.files, path, taken)
+            table.noted = taken.log_offset
+            ended = monotonic()
+            self._next_producers = ended + (ended - began) / PRODUCERS_SHARE
+            # its rows are the table's: who keeps it must not keep them too
+            self._saved_producers, taken = replace(taken, rows=()), None
+        self._taken = taken
+
+    def _save_point(
+        self, queues: QueueCheckpoint, flushed: int, durable: int, *, whole: bool
+    ) -> RecoveryPoint:
+        # dispatch goes up to the confirm offset: what it has come to was confirmed
+        confirmed = max(durable, queues.log_offset)
+        if self._confirmed_at_most is not None:
+            confirmed = min(confirmed, self._confirmed_at_most)
+        point = RecoveryPoint(
+            dispatched=queues.log_offset,
+            flushed=flushed,
+            confirmed=confirmed,
+            store_timestamp=self._durable_time,
+            index_tags=self._index_tags(),
+            queues=queues.ends,
+            least=queues.least,
+            whole=whole,
+        )
+        if point != self._saved_point:
+            with refusing(f"{self._parts.recovery_point.path} cannot be written"):
+                self._parts.recovery_point.save(point)
+            self._saved_point = point
+        return point
+
+    def _index_tags(self) -> bool | None:
+        """Known once the index has entries; an empty one may still become either."""
+        index = self._parts.index
+        return self._parts.source.index_tags if index is not None and index.files else None
+
+    def _checkpoint(self, point: RecoveryPoint, index_time: int, confirmed: int) -> Checkpoint:
+        held = self._parts.checkpoint.value
+        return Checkpoint(
+            physic_msg_timestamp=self._durable_time,
+            logics_msg_timestamp=self._dispatched_time or held.logics_msg_timestamp,
+            index_msg_timestamp=index_time or held.index_msg_timestamp,
+            master_flushed_offset=held.master_flushed_offset,
+            confirm_phy_offset=confirmed,
+            logics_physical_offset=min(point.dispatched, point.flushed),
+        )
+
+
+@contextmanager
+def telling(done: str) -> Iterator[None]:
+    """Around a save: what the disk refuses is told with what was `done` by then."""
+    try:
+        yield
+    except FlushFailedError:
+        raise
+    except StoreReadOnlyError as fault:
+        kind = DiskFullError if isinstance(fault, DiskFullError) else StoreReadOnlyError
+        raise kind(f"{done}: {fault.reason}") from fault

@@ -1,0 +1,73 @@
+"""What came before a log's begin, given away by one store and taken over by another.
+
+A log that begins later than the first record of its cluster does not tell which numbers its idle
+queues have reached (queue_begins.py). Who holds the queues tells the one who gets the log.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from struct import Struct
+from typing import Final
+
+from tandemlog.format.errors import FormatError
+
+from ..disk_refusal import refusing
+from ..queues.queue_table import QueueTable
+from ..state_files.producer_begins import table_before
+from ..state_files.queue_begins import QueueBegins, decode
+from ..store_parts import StoreParts
+
+_LENGTH: Final = Struct(">Q")
+
+
+def prologue(parts: StoreParts, log_offset: int) -> bytes:
+    """The numbers of all queues of which a log that begins at `log_offset` has no record, and what
+    producers have stored below it."""
+    queues = parts.queues
+    numbers = QueueBegins(log_offset, queues.named(queues.idle(log_offset))).encode()
+    return b"".join(
+        (_LENGTH.pack(len(numbers)), numbers, table_before(parts.producers, log_offset))
+    )
+
+
+def needs_prologue(parts: StoreParts, *, foreign: bool) -> bool:
+    """Whether nothing here tells it: there is no log yet, or what vouched for its queues or
+    producers is lost (`foreign`) and the log begins later."""
+    log = parts.log
+    if log.wrote.value <= log.min_offset:
+        return True
+    return foreign and log.min_offset > 0 and parts.queue_begins.load() is None
+
+
+def take_prologue(parts: StoreParts, data: bytes) -> None:
+    """Let queues stand at these numbers, and know these producers, durably. Raises FormatError,
+    StoreReadOnlyError."""
+    numbers, producers = _parted(data)
+    value, start = decode(numbers), parts.log.min_offset
+    if parts.log.wrote.value <= start:
+        parts.producers.reset(start)  # of an earlier prologue
+    # the producers first: without the numbers all of it is asked for again
+    with refusing(f"{parts.producer_begins.path} cannot be written"):
+        known = parts.producer_begins.save(producers, start)
+    parts.producers.begin_with(known)
+    with refusing(f"{parts.queue_begins.path} cannot be written"):
+        parts.queue_begins.save(replace(value, log_offset=start))
+    parts.queues.begin_empty(dense_numbers(parts.queue_table, value.begins))
+
+
+def _parted(data: bytes) -> tuple[bytes, bytes]:
+    if len(data) < _LENGTH.size:
+        raise FormatError(f"a prologue of {len(data)} bytes")
+    (length,) = _LENGTH.unpack_from(data)
+    if length > len(data) - _LENGTH.size:
+        raise FormatError(f"a prologue of {len(data)} bytes whose numbers take {length}")
+    return data[_LENGTH.size : _LENGTH.size + length], data[_LENGTH.size + length :]
+
+
+def dense_numbers(table: QueueTable, numbers: Mapping[str, Mapping[int, int]]) -> dict[int, int]:
+    """dense -> number of {topic: {queue id: number}}; queues that are new are registered."""
+    return {
+        table.register(topic, queue_id): number
+        for topic, queues in numbers.items()
+        for queue_id, number in queues.items()
+    }

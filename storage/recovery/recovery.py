@@ -1,0 +1,306 @@
+"""Bring a store to one consistent state at open: log, queues, index, producers, offsets.
+
+    1  the log ends behind its last whole record: cut there, durably, with zeros behind it
+    2  queues: what lies beyond the recovery point is cut, damaged ones are marked
+    3  index and producer table: taken as far as their own positions are right
+    4  dispatch from the earliest of those positions to the confirm offset; damaged queues are
+       made again from the whole log
+    5  the next queue offsets, the consumer offsets, and a new recovery point
+
+On a full disk the dispatch may end early: what is dispatched is served, retention can make room,
+and dispatch goes on by itself then (reput.py). The next queue offsets and the producers are those
+of the log's end all the same.
+
+The order is that of trust: the log first, then what is derived from it. Every step can be
+repeated, so a crash in the middle costs the next open nothing but the same work again. A log that
+was being set aside has gone aside before, whole (set_aside.py).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tandemlog.format.errors import FormatError
+
+from ..config import ConfirmSource
+from ..disk.small_files import read_small
+from ..errors import DiskFullError
+from ..inspect.examination import Examination
+from ..producers.snapshot import snapshot_offset
+from ..queues.consume_queue_store import QueueCheckpoint
+from ..state_files.queue_begins import Numbers
+from ..store_parts import StoreParts
+from .cut_copy import save_copy
+from .index_checking import check_newest, has_tag_entries
+from .index_loading import load_index
+from .log_tail import read_tail
+from .queue_loading import LoadContext, load_queues
+from .report import RecoveryReport
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+
+
+def recover(
+    parts: StoreParts, found: Examination, progress: Progress | None = None
+) -> RecoveryReport:
+    """Make the store consistent; what `found` says is acted on. Nothing else may use the parts.
+
+    `progress(bytes done, bytes in all)` is told how far the dispatch has come. Raises StoreError:
+    files that cannot be used or written. The store is then not open.
+    """
+    report = RecoveryReport(
+        clean_stop=found.clean,
+        foreign=found.point is None,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        scanned_from=found.scanned_from,
+        scanned_records=found.scanned_records,
+        damages=found.damages,
+        notes=found.notes,
+    )
+    for loaded in (parts.topics, parts.groups, parts.consumer_offsets, parts.epochs):
+        if loaded.note:
+            report.notes.append(loaded.note)
+    _cut_log(parts, found, report)
+    if not found.clean or parts.checkpoint.value.confirm_phy_offset > found.log_end:
+        _lower_checkpoint(parts, found.log_end)
+    _load_queues(parts, found, report)
+    _load_index(parts, found, report)
+    _load_producers(parts, report)
+    _dispatch(parts, found, report, progress)
+    _clamp_offsets(parts, found, report)
+    for line in report.lines():
+        logger.info("recovery: %s", line)
+    return report
+
+
+def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    if found.remains is not None:
+        report.cut_bytes = found.remains.end - found.log_end
+        report.cut_reason = found.reason
+        if found.cuts_records:
+            report.cut_saved = str(save_copy(parts, found.log_end, found.remains.end))
+    point = found.point
+    if point is not None and point.flushed > found.log_end and not found.damages:
+        # the beginning of a record is cut, which a replica had flushed: after a crash behind the
+        # cut the point would make damage of that
+        parts.recovery_point.save(replace(point, flushed=found.log_end))
+    parts.log.truncate(found.log_end)
+    parts.log.judged_whole()
+    parts.log.store_timestamp = found.store_timestamp
+    parts.source.trust(found.log_end, found.damages)
+    parts.source.durable = min(found.durable, found.log_end)
+    # as after a cut: of a term that begins at the end there is no byte, and what comes there may
+    # be of the one before
+    parts.epochs.truncate_suffix(max(found.log_end, found.log_start + 1))
+
+
+def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
+    """Queues and index may be cut now and dispatched again: until that is durable, a RocketMQ
+    broker that takes the store over after another crash must begin at the first log file. And
+    nobody may find confirmed what comes in place of a tail that is lost."""
+    parts.checkpoint.save(
+        replace(
+            parts.checkpoint.value,
+            logics_msg_timestamp=0,
+            index_msg_timestamp=0,
+            logics_physical_offset=0,
+            confirm_phy_offset=min(parts.checkpoint.value.confirm_phy_offset, log_end),
+        )
+    )
+
+
+def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    point, begins = found.point, _begins(parts, found, report)
+    if point is None:
+        # Dispatched again from the first record on: what is there is compared and passed over.
+        context = LoadContext(
+            found.log_start, found.log_end, found.log_start, None, found.clean, begins
+        )
+    else:
+        dispatched = max(min(point.dispatched, found.log_end), found.log_start)
+        context = LoadContext(
+            found.log_start,
+            found.log_end,
+            dispatched,
+            QueueCheckpoint(point.dispatched, point.queues, point.least),
+            found.clean,
+            begins,
+        )
+    findings = load_queues(
+        parts.queues, parts.queue_table, parts.geometry.queue_directories(), context
+    )
+    report.queues_cut = findings.cut
+    report.queues_rebuilt = dict(findings.damaged)
+
+
+def _begins(parts: StoreParts, found: Examination, report: RecoveryReport) -> Numbers:
+    """The numbers that queues had before the log begins. An empty log is asked for again: it may
+    begin elsewhere then."""
+    value = parts.queue_begins.load()
+    if parts.queue_begins.note:
+        report.notes.append(parts.queue_begins.note)
+    if value is None or value.log_offset > found.log_start:
+        return {}
+    return value.begins
+
+
+def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    if parts.index is None:
+        return
+    findings = load_index(
+        parts.index,
+        parts.files,
+        log_start=found.log_start,
+        log_end=found.log_end,
+        clean=found.clean,
+    )
+    report.index = findings.notes
+    if parts.source.index_tags and findings.files:
+        tagged = found.point.index_tags if found.point is not None else None
+        if tagged is None:
+            tagged = has_tag_entries(parts.index, parts.source, found.log_end)
+        if tagged is False:
+            parts.source.index_tags = False
+            report.index.append("it has no entries of tags, and goes on without")
+    if findings.compare:
+        checked = check_newest(parts.index, parts.source, found.log_end)
+        if checked.cut or checked.chains:
+            report.index.append(
+                f"newest file: {checked.kept} entries agree with the log, {checked.cut} were cut, "
+                f"{checked.chains} links set right"
+            )
+
+
+def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
+    start, end = report.log_start, report.log_end
+    table = parts.producers
+    table.reset(start)
+    begins = parts.producer_begins.load(start)
+    if parts.producer_begins.note:
+        report.notes.append(parts.producer_begins.note)
+    data = read_small(parts.files, parts.paths.producers)
+    try:
+        # of before the log's begin: what was taken over since then knows more
+        stale = (
+            begins is not None
+            and data is not None
+            and (snapshot_offset(data) <= snapshot_offset(begins))
+        )
+        if data is not None and not stale:
+            table.restore(data)
+        report.producers_anew = data is None and begins is None
+    except (FormatError, ValueError) as fault:
+        report.producers_anew = begins is None
+        report.notes.append(
+            f"{parts.paths.producers} is damaged and made again from the log: {fault}"
+        )
+    if table.next_offset > end:
+        table.truncate(end, parts.source.count_records)
+    if begins is not None:
+        table.begin_with(begins)
+
+
+def _dispatch(
+    parts: StoreParts, found: Examination, report: RecoveryReport, progress: Progress | None
+) -> None:
+    confirmed = _confirmed(parts, found)
+    parts.confirmed.retreat(confirmed)
+    parts.reputed.retreat(min(parts.queues.next_offset, parts.producers.next_offset))
+    if parts.queues.next_offset > confirmed:
+        parts.reput.truncate(confirmed)
+    report.queues_rebuilt = _names(parts, parts.queues.damaged)
+    done, whole = 0, _work(parts, confirmed)
+    try:
+        while step := parts.reput.run_once(confirmed):
+            report.queues_rebuilt |= {
+                name: reason
+                for name, reason in _names(parts, parts.queues.damaged).items()
+                if name not in report.queues_rebuilt
+            }
+            done += step
+            if progress is not None:
+                progress(min(done, whole), whole)
+    except DiskFullError as fault:
+        report.waits = (
+            f"dispatch waits at {parts.reputed.value}, the log is confirmed up to {confirmed}: "
+            f"{fault.reason}"
+        )
+    report.dispatched = parts.reput.messages
+    report.confirmed = confirmed
+    report.queues = parts.queues.count
+    report.add_damages(parts.source.passed.values())
+    if parts.index is not None and parts.index.stopped is not None:
+        report.index.append(str(parts.index.stopped))
+    read_tail(parts, confirmed)
+
+
+def _confirmed(parts: StoreParts, found: Examination) -> int:
+    """The confirm offset at open: the log's end where this store confirms for itself, or was never
+    replicated; else the last one that was noted, as far as it is the end of a record."""
+    local = parts.config.confirm is ConfirmSource.LOCAL
+    if local or (found.point is None and not len(parts.epochs.table)):
+        return found.log_end
+    noted = _confirmed_at_least(parts, found) if found.point is None else found.point.confirmed
+    noted = max(min(noted, found.log_end), found.log_start)
+    if noted in (parts.queues.next_offset, found.log_end, found.log_start):
+        return noted
+    if parts.queues.next_offset <= noted:
+        return noted
+    # A file begins with a record: from there to the last one that ends at or before the offset.
+    position = max(noted - noted % parts.log.file_size, found.log_start)
+    while (end := parts.source.batch(position, noted, index=False).end) > position:
+        position = end
+    return position
+
+
+def _confirmed_at_least(parts: StoreParts, found: Examination) -> int:
+    """Where the recovery point is lost: what RocketMQ's checkpoint says, and what is in the queues,
+    which was confirmed (decision 0013). Of the rest nobody knows."""
+    newest = parts.queues.newest_physical()
+    if not found.log_start <= newest < found.log_end:
+        return found.checkpoint.confirm_phy_offset
+    end = newest + int.from_bytes(parts.log.view(newest, 4))
+    return max(end, found.checkpoint.confirm_phy_offset)
+
+
+def _work(parts: StoreParts, confirmed: int) -> int:
+    """How many bytes of log dispatch has to go through, at least 1."""
+    positions = [parts.queues.next_offset, parts.producers.next_offset]
+    if parts.index is not None:
+        positions.append(parts.index.next_offset)
+    whole = sum(max(confirmed - position, 0) for position in positions[1:])
+    whole = max(whole, confirmed - positions[0])
+    if parts.queues.damaged:
+        whole += confirmed - parts.log.min_offset
+    return max(whole, 1)
+
+
+def _names(parts: StoreParts, queues: Mapping[int, str]) -> dict[str, str]:
+    named = {}
+    for dense, reason in queues.items():
+        topic, queue_id = parts.queue_table.name(dense)
+        named[f"{topic}/{queue_id}"] = reason
+    return named
+
+
+def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
+    whole = found.point is not None and found.point.flushed <= found.log_end
+    if report.clean_stop and whole:
+        return
+
+    def end_of(topic: str, queue_id: int) -> int | None:
+        dense = parts.queue_table.get(topic, queue_id)
+        if dense >= 0 and report.waits:
+            return int(parts.queue_table.next_queue_offsets[dense])
+        return None if dense < 0 else parts.queues.max_offset(dense)
+
+    if parts.confirmed.value < parts.log.wrote.value:
+        return  # what is not confirmed yet may still come, and the offsets were of it
+    report.offsets_clamped = len(parts.consumer_offsets.clamp(end_of))
+    if report.offsets_clamped:
+        # Before anything is put: else another open might find the offsets of before below the ends
+        # of queues that have grown again, and consumers would pass over what came instead.
+        parts.consumer_offsets.save(parts.clock.now_ms())

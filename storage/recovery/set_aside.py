@@ -1,0 +1,198 @@
+"""A log that no longer fits its master moves aside, whole: `resync-<ms>/` takes it, its queues and
+its index, and an empty log begins.
+
+    1  tandemlog/set-aside          names the folder: from here on the move is ended, if need be
+                                    by the next open, before it looks at anything else
+    2  recovery point, checkpoint   vouch for nothing any more
+    3  log files, newest first; consumequeue/; index/     moved, and durable before 4, in any order
+       tandemlog/index.json, producers,
+       queue-begins.json, producers-begin                 removed: they speak of what has moved
+    4  tandemlog/set-aside          removed
+
+So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
+log would look like one that has lost files, and what is confirmed of it would be a guess. A log on
+a disk of its own stays there, in a folder of the same name inside its own; queues and index on one
+are emptied, because they can be made again.
+
+What lies there is never needed by this store. It is kept as long as the new log is not known to be
+complete: until this slave is in sync, it may hold the only copy of something. Then the newest
+`set_aside_kept` stay for `set_aside_hours`, and the others go.
+"""
+
+import errno
+import logging
+from pathlib import Path
+
+from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog.format.files.names import parse_queue_file_name
+
+from ..disk.files import FileSystem
+from ..disk.mapped_file_queue import move_file
+from ..disk.small_files import read_small, remove_small, write_small
+from ..state_files.checkpoint import StoreCheckpoint
+from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
+from ..store_parts import StoreParts
+from ..store_paths import StorePaths
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "resync-"
+NOTHING = RecoveryPoint(dispatched=0, flushed=0, confirmed=0)
+
+
+class SetAsideNote:
+    """The note of one store: where the log is being moved to."""
+
+    def __init__(self, paths: StorePaths, files: FileSystem) -> None:
+        self._root = paths.root
+        self._path = paths.set_aside
+        self._files = files
+        # whether a failed `save` may have left the note all the same
+        self.remains = False
+
+    def load(self) -> Path | None:
+        """The folder; None where no log is being moved."""
+        data = read_small(self._files, self._path)
+        if data is None:
+            return None
+        name = data.decode("ascii", "replace").strip()
+        if not name.startswith(PREFIX) or "/" in name:
+            logger.error("%s is damaged, what is left goes to a folder of its own", self._path)
+            return self.unused_folder(0)
+        return self._root / name
+
+    def unused_folder(self, now_ms: int) -> Path:
+        """A folder for what is set aside at `now_ms`; nothing of it is made yet."""
+        while self._files.status(folder := self._root / f"{PREFIX}{now_ms}") is not None:
+            now_ms += 1
+        return folder
+
+    def save(self, folder: Path) -> None:
+        """Durable on return. Raises OSError: there is no note then, except where the disk does
+        not let it be taken back either. Then it `remains`, or may after a power cut, and the next
+        open moves away what is in the log by then."""
+        try:
+            write_small(self._files, self._path, folder.name.encode())
+        except OSError:
+            self.remains = True
+            self.remove()
+            self.remains = False
+            raise
+
+    def remove(self) -> None:
+        """What was moved is durable."""
+        remove_small(self._files, self._path)
+
+
+def vouch_for_nothing(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
+    """Step 2. RocketMQ's checkpoint too: its times are of records that will not be here."""
+    recovery_point.save(NOTHING)
+    checkpoint.save(Checkpoint())
+
+
+def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:
+    """Step 3 of a store that is open. The log is empty then and begins at `offset`."""
+    files, paths = parts.files, parts.paths
+    files.make_directory(folder)
+    parts.log.reset(offset, move_to=folder / paths.commit_log.name)
+    parts.queues.close()
+    if parts.index is not None:
+        parts.index.close()
+    _move_derived(paths, files, folder)
+    logger.warning("log set aside: %s", folder)
+
+
+def end_broken_off(paths: StorePaths, files: FileSystem) -> Path | None:
+    """Where the last process was moving the log aside, end that: the store is empty then. Answers
+    where all of it is now, None where nothing was to be done.
+
+    Before anybody looks at the store: which of the moves a power cut has left is the disk's choice,
+    so the rest may have gaps. Raises OSError; the next call goes on.
+    """
+    note = SetAsideNote(paths, files)
+    folder = note.load()
+    if folder is None:
+        return None
+    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    checkpoint.load()
+    vouch_for_nothing(RecoveryPointFile(paths.recovery_point, files), checkpoint)
+    _move_log(paths.commit_log, files, folder / paths.commit_log.name)
+    _move_derived(paths, files, folder)
+    note.remove()
+    logger.warning("log set aside: %s", folder)
+    return folder
+
+
+def drop_set_aside(parts: StoreParts) -> int:
+    """Delete folders of logs set aside, but for those that are kept; answers how many are gone. One
+    that a log is being moved to stays. What the disk refuses is tried again the next time."""
+    files, paths, config = parts.files, parts.paths, parts.config
+    busy = SetAsideNote(paths, files).load()
+    folders = sorted(
+        (int(name.removeprefix(PREFIX)), name)
+        for name in files.listdir(paths.root)
+        if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
+    )
+    oldest = parts.clock.now_ms() - round(config.set_aside_hours * 3_600_000)
+    kept = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
+    gone = 0
+    for time_ms, name in folders:
+        expired = config.set_aside_hours > 0 and time_ms < oldest
+        if (name in kept and not expired) or (busy is not None and busy.name == name):
+            continue
+        try:
+            for folder in (paths.commit_log / name, paths.root / name):
+                if files.status(folder) is not None:
+                    _empty(folder, files)
+                    files.remove_directory(folder)
+        except OSError as fault:
+            logger.warning("%s cannot be deleted: %s", paths.root / name, fault)
+            continue
+        gone += 1
+        logger.info("deleted the log set aside in %s", paths.root / name)
+    return gone
+
+
+def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:
+    """Every log file, newest first, durably."""
+    files.make_directory(move_to)
+    for name in reversed(files.listdir(directory)):
+        status = files.status(directory / name)
+        if parse_queue_file_name(name) is None or status is None or status.is_directory:
+            continue
+        move_to = move_file(files, directory / name, move_to)
+    files.fsync_directory(move_to)
+    if files.status(directory) is not None:
+        files.fsync_directory(directory)
+
+
+def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
+    """Queues and index, closed before, and what speaks of them; durably."""
+    for directory in (paths.queues, paths.index):
+        if files.status(directory) is None:
+            continue
+        try:
+            files.rename(directory, folder / directory.name)
+        except OSError as error:
+            if error.errno not in (errno.EXDEV, errno.EBUSY):
+                raise
+            # made from the log again by whoever wants it back
+            logger.warning("%s is a disk of its own and stays, emptied: %s", directory, error)
+            _empty(directory, files)
+    files.fsync_directory(folder)
+    files.fsync_directory(paths.root)
+    remove_small(files, paths.index_state)
+    remove_small(files, paths.producers)
+    remove_small(files, paths.queue_begins)
+    remove_small(files, paths.producer_begins)
+
+
+def _empty(directory: Path, files: FileSystem) -> None:
+    for name in files.listdir(directory):
+        status = files.status(directory / name)
+        if status is not None and status.is_directory:
+            _empty(directory / name, files)
+            files.remove_directory(directory / name)
+        elif status is not None:
+            files.unlink(directory / name)
+    files.fsync_directory(directory)

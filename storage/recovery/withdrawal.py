@@ -1,0 +1,83 @@
+"""What was noted of a log that has lost its tail is taken back before anything is appended.
+
+    noted in one life     |---- log ----|---- lost ----| X       true up to X
+    after a power cut     |---- log ----| end                    more than there is, and cut
+    and more puts         |---- log ----|---- other records ---- X ---|     believed, and false
+
+The notes are made ahead of the flush, and replaced when an open has set everything right. Where the
+disk is full, or refuses one small write, that may fail, and the store serves and takes puts all the
+same. So then the notes themselves go: a file is removed where the log can make it again, and the
+recovery point, without which nobody knew what was durable, says less. Where not even that can be
+done nothing may be appended, and the open fails.
+"""
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+from tandemlog.format.errors import FormatError
+
+from ..disk.small_files import read_small, remove_small
+from ..index.index_state import decode_index_state
+from ..producers.snapshot import snapshot_offset
+from ..state_files.recovery_point import RecoveryPoint
+from ..store_parts import StoreParts
+
+logger = logging.getLogger(__name__)
+
+
+def withdraw(parts: StoreParts, log_end: int, rebuilt: Collection[str], *, saved: bool) -> None:
+    """At the end of an open, the log ends at `log_end`. `saved`: everything was written anew;
+    `rebuilt` are queues ("topic/id") of which not all may be durable. Raises OSError."""
+    # the index's also where this store keeps none: the next open may
+    for path in (parts.paths.producers, parts.paths.index_state):
+        data = read_small(parts.files, path)
+        if data is not None and _offset(data, path == parts.paths.producers) > log_end:
+            remove_small(parts.files, path)
+            if path == parts.paths.producers:
+                parts.producers.noted = None
+            logger.warning("removed, as it speaks of what the log has lost: %s", path)
+    point = None if saved else parts.recovery_point.load()
+    if point is not None and max(point.dispatched, point.flushed, point.confirmed) > log_end:
+        parts.recovery_point.save(_lowered(parts, point, log_end, rebuilt))
+
+
+def _offset(data: bytes, producers: bool) -> int:
+    try:
+        return snapshot_offset(data) if producers else decode_index_state(data).log_offset
+    except (FormatError, ValueError):
+        return 0  # damaged: nobody believes it
+
+
+def _lowered(
+    parts: StoreParts, point: RecoveryPoint, log_end: int, rebuilt: Collection[str]
+) -> RecoveryPoint:
+    """What of the point is still true: of every queue what was durable and was not cut since, and
+    of one that has to be made again the number that it has in any case."""
+    ends, least, damaged = parts.queues.ends(), parts.queues.next_offsets(), parts.queues.damaged
+    lowest: dict[str, dict[int, int]] = {}
+
+    def end_of(topic: str, queue_id: int, noted: int) -> int:
+        dense = parts.queue_table.get(topic, queue_id)
+        if dense >= 0 and noted >= 0 and dense not in damaged:
+            noted = min(noted, int(ends[dense]))
+            if f"{topic}/{queue_id}" not in rebuilt:
+                return noted
+        if dense >= 0:
+            # what it has counted of the lost tail it has not counted
+            known = noted if noted >= 0 else point.least.get(topic, {}).get(queue_id, 0)
+            lowest.setdefault(topic, {})[queue_id] = min(known, int(least[dense]))
+        return -1
+
+    queues = {
+        topic: {queue_id: end_of(topic, queue_id, noted) for queue_id, noted in each.items()}
+        for topic, each in point.queues.items()
+    }
+    return replace(
+        point,
+        dispatched=min(point.dispatched, parts.queues.next_offset),
+        flushed=min(point.flushed, log_end),
+        confirmed=min(point.confirmed, log_end),
+        queues=queues,
+        least=lowest,
+    )

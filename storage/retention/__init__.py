@@ -1,0 +1,1 @@
+"""When files of the log may be deleted, and deleting them."""

@@ -1,0 +1,130 @@
+"""One round of retention: ask the disk, decide (retention.py), drop the oldest file, and again.
+
+    lock │ look, drop one │ pause │ look, drop one │ pause │ look: nothing │
+                            puts                     puts
+
+Deleting a gigabyte takes the disk a while, and puts wait for one of them and not for ten. A lock
+that is let go and taken again at once would not do: it goes to who comes first, and that is the
+thread that runs, not the one that has to be woken.
+
+The log goes first, then what points into it: queue files, index files, and the epochs that ended
+below its new start. A crash in between leaves derived files that point below the log, which every
+reader passes over and the next round drops. So does a file of them that cannot be deleted, and it
+keeps none of the others.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+
+from ..errors import DiskFullError
+from ..store_parts import StoreParts
+from .retention import Decision, LogFileAge, decide
+
+logger = logging.getLogger(__name__)
+
+# many times what waking a thread takes, and nothing beside the deletion of a file
+PAUSE_S = 0.001
+
+
+class Cleaner:
+    """Drops old files of one store; `disk_full` is set while the disk takes no more writes."""
+
+    def __init__(self, parts: StoreParts, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._parts = parts
+        self._sleep = sleep
+        self.disk_full: DiskFullError | None = None
+
+    def run(self, write_lock: AbstractContextManager[object]) -> int:
+        """One round; answers how many files of the log went. Raises OSError where the disk cannot
+        be asked or a file not be deleted."""
+        dropped = 0
+        while True:
+            with write_lock:
+                gone = self._drop_next()
+            dropped += gone
+            if not gone or dropped >= self._parts.config.retention.delete_batch_max:
+                return dropped
+            self._sleep(PAUSE_S)
+
+    def _drop_next(self) -> int:
+        """Look at the disk, and drop the oldest file if it is its time; answers how many went.
+        Caller holds the lock."""
+        parts = self._parts
+        now = parts.clock.now_ms()
+        use = parts.files.disk_usage(parts.config.directory)
+        oldest = self._oldest()
+        # not what is in the queues, but what they have durably: of an idle queue they will be all
+        # that tells its numbers, and the table of producers of an idle producer; where no table is
+        # there (it was damaged, and cannot be written anew) the log alone tells that
+        noted = parts.producers.noted
+        keep_from = min(
+            parts.reputed.value,
+            parts.confirmed.value,
+            parts.log.flushed.value,
+            parts.recovery_point.dispatched,
+            parts.log.min_offset if noted is None else noted,
+        )
+        decision = decide(
+            oldest,
+            parts.config.retention,
+            now_ms=now,
+            local_hour=time.localtime(now / 1000).tm_hour,
+            disk_used_percent=use.percent,
+            keep_from=keep_from,
+        )
+        self._note_disk(decision, use.percent)
+        if decision.drop is None:
+            return self._drop_missing(oldest, keep_from)
+        end = decision.drop.end_offset
+        logger.info("dropping the log below %d: %s", end, decision.reason)
+        return self.drop_before(end)
+
+    def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
+        """The log begins at the oldest file that is there: those before were deleted by hand, and
+        whoever reads them would only get errors. Where the newest is missing too, so is the disk.
+        """
+        log = self._parts.log
+        if not log.files or self._parts.files.status(log.files[-1].path) is None:
+            return 0
+        begin = oldest.start_offset if oldest is not None else log.files[-1].base
+        if not log.min_offset < begin <= keep_from:
+            return 0
+        logger.warning("the log has lost its files below %d, and begins there now", begin)
+        return self.drop_before(begin)
+
+    def drop_before(self, offset: int) -> int:
+        """Drop the log files that end at or before `offset`, and what points to nothing else;
+        answers how many files of the log went. Raises OSError where one could not be deleted, of
+        the derived ones after all the others."""
+        parts = self._parts
+        gone = parts.log.drop_before(offset)
+        parts.stats.files_deleted += len(gone)
+        start = parts.log.min_offset
+        with ExitStack() as derived:  # calls each, the last first, whatever they raise
+            derived.callback(parts.epochs.truncate_prefix, start)
+            if parts.index is not None:
+                derived.callback(parts.index.drop_before, start)
+            derived.callback(parts.queues.set_log_minimum, start)
+        return len(gone)
+
+    def _oldest(self) -> LogFileAge | None:
+        """The oldest file of the log that is still on disk, never the newest of all."""
+        for file in self._parts.log.files[:-1]:
+            status = self._parts.files.status(file.path)
+            if status is not None:
+                return LogFileAge(file.base, file.size, status.modified_ms)
+        return None
+
+    def _note_disk(self, decision: Decision, percent: int) -> None:
+        limit = self._parts.config.retention.disk_warning_percent
+        if decision.disk_full and self.disk_full is None:
+            self.disk_full = DiskFullError(
+                f"the disk of {self._parts.config.directory} is {percent} % full, the limit is "
+                f"{limit} % (disk_warning_percent): free some space, then it goes on"
+            )
+            logger.error("%s", self.disk_full)
+        elif not decision.disk_full and self.disk_full is not None:
+            logger.info("the disk has space again: %d %% used", percent)
+            self.disk_full = None

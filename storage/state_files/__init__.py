@@ -1,0 +1,1 @@
+"""Small files that say what was durable, and how the last process ended."""

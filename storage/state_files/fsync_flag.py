@@ -1,0 +1,56 @@
+"""Raised when an fsync has failed: the next open must not believe the page cache (page_cache.py).
+
+The disk is in trouble at that moment, perhaps for want of room. So the file is made, durably, when
+the store is opened, and raising it changes one byte in place: nothing is allocated, and a byte is
+not torn. Where even that fails it is tried again until it succeeds or the process ends.
+"""
+
+import logging
+from pathlib import Path
+
+from ..disk.files import FileSystem
+from ..disk.small_files import read_small, write_small
+
+logger = logging.getLogger(__name__)
+
+LOWERED = b"0"
+RAISED = b"1"
+
+
+class FsyncFlag:
+    """The flag of one store."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self._durably_raised = False
+
+    def is_raised(self) -> bool:
+        return (read_small(self._files, self.path) or LOWERED)[:1] == RAISED
+
+    def lower(self) -> None:
+        """Make it where it is missing; durable on return. Raises OSError."""
+        self._durably_raised = False
+        if self._files.status(self.path) is None:
+            write_small(self._files, self.path, LOWERED)
+        elif self.is_raised():
+            self._set(LOWERED)
+
+    def raise_it(self) -> None:
+        """As far as the disk lets that be done; calling it again does nothing more."""
+        if self._durably_raised:
+            return
+        try:
+            self._set(RAISED)
+            # what a read shows may only be in the cache
+            self._durably_raised = True
+        except OSError as fault:
+            logger.error("%s could not be written, it is tried again: %s", self.path, fault)
+
+    def _set(self, value: bytes) -> None:
+        handle = self._files.open(self.path)
+        try:
+            self._files.pwrite(handle, value, 0)
+            self._files.fdatasync(handle)
+        finally:
+            self._files.close(handle)

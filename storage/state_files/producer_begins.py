@@ -1,0 +1,91 @@
+"""What producers had stored before the log of this store begins.
+
+    the cluster's log    [p0][p1]....[p7] expired |......................|
+    this store's log                              |begin.................|    nothing of producer p
+
+A log that was copied from another node tells nothing of a producer whose requests had all expired
+by then. Should this node lead one day, its next request would be that of an unknown producer, and
+its last one, sent again, would be stored twice. So the node that knows gives its table away with
+the log (prologue.py), cut to what lies below the log's begin, and it is kept here:
+
+    tandemlog/producers-begin      the form of tandemlog/producers; true for the log below its begin
+
+It is a floor under the table, for every open: also where that was written before, or has to be made
+again from the log. Where the table knows a producer, the table is right. A log that is cut never
+ends below its begin, so nothing that is said here is ever undone.
+"""
+
+from bisect import bisect_right
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+from tandemlog.format.errors import FormatError
+
+from ..disk.files import FileSystem
+from ..disk.small_files import read_small, remove_small, write_small
+from ..producers.producer_table import ProducerTable
+from ..producers.snapshot import TableSnapshot, snapshot_offset
+
+KEPT = 4
+"""Requests of a producer: only its last ones can still be on their way. What came before them is
+answered as stored."""
+MOST_BYTES = 64 << 20
+"""Of those rows: a prologue that is too large to be sent would keep a slave out for ever."""
+
+
+def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_BYTES) -> bytes:
+    """What a log that begins at `log_offset`, the start of a file, does not tell of the table: of
+    the producers that put last, where that is more than `most_bytes`."""
+    found = _cut(table.snapshot().encode(), log_offset)
+    sizes = list(accumulate(len(row) for row in reversed(found.rows)))
+    room = bisect_right(sizes, most_bytes)
+    if room < len(sizes):
+        rows = found.rows[len(sizes) - room :]
+        names = {row[1 : 1 + row[0]].decode() for row in rows}
+        goes_on = found.open if found.open is not None and found.open in names else None
+        found = replace(found, rows=rows, open=goes_on)
+    return found.encode()
+
+
+def _cut(data: bytes, log_offset: int) -> TableSnapshot:
+    """Raises FormatError."""
+    older = ProducerTable()
+    older.restore(data)
+    older.begin_at(log_offset, KEPT)
+    return older.snapshot()
+
+
+class ProducerBeginsFile:
+    """The file of one store; see the module."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.note = ""
+
+    def save(self, data: bytes, log_offset: int) -> bytes:
+        """Keep what another store's `table_before` says under a log that begins at `log_offset`,
+        durably; the answer is what the table has to know now. Raises FormatError, OSError."""
+        kept = _cut(data, log_offset).encode()
+        write_small(self._files, self.path, kept)
+        return kept
+
+    def load(self, log_start: int) -> bytes | None:
+        """None where there is none, or none that can be trusted (`note` then says why), or where
+        the log begins before it: it is empty then, and is asked for again."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
+        try:
+            ProducerTable().restore(data)
+            return data if snapshot_offset(data) <= log_start else None
+        except FormatError as fault:
+            self.note = (
+                f"{self.path} is damaged and left out: {fault}; producers whose requests had "
+                "expired before this log began are known from the table alone"
+            )
+            return None
+
+    def remove(self) -> None:
+        remove_small(self._files, self.path)

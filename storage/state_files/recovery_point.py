@@ -1,0 +1,115 @@
+"""How far everything derived from the log is durable: where the next recovery may start.
+
+    tandemlog/recovery.json, checked JSON:
+    dispatched, flushed, confirmed, ..., queues and least {topic: {queue id: next}}
+
+RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
+it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
+says, true at one moment:
+
+    dispatched       every record below it is in the queues, fsynced; it is the start of a record
+                     (index and producer table keep their own positions)
+    flushed          the log is fsynced up to here; never cut below it because of one bad record
+    confirmed        below it everything is confirmed, and at least what is dispatched; `dispatched`
+                     and it may lie above `flushed`, and above the end of a log that lost its tail
+    store_timestamp  of the newest record below `flushed`, ms
+    index_tags       whether the index has entries of tags; None where it is not known
+    queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
+                     queue that was damaged and not yet made again
+    least            the offset that it gets at least then
+    whole            whether a record ends at `flushed`: a replica may have flushed a part of one
+
+It is only a promise about what is already on disk: written last, replaced atomically, and lost or
+damaged it costs a longer recovery, and a replica what it knew to be confirmed beyond its queues.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..disk.checked_json import decode_checked, encode_checked
+from ..disk.files import FileSystem
+from ..disk.small_files import read_small, write_small
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPoint:
+    """See the module; offsets are positions in the log, those of `queues` queue offsets."""
+
+    dispatched: int
+    flushed: int
+    confirmed: int
+    store_timestamp: int = 0
+    index_tags: bool | None = None
+    queues: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    whole: bool = False
+
+    def encode(self) -> bytes:
+        document = {
+            "version": VERSION,
+            "dispatched": self.dispatched,
+            "flushed": self.flushed,
+            "confirmed": self.confirmed,
+            "store_timestamp": self.store_timestamp,
+            "index_tags": self.index_tags,
+            "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
+            "least": {topic: dict(ends) for topic, ends in self.least.items()},
+            "whole": self.whole,
+        }
+        return encode_checked(document)
+
+
+def decode(data: bytes) -> RecoveryPoint:
+    """Raises ValueError for anything that `encode` has not written."""
+    document = decode_checked(data)
+    if document["version"] != VERSION:
+        raise ValueError(f"version {document['version']}, this program knows {VERSION}")
+    return RecoveryPoint(
+        dispatched=document["dispatched"],
+        flushed=document["flushed"],
+        confirmed=document["confirmed"],
+        store_timestamp=document["store_timestamp"],
+        index_tags=document["index_tags"],
+        queues=_numbers(document["queues"]),
+        least=_numbers(document.get("least", {})),
+        whole=document.get("whole", False),
+    )
+
+
+def _numbers(document: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {
+        topic: {int(queue_id): offset for queue_id, offset in queues.items()}
+        for topic, queues in document.items()
+    }
+
+
+class RecoveryPointFile:
+    """The record of one store on disk."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.note = ""
+        # of the record on disk; nothing of the log above it may be dropped: the queues on disk need
+        # not have it yet
+        self.dispatched = 0
+
+    def load(self) -> RecoveryPoint | None:
+        """None where there is none, or none that can be trusted: `note` then says why."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
+        try:
+            record = decode(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as fault:
+            self.note = f"{self.path} is damaged and left out: {fault}"
+            return None
+        self.dispatched = record.dispatched
+        return record
+
+    def save(self, record: RecoveryPoint) -> None:
+        write_small(self._files, self.path, record.encode())
+        self.dispatched = record.dispatched

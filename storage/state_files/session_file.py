@@ -1,0 +1,129 @@
+"""What the last process that had the store open may have lost, told to the next ones.
+
+    last process               its end                   what may be missing
+    any                        clean                     nothing
+    counts only what is        not clean                 nothing
+    fsynced
+    counts what is written     the process alone ended   nothing: the page cache outlives it
+    counts what is written     the machine ended too     what was not fsynced
+    counts what is written     an fsync failed           what was not fsynced
+    any                        damage cut whole records  those records
+    any                        a log file is missing     what was in it
+
+"Missing" is what was counted as held: acknowledged where a quorum was of this node. Only a master
+with async flush, in whose term others were promised something, counts what is merely written; a
+slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or by a tool,
+until a term begins that acts on it (ha/master/term.py), so it is written down before the open
+changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt, lost).
+
+`lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term that
+began without it would give the queue offsets of acknowledged records a second time, so none does
+before the log has come that far again, from another node.
+
+A file that is damaged leaves the doubt, one that is missing leaves it where the stop was not clean.
+"""
+
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from ..disk.checked_json import decode_checked, encode_checked
+from ..disk.files import FileSystem
+from ..disk.small_files import read_small, write_small
+
+logger = logging.getLogger(__name__)
+
+CUT = "whole records behind a damaged one were cut"
+DAMAGED = "the note about the last stop is damaged"
+FSYNC = "an fsync failed, and what was written since the last good one counted as held"
+MACHINE = "the machine stopped before all that counted as held was fsynced"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A process that has or had the store open.
+
+    `boot_id` names the machine's boot, empty where it is not known. `counts_unflushed`: bytes
+    count as held before they are fsynced. `doubt` says why bytes that counted as held may be
+    missing; empty: none are. `lost`: the log offset up to which it was durable, 0 where it is.
+    """
+
+    boot_id: str
+    counts_unflushed: bool = False
+    doubt: str = ""
+    lost: int = 0
+
+
+def following(
+    last: Session | None,
+    boot_id: str,
+    *,
+    clean: bool,
+    cut: bool,
+    fsync_failed: bool = False,
+    lost: int = 0,
+) -> Session:
+    """The session after `last` (None: not known), which stopped `clean` or not, perhaps after an
+    fsync that failed; `cut`: whole records are about to be cut; `lost`: see the module. What
+    counted as held and is not fsynced yet counts on, until recovery has made it durable."""
+    counted = not clean and (last is None or last.counts_unflushed)
+    doubt = "" if last is None else last.doubt
+    if not doubt and cut:
+        doubt = CUT
+    elif not doubt and counted and fsync_failed:
+        doubt = FSYNC
+    elif not doubt and counted and (last is None or not boot_id or last.boot_id != boot_id):
+        doubt = MACHINE
+    lost = max(lost, 0 if last is None else last.lost)
+    return Session(boot_id, counts_unflushed=counted, doubt=doubt, lost=lost)
+
+
+class SessionFile:
+    """The session of one store on disk; every change is durable on return."""
+
+    def __init__(self, path: Path, files: FileSystem) -> None:
+        self.path = path
+        self._files = files
+        self.value: Session | None = None
+
+    def load(self) -> Session | None:
+        """The last one; None where there is none."""
+        data = read_small(self._files, self.path)
+        if data is not None:
+            try:
+                self.value = _decode(data)
+            except (ValueError, KeyError, TypeError) as fault:
+                logger.warning("%s is damaged: %s", self.path, fault)
+                self.value = Session("", counts_unflushed=True, doubt=DAMAGED)
+        return self.value
+
+    def save(self, session: Session) -> None:
+        if session == self.value:
+            return
+        write_small(self._files, self.path, encode_checked(asdict(session)))
+        self.value = session
+
+    def count_unflushed(self, counts: bool) -> None:
+        """From now on bytes count as held before they are fsynced, or only then."""
+        if self.value is not None:
+            self.save(replace(self.value, counts_unflushed=counts))
+
+    def settle(self) -> None:
+        """The doubt has been acted on."""
+        if self.value is not None:
+            self.save(replace(self.value, doubt=""))
+
+    def found_again(self) -> None:
+        """Nothing of the log is lost any more."""
+        if self.value is not None and self.value.lost:
+            self.save(replace(self.value, lost=0))
+
+
+def _decode(data: bytes) -> Session:
+    document = decode_checked(data)
+    return Session(
+        boot_id=str(document["boot_id"]),
+        counts_unflushed=bool(document["counts_unflushed"]),
+        doubt=str(document["doubt"]),
+        lost=int(document.get("lost", 0)),
+    )

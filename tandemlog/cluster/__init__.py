@@ -1,0 +1,1 @@
+"""Finding and reaching the nodes of a cluster."""

@@ -1,0 +1,312 @@
+"""Channels to the nodes of one cluster, and who its master is.
+
+    seeds ──DescribeCluster──▶ every node that answers names all nodes, and itself
+                 │
+                 └─▶ Topology: nodes with role, epoch, lag; the master = the node that calls
+                     itself so with the highest epoch
+
+Any node is a way in. A node that can be reached is used under the endpoint at which it answered,
+so addresses that only the nodes know do no harm as long as the seeds cover them. The topology is
+asked again when a node says that it is not the master, gives no answer, or the picture is old.
+
+One event loop owns a connection.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+
+from grpc import aio
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception,
+    stop_after_delay,
+    wait_exponential,
+    wait_random,
+)
+
+from ..errors import (
+    ClientClosedError,
+    NoMasterError,
+    TandemlogError,
+    error_from,
+    error_from_rpc,
+)
+from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from .endpoints import parse_endpoints
+from .paging import pages_of_topics
+from .pull_answer import PULL, PullAnswer, parse_pull
+from .topology import Topology, merge_answers
+
+if TYPE_CHECKING:
+    from ..v1.admin_pb2_grpc import AdminAsyncStub
+    from ..v1.broker_pb2_grpc import BrokerAsyncStub
+
+logger = logging.getLogger(__name__)
+
+MAX_GRPC_MESSAGE = 64 << 20
+"""Bytes of the largest gRPC message, both ways."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE),
+    # A peer that vanished without a word is found by pings; below 10 s servers may object.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # A restarted node is found again at once: our own retries already back off.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class _Answer(Protocol):
+    @property
+    def error(self) -> common_pb2.Error: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=_Answer)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """Times in milliseconds: of one call, of all tries of a call, of one look for the master,
+    and the age at which the picture of the cluster is asked for again."""
+
+    request_timeout_ms: int = 10_000
+    retry_timeout_ms: int = 30_000
+    discovery_timeout_ms: int = 2_000
+    topology_max_age_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        for name in ("request_timeout_ms", "retry_timeout_ms", "discovery_timeout_ms"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} must be positive: {getattr(self, name)}")
+
+
+class Node:
+    """One node under one endpoint, with its stubs."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self.channel = aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+        self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
+        self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
+        self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
+            PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
+        )
+
+    async def ask(
+        self,
+        method: Callable[..., Awaitable[AnswerT]],
+        request: Any,
+        timeout_ms: int,
+    ) -> AnswerT:
+        """One unary call; what the node refuses and every failure of the call is a typed error."""
+        answer = await self._call(method, request, timeout_ms)
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
+        """A pull, its records where they came in; raises as `ask`."""
+        answer = parse_pull(await self._call(self._pull, request, timeout_ms))
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def _call(
+        self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
+    ) -> ResultT:
+        try:
+            return await method(request, timeout=timeout_ms / 1000)
+        except aio.AioRpcError as error:
+            raise rpc_error(error, self.endpoint) from None
+        except aio.UsageError as error:
+            raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
+
+
+class Connection:
+    """The nodes of one cluster, found through any of `endpoints` ("host:port,host:port" or a
+    sequence of such). Opens nothing before the first call."""
+
+    def __init__(
+        self, endpoints: str | Sequence[str], options: ConnectionOptions | None = None
+    ) -> None:
+        self.seeds = parse_endpoints(endpoints)
+        self.options = options or ConnectionOptions()
+        self.topology = Topology()
+        self._topology_at = float("-inf")
+        self._nodes: dict[str, Node] = {}
+        self._master: Node | None = None
+        self._discovery: asyncio.Task[Topology] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends every call; waits for none."""
+        self._closed = True
+        if self._discovery is not None:
+            self._discovery.cancel()
+            await asyncio.gather(self._discovery, return_exceptions=True)
+        nodes, self._nodes = list(self._nodes.values()), {}
+        await asyncio.gather(*(node.channel.close() for node in nodes))
+
+    def node(self, endpoint: str) -> Node:
+        """The node at `endpoint`; its channel is made when first asked for."""
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+        node = self._nodes.get(endpoint)
+        if node is None:
+            node = self._nodes[endpoint] = Node(endpoint)
+        return node
+
+    async def master(self) -> Node:
+        """The master; raises NoMasterError naming who was asked, without a retry."""
+        if self._master is not None and not self._closed:
+            return self._master
+        topology = await self.refresh()
+        master = topology.master
+        if master is None:
+            raise NoMasterError(f"no node says that it is the master: {topology.asked_text()}")
+        self._master = self.node(master.endpoint)
+        return self._master
+
+    def forget_master(self, node: Node) -> None:
+        """The next call looks for the master anew, unless another one was found meanwhile."""
+        if self._master is node:
+            self._master = None
+
+    async def current_topology(self) -> Topology:
+        """The picture of the cluster, not older than topology_max_age_ms."""
+        if time.monotonic() - self._topology_at < self.options.topology_max_age_ms / 1000:
+            return self.topology
+        return await self.refresh()
+
+    async def refresh(self) -> Topology:
+        """Asks all nodes who they are; callers at the same time share one round."""
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+        if self._discovery is None or self._discovery.done():
+            self._discovery = asyncio.get_running_loop().create_task(self._discover())
+        return await asyncio.shield(self._discovery)
+
+    async def on_master(self, ask: Callable[[Node], Awaitable[ResultT]]) -> ResultT:
+        """`ask` of the master, again on another one or later, until retry_timeout_ms is over;
+        then the last error. Only for requests that may be repeated."""
+        async for attempt in self.retrying():
+            with attempt:
+                node = await self.master()
+                try:
+                    return await ask(node)
+                except TandemlogError as error:
+                    if error.elsewhere:
+                        self.forget_master(node)
+                    raise
+        raise AssertionError("retries end with a result or an error")
+
+    def retrying(self, timeout_ms: int | None = None) -> AsyncRetrying:
+        """Tries until `timeout_ms` (default: retry_timeout_ms) as long as errors may pass."""
+        limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
+        return AsyncRetrying(
+            retry=retry_if_exception(is_retryable),
+            wait=wait_exponential(multiplier=0.05, max=0.25) + wait_random(0, 0.05),
+            stop=stop_after_delay(limit / 1000),
+            reraise=True,
+        )
+
+    async def topics(self, names: Sequence[str] = ()) -> list[admin_pb2.Topic]:
+        """The topics `names`, or all, as the master knows them. Unknown ones are left out or an
+        UnknownTopicError, as the node has it."""
+        timeout_ms = self.options.request_timeout_ms
+        return await pages_of_topics(
+            names,
+            lambda request: self.on_master(
+                lambda node: node.ask(node.admin.ListTopics, request, timeout_ms)
+            ),
+        )
+
+    async def _discover(self) -> Topology:
+        known = dict.fromkeys(self.seeds)
+        known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
+        answers, unanswered = await self._describe_all(known)
+        self.topology = merge_answers(answers, tuple(known), self.topology, unanswered)
+        self._topology_at = time.monotonic()
+        return self.topology
+
+    async def _describe_all(
+        self, endpoints: dict[str, None]
+    ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, str]]:
+        """The answers by endpoint, and of the others why there is none; endpoints that the answers
+        name are asked as well. Once a master has answered the rest get a short while only: one
+        dead host delays nobody."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.options.discovery_timeout_ms / 1000
+        tasks = {loop.create_task(self._describe(endpoint)): endpoint for endpoint in endpoints}
+        answers: dict[str, admin_pb2.DescribeClusterResponse] = {}
+        unanswered: dict[str, str] = {}
+        try:
+            while tasks and (left := deadline - loop.time()) > 0:
+                done, _ = await asyncio.wait(
+                    tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    endpoint, answer = tasks.pop(task), task.result()
+                    if isinstance(answer, TandemlogError):
+                        unanswered[endpoint] = answer.reason or "refused"
+                        continue
+                    answers[endpoint] = answer
+                    for other in _named_by(answer):
+                        if other not in endpoints and not _reached(answer, other):
+                            endpoints[other] = None
+                            tasks[loop.create_task(self._describe(other))] = other
+                    if answer.master_id and answer.answered_by == answer.master_id:
+                        deadline = min(deadline, loop.time() + 0.2)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        unanswered.update(dict.fromkeys(tasks.values(), "no answer in time"))
+        return answers, unanswered
+
+    async def _describe(self, endpoint: str) -> admin_pb2.DescribeClusterResponse | TandemlogError:
+        node = self.node(endpoint)
+        request = admin_pb2.DescribeClusterRequest()
+        try:
+            return await node.ask(
+                node.admin.DescribeCluster, request, self.options.discovery_timeout_ms
+            )
+        except TandemlogError as error:
+            logger.debug("no description of the cluster: %s", error)
+            return error
+
+
+def _named_by(answer: admin_pb2.DescribeClusterResponse) -> Iterable[str]:
+    return [node.endpoint for node in answer.nodes if node.endpoint]
+
+
+def _reached(answer: admin_pb2.DescribeClusterResponse, endpoint: str) -> bool:
+    """Whether `endpoint` is the answering node itself, which was reached under another name."""
+    return any(
+        node.endpoint == endpoint and node.node_id == answer.answered_by for node in answer.nodes
+    )
+
+
+def is_retryable(error: BaseException) -> bool:
+    return isinstance(error, TandemlogError) and error.retryable
+
+
+def rpc_error(error: aio.AioRpcError, endpoint: str) -> TandemlogError:
+    """The typed error for a failed streaming call."""
+    return error_from_rpc(error.code(), error.details(), endpoint)

@@ -1,0 +1,207 @@
+"""The cluster as its nodes describe it: who is there, who is master, how far behind the rest is.
+
+Each node answers with its own picture. A node's word about itself counts most; about another
+node the newest epoch counts, the master's word before a slave's. All of this is pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ..v1 import admin_pb2, common_pb2
+
+WAY_OUT = "; name another node's endpoint (--endpoint), which knows the rest"
+
+
+class ReadFrom(Enum):
+    """Which nodes serve reads."""
+
+    MASTER = "master"
+    SLAVE = "slave"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself."""
+
+    node_id: str
+    role: str
+    endpoint: str
+    http_endpoint: str
+    state: str
+    epoch: int
+    in_sync: bool
+    min_offset: int
+    wrote_offset: int
+    flushed_offset: int
+    confirm_offset: int
+    reput_offset: int
+    lag_bytes: int
+    lag_seconds: float
+    detail: str
+    store_host: str
+    incarnation: str = ""
+    commit_log_file_size: int = 0
+    uptime_seconds: float = 0.0
+    reachable: bool = False
+
+    @property
+    def is_master(self) -> bool:
+        return self.role == "master"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All known nodes, and the cluster's settings as its master (else any node) tells them.
+    `asked` are endpoints, `unanswered` says of those that gave no answer why, where that is known.
+    `newest_epoch` is the highest that a node of this cluster has told since the first picture.
+    """
+
+    nodes: tuple[NodeInfo, ...] = ()
+    asked: tuple[str, ...] = ()
+    cluster_id: str = ""
+    flush: str = ""
+    replication: str = ""
+    min_in_sync: int = 0
+    max_message_size: int = 4 << 20
+    max_batch_size: int = 32 << 20
+    master_id: str = ""
+    unanswered: Mapping[str, str] = field(default_factory=dict)
+    newest_epoch: int = 0
+
+    @property
+    def authority(self) -> NodeInfo | None:
+        """The master, if no epoch above its own was ever told: it alone may say that something is
+        nowhere in the cluster. One that was deposed and does not know it may not."""
+        master = self.master
+        return master if master is not None and master.epoch >= self.newest_epoch else None
+
+    @property
+    def master(self) -> NodeInfo | None:
+        """The master, if it answered by itself."""
+        for node in self.nodes:
+            if node.node_id == self.master_id and node.reachable:
+                return node
+        return None
+
+    def candidates(self, read_from: ReadFrom, *, prefer_slave: bool = False) -> list[NodeInfo]:
+        """Whom to read from, best first: slaves by in-sync and lag; for ANY the master stands
+        before them, or behind with `prefer_slave`. Reachable nodes come before the rest."""
+        slaves = sorted(
+            (node for node in self.nodes if not node.is_master and node.endpoint),
+            key=lambda node: (not node.reachable, not node.in_sync, node.lag_bytes, node.node_id),
+        )
+        master = self.master
+        masters = [master] if master is not None else []
+        if read_from is ReadFrom.MASTER:
+            return masters
+        if read_from is ReadFrom.SLAVE:
+            return slaves
+        return slaves + masters if prefer_slave else masters + slaves
+
+    def asked_text(self) -> str:
+        """Who was asked and what came of it, for error messages; where nobody answered, that
+        another node may be named, because the others are only found through one that lives."""
+        said = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
+        way_out = "" if said else WAY_OUT
+        said = {**self.unanswered, **said}
+        return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked) + way_out
+
+
+def merge_answers(
+    answers: Mapping[str, admin_pb2.DescribeClusterResponse],
+    asked: tuple[str, ...],
+    previous: Topology,
+    unanswered: Mapping[str, str] | None = None,
+) -> Topology:
+    """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
+    endpoint gave none."""
+    reasons = dict(unanswered or {})
+    reached = {answer.answered_by: endpoint for endpoint, answer in answers.items()}
+    own: dict[str, NodeInfo] = {}
+    told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
+    claims: list[tuple[int, str]] = []
+    for answer in answers.values():
+        master_speaks = bool(answer.master_id) and answer.answered_by == answer.master_id
+        for status in answer.nodes:
+            endpoint = reached.get(status.node_id, status.endpoint)
+            info = _info(status, endpoint, reachable=status.node_id in reached)
+            if status.node_id == answer.answered_by:
+                own[status.node_id] = info
+                if master_speaks:
+                    claims.append((status.epoch, status.node_id))
+            rank = (status.epoch, master_speaks)
+            if status.node_id not in told or rank > told[status.node_id][0]:
+                told[status.node_id] = (rank, info)
+    newest = max((node.epoch for node in own.values()), default=0)
+    nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
+    master_id = max(claims)[1] if claims else ""
+    speaker = _speaker(answers, master_id)
+    if speaker is None:
+        unreached = tuple(replace(node, reachable=False) for node in previous.nodes)
+        return replace(previous, nodes=unreached, asked=asked, master_id="", unanswered=reasons)
+    return Topology(
+        nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
+        asked=asked,
+        cluster_id=speaker.cluster_id,
+        flush=speaker.flush,
+        replication=speaker.replication,
+        min_in_sync=speaker.min_in_sync,
+        max_message_size=speaker.max_message_size or 4 << 20,
+        max_batch_size=speaker.max_batch_size or 32 << 20,
+        master_id=master_id,
+        unanswered=reasons,
+        newest_epoch=max(newest, _newest_before(previous, speaker.cluster_id)),
+    )
+
+
+def _newest_before(previous: Topology, cluster_id: str) -> int:
+    """Another cluster at the same endpoints counts from its own beginning."""
+    return previous.newest_epoch if previous.cluster_id in ("", cluster_id) else 0
+
+
+def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:
+    """A node's own word; that it is in sync, and its lag, are the master's to say."""
+    if own is None or own is told:
+        return told
+    if own.is_master:
+        return own
+    return replace(own, in_sync=told.in_sync, lag_bytes=max(own.lag_bytes, told.lag_bytes))
+
+
+def _speaker(
+    answers: Mapping[str, admin_pb2.DescribeClusterResponse], master_id: str
+) -> admin_pb2.DescribeClusterResponse | None:
+    for answer in answers.values():
+        if answer.answered_by == master_id:
+            return answer
+    return next(iter(answers.values()), None)
+
+
+_ROLES: dict[int, str] = {common_pb2.MASTER: "master", common_pb2.SLAVE: "slave"}
+
+
+def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> NodeInfo:
+    return NodeInfo(
+        node_id=status.node_id,
+        role=_ROLES.get(status.role, "unknown"),
+        endpoint=endpoint,
+        http_endpoint=status.http_endpoint,
+        state=status.state,
+        epoch=status.epoch,
+        in_sync=status.in_sync,
+        min_offset=status.min_offset,
+        wrote_offset=status.wrote_offset,
+        flushed_offset=status.flushed_offset,
+        confirm_offset=status.confirm_offset,
+        reput_offset=status.reput_offset,
+        lag_bytes=status.lag_bytes,
+        lag_seconds=status.lag_seconds,
+        detail=status.detail,
+        store_host=status.store_host,
+        incarnation=status.incarnation,
+        commit_log_file_size=status.commit_log_file_size,
+        uptime_seconds=status.uptime_seconds,
+        reachable=reachable,
+    )

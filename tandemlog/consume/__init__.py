@@ -1,0 +1,1 @@
+"""Reading messages: following queues, positions, what an answer means."""

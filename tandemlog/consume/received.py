@@ -1,0 +1,266 @@
+"""Messages as they come back: raw records, decoded by whoever wants to look.
+
+    ReceivedBatch     records of one queue end to end, and their sizes: columns, no objects
+       │ iterate
+    ReceivedMessage   a view into the batch; the record is decoded, and its CRC checked, when the
+                      first of its fields is asked for
+
+A batch that was filtered by tags holds exactly the messages whose tag was asked for: the node
+compares hashes only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadRecordError
+from ..format.arrays.ragged import compact, gather_rows
+from ..format.columns.headers import HeaderColumns, gather_headers
+from ..format.columns.property_layouts import find_properties
+from ..format.constants import (
+    BODY_LENGTH_OFFSET,
+    BORN_TIMESTAMP_OFFSET,
+    CRC_MASK,
+    IPV6_EXTRA,
+    TAGS,
+)
+from ..format.errors import CorruptRecordError
+from ..format.fast_crc import crc32
+from ..format.record.properties import split_keys
+from ..format.record.record import Record, decode_record
+from ..format.record.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body
+
+_HEAD: Final = Struct(">iIiiiqqi")
+"""A record up to its system flag."""
+_LENGTH: Final = Struct(">i")
+_IPV6: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
+
+assert _HEAD.size == BORN_TIMESTAMP_OFFSET
+
+
+class ReceivedMessage:
+    """One message. Its fields raise BadRecordError where the record is damaged, and the body
+    FormatError where it cannot be decompressed. Most of them decode the whole record, once."""
+
+    __slots__ = ("_buffer", "_position", "_record", "size")
+
+    def __init__(self, buffer: bytes | memoryview, position: int, size: int) -> None:
+        self._buffer = buffer
+        self._position = position
+        self._record: Record | None = None
+        self.size = size
+
+    @property
+    def raw(self) -> bytes:
+        """The record's bytes, as in the log."""
+        return bytes(self._buffer[self._position : self._position + self.size])
+
+    @property
+    def record(self) -> Record:
+        """All fields, the body as it is stored."""
+        record = self._record
+        if record is None:
+            try:
+                record = decode_record(
+                    self._buffer, self._position, limit=self._position + self.size
+                )
+            except CorruptRecordError as error:
+                raise BadRecordError(f"received record: {error}", field=error.field) from error
+            self._record = record
+        return record
+
+    @property
+    def body(self) -> bytes:
+        """As the producer gave it, decompressed. Read without decoding the rest."""
+        at = self._position
+        _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
+        at += BODY_LENGTH_OFFSET
+        if sys_flag & _IPV6:
+            at += IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
+        (length,) = _LENGTH.unpack_from(self._buffer, at)
+        at += _LENGTH.size
+        body = bytes(self._buffer[at : at + length]) if length > 0 else b""
+        if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
+            body = self.record.body  # says what is wrong
+        return decompress_body(sys_flag, body) if sys_flag & COMPRESSED else body
+
+    @property
+    def topic(self) -> str:
+        return self.record.topic
+
+    @property
+    def queue_id(self) -> int:
+        return int(_HEAD.unpack_from(self._buffer, self._position)[3])
+
+    @property
+    def queue_offset(self) -> int:
+        return int(_HEAD.unpack_from(self._buffer, self._position)[5])
+
+    @property
+    def physical_offset(self) -> int:
+        """Position in the commit log, bytes."""
+        return int(_HEAD.unpack_from(self._buffer, self._position)[6])
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All of them, the store's own too; do not change it."""
+        return self.record.properties
+
+    @property
+    def tags(self) -> str | None:
+        return self.record.tags
+
+    @property
+    def keys(self) -> list[str]:
+        return split_keys(self.record.keys or "")
+
+    @property
+    def uniq_key(self) -> str | None:
+        return self.record.uniq_key
+
+    @property
+    def msg_id(self) -> str:
+        """The offset id: finds this message on any node that has the log."""
+        return self.record.msg_id
+
+    @property
+    def flag(self) -> int:
+        return self.record.flag
+
+    @property
+    def born_timestamp(self) -> int:
+        """When the client made it, ms."""
+        return self.record.born_timestamp
+
+    @property
+    def born_host(self) -> str:
+        return self.record.born_host
+
+    @property
+    def store_timestamp(self) -> int:
+        """When the master stored it, ms."""
+        return self.record.store_timestamp
+
+    @property
+    def store_time(self) -> datetime:
+        return datetime.fromtimestamp(self.store_timestamp / 1000, UTC)
+
+    @property
+    def store_host(self) -> str:
+        return self.record.store_host
+
+    @property
+    def reconsume_times(self) -> int:
+        return self.record.reconsume_times
+
+    def __repr__(self) -> str:
+        return (
+            f"ReceivedMessage(topic={self.topic!r}, queue_id={self.queue_id}, "
+            f"queue_offset={self.queue_offset}, {len(self.record.body)} bytes)"
+        )
+
+
+@dataclass(frozen=True)
+class ReceivedBatch:
+    """Records of one queue, oldest first: `records` end to end (bytes, or a view into the answer
+    they came in), `sizes` u4[n] bytes of each.
+
+    `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to go on with, `min_offset`
+    and `max_offset` what the queue of the node that answered held (max: one past the last).
+    """
+
+    topic: str
+    queue_id: int
+    status: str
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: bytes | memoryview
+    sizes: NDArray[np.uint32]
+    suggest_slave: bool = False
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @cached_property
+    def positions(self) -> NDArray[np.int64]:
+        """i8[n]: where in `records` each begins."""
+        sizes = self.sizes.astype(np.int64)
+        return np.cumsum(sizes) - sizes
+
+    @cached_property
+    def headers(self) -> HeaderColumns:
+        """The fixed fields of all records as arrays."""
+        return gather_headers(self.records, self.positions, self.sizes)
+
+    def __getitem__(self, index: int) -> ReceivedMessage:
+        size = int(self.sizes[index])
+        return ReceivedMessage(self.records, int(self.positions[index]), size)
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        position = 0
+        for size in self.sizes.tolist():
+            yield ReceivedMessage(self.records, position, size)
+            position += size
+
+    def before(self, queue_offset: int) -> "ReceivedBatch":
+        """The messages in front of `queue_offset`."""
+        count = int(np.count_nonzero(self.headers.queue_offset < queue_offset))
+        end = int(self.positions[count]) if count < len(self) else len(self.records)
+        return replace(
+            self,
+            next_offset=min(self.next_offset, queue_offset),
+            records=self.records[:end],
+            sizes=self.sizes[:count],
+        )
+
+    def behind(self, count: int) -> "ReceivedBatch":
+        """The messages behind the first `count`."""
+        start = int(self.positions[count]) if count < len(self) else len(self.records)
+        return replace(self, records=self.records[start:], sizes=self.sizes[count:])
+
+    def only_tags(self, tags: frozenset[str] | None) -> "ReceivedBatch":
+        """This batch without the messages of other tags; itself where there is none."""
+        if tags is None or not len(self):
+            return self
+        matching = self._tag_mask(tags)
+        if matching.all():
+            return self
+        sizes = self.sizes[matching]
+        records, _ = compact(
+            np.frombuffer(self.records, np.uint8),
+            self.positions[matching],
+            sizes.astype(np.int64),
+        )
+        return replace(self, records=records.tobytes(), sizes=sizes)
+
+    def _tag_mask(self, tags: frozenset[str]) -> NDArray[np.bool_]:
+        data = np.frombuffer(self.records, np.uint8)
+        headers = self.headers
+        [(starts, lengths)] = find_properties(
+            data, headers.properties_start, headers.properties_length, [TAGS.encode()]
+        )
+        mask = np.zeros(len(self), bool)
+        for tag in tags:
+            wanted = np.frombuffer(tag.encode(), np.uint8)
+            rows = np.flatnonzero(lengths == len(wanted))
+            if len(rows):
+                equal = (gather_rows(data, starts[rows], len(wanted)) == wanted).all(axis=1)
+                mask[rows[equal]] = True
+        return mask
+
+
+def messages_of(records: bytes, sizes: bytes) -> list[ReceivedMessage]:
+    """The messages of a query's answer."""
+    found = []
+    position = 0
+    for size in np.frombuffer(sizes, "<u4").tolist():
+        found.append(ReceivedMessage(records, position, size))
+        position += size
+    return found

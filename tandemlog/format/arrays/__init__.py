@@ -1,0 +1,1 @@
+"""Arrays of bytes of unequal length: gathering, grouping, hashing by columns."""

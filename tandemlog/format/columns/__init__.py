@@ -1,0 +1,1 @@
+"""Many records at once, by columns: walking, encoding, checking, dispatching."""

@@ -1,0 +1,433 @@
+"""From log bytes to what queues, index and producer table take in: the whole of reput's format.
+
+    records ──headers──▶ topic, queue, offsets, store time, transaction type
+       │
+       └──properties──▶ TAGS ─────────▶ tags code ──▶ 20-byte units
+                        light queues ─────────────▶ a unit more in each (light_queues.py)
+                        UNIQ_KEY, KEYS, TAGS ──────▶ index entries, in RocketMQ's order
+                        producer mark
+
+A record of transaction type NONE or COMMIT goes to its queue; one of PREPARED does not, but is
+found by its keys; one of ROLLBACK is neither. An inner batch, many messages in one record, is found
+by its keys too: its queue is one of RocketMQ's batch queues, whose units have another form. In the
+schedule topic the tags code is the time of delivery.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays.grouping import distinct_pairs, distinct_slices, stable_order
+from ..arrays.java_hash_columns import HashedStrings, hash_strings, powers_of
+from ..arrays.ragged import Buffer, all_true, byte_array, compact, counting, offsets_of
+from ..constants import (
+    DELAY,
+    KEYS,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    PRODUCER_MARK,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+)
+from ..files.queue_unit import DEFAULT_LEVELS, UNIT_DTYPE, DelayLevels, tags_code
+from ..record.sys_flag import (
+    INNER_BATCH,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    TRANSACTION_ROLLBACK,
+)
+from .faults import find_fault
+from .headers import HeaderColumns, gather_headers
+from .light_queues import light_queues
+from .property_columns import ValueColumn, split_keys_columns
+from .property_layouts import HashedProperties, find_properties, hash_properties
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchColumns:
+    """n records as their dispatchers want them, and m index entries.
+
+    topics            the distinct topics
+    topic_index       i8[n]   index into topics
+    queue_id          i4[n]
+    queue_offset      i8[n]
+    physical_offset   i8[n]
+    size              i4[n]   bytes
+    store_timestamp   i8[n]   ms
+    transaction_type  i4[n]   one of sys_flag.TRANSACTION_
+    dispatch_mask     bool[n] whether the record has a unit in its own queue
+    tags_code         i8[n]
+    units             UNIT_DTYPE[n], for every record
+    key_hash          i4[m]   stored form (31 bits), in the order in which RocketMQ puts entries
+    entry_record      i4[m]   the record of each, ascending
+    producer_marks    (record, value as stored) of each record that has one
+    light             (record, queue name, queue id, queue offset) of units in light queues
+    """
+
+    topics: tuple[str, ...]
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    queue_offset: NDArray[np.int64]
+    physical_offset: NDArray[np.int64]
+    size: NDArray[np.int32]
+    store_timestamp: NDArray[np.int64]
+    transaction_type: NDArray[np.int32]
+    dispatch_mask: NDArray[np.bool_]
+    tags_code: NDArray[np.int64]
+    units: NDArray[np.void]
+    key_hash: NDArray[np.int32]
+    entry_record: NDArray[np.int32]
+    producer_marks: list[tuple[int, bytes]]
+    light: list[tuple[int, str, int, int]]
+
+    @property
+    def count(self) -> int:
+        return len(self.queue_id)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitColumns:
+    """d queue units in log order: a record has none or one, and one more for each light queue.
+
+    topics        the distinct topics, and the light queues
+    topic_index   i8[d]   index into topics
+    queue_id      i4[d]
+    queue_offset  i8[d]
+    units         UNIT_DTYPE[d]
+    """
+
+    topics: tuple[str, ...]
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    queue_offset: NDArray[np.int64]
+    units: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueGroups:
+    """Units queue by queue, the queues by first appearance.
+
+    topic_index, queue_id   i8[g], i4[g]: which queue
+    order                   i8[d]: numbers of units; those of queue g, in log order, are
+                            order[bounds[g] : bounds[g + 1]]
+    bounds                  i8[g + 1]
+    """
+
+    topic_index: NDArray[np.int64]
+    queue_id: NDArray[np.int32]
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        return len(self.queue_id)
+
+
+def dispatch_columns(
+    buffer: Buffer,
+    positions: NDArray[np.int64],
+    sizes: NDArray[np.integer[Any]],
+    base_offset: int,
+    *,
+    delay_levels: DelayLevels = DEFAULT_LEVELS,
+    index: bool = True,
+    index_tags: bool = True,
+    headers: HeaderColumns | None = None,
+) -> DispatchColumns:
+    """Takes apart the records at `positions` of `buffer`, whose first byte has the log offset
+    `base_offset`.
+
+    `index` False leaves out all index entries, `index_tags` those of tags. `headers`, as
+    walk_strict gives them, saves gathering and checking them again; without them a record that
+    does not hold together, or is not where it says, raises CorruptRecordError.
+    """
+    data = byte_array(buffer)
+    if headers is None:
+        headers = gather_headers(data, positions, sizes)
+        fault = find_fault(data, headers, base_offset=base_offset)
+        if fault is not None:
+            raise fault.error
+    topics, topic_index, hashed_topics = _topics(data, headers)
+    transaction_type = headers.sys_flag & TRANSACTION_MASK
+    found = _properties(data, headers, index)
+    tags, (marks, light) = found.columns[0], found.columns[-2:]
+    hashed_tags = found.strings(data, 0)
+    codes = hashed_tags.java_hashes().astype(np.int64)
+    if SCHEDULE_TOPIC in topics:
+        _set_delivery_times(codes, data, headers, topics, topic_index, tags, delay_levels)
+    if index:
+        indexed = transaction_type != TRANSACTION_ROLLBACK
+        key_hash, entry_record = _index_entries(
+            data, hashed_topics, topic_index, indexed, found, hashed_tags if index_tags else None
+        )
+    else:
+        key_hash, entry_record = np.empty(0, np.int32), np.empty(0, np.int32)
+    return DispatchColumns(
+        topics=topics,
+        topic_index=topic_index,
+        queue_id=headers.queue_id,
+        queue_offset=headers.queue_offset,
+        physical_offset=headers.physical_offset,
+        size=headers.stored_size,
+        store_timestamp=headers.store_timestamp,
+        transaction_type=transaction_type,
+        dispatch_mask=in_own_queue(headers.sys_flag),
+        tags_code=codes,
+        units=_units(headers, codes),
+        key_hash=key_hash,
+        entry_record=entry_record,
+        producer_marks=_marks(data, marks),
+        light=_light(data, headers, topics, topic_index, light),
+    )
+
+
+def in_own_queue(sys_flag: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """bool[n]: which records have a unit in the queue that they name."""
+    kind = sys_flag & (TRANSACTION_MASK | INNER_BATCH)
+    own: NDArray[np.bool_] = (kind == TRANSACTION_NONE) | (kind == TRANSACTION_COMMIT)
+    return own
+
+
+def unit_columns(columns: DispatchColumns) -> UnitColumns:
+    """All units of the records, those of light queues behind the record's own."""
+    parts = columns.topic_index, columns.queue_id, columns.queue_offset, columns.units
+    if not columns.dispatch_mask.all():
+        rows = columns.dispatch_mask.nonzero()[0]
+        parts = parts[0][rows], parts[1][rows], parts[2][rows], parts[3][rows]
+    if not columns.light:
+        return UnitColumns(columns.topics, *parts)
+    return _with_light(columns, UnitColumns(columns.topics, *parts))
+
+
+def _with_light(columns: DispatchColumns, own: UnitColumns) -> UnitColumns:
+    topics = dict.fromkeys((*own.topics, *(name for _, name, _, _ in columns.light)))
+    numbers = {topic: number for number, topic in enumerate(topics)}
+    records, names, queue_ids, offsets = zip(*columns.light, strict=True)
+    units = columns.units[list(records)]
+    topic_index = np.array([numbers[name] for name in names], np.int64)
+    physical = np.concatenate((own.units["physical_offset"], units["physical_offset"]))
+    order = np.argsort(physical, kind="stable")
+    # concatenate alone would answer units in native byte order
+    raw = np.dtype((np.void, UNIT_DTYPE.itemsize))
+    together = np.concatenate((own.units.view(raw), units.view(raw))).view(UNIT_DTYPE)
+    return UnitColumns(
+        tuple(topics),
+        np.concatenate((own.topic_index, topic_index))[order],
+        np.concatenate((own.queue_id, np.array(queue_ids, np.int32)))[order],
+        np.concatenate((own.queue_offset, np.array(offsets, np.int64)))[order],
+        together[order],
+    )
+
+
+def group_by_queue(found: UnitColumns) -> QueueGroups:
+    """The queues that the units go to, and which units go to each."""
+    topic_index, queue_id = found.topic_index, found.queue_id
+    firsts, group = distinct_pairs(topic_index, queue_id.astype(np.int64))
+    return QueueGroups(
+        topic_index=topic_index[firsts],
+        queue_id=queue_id[firsts],
+        order=stable_order(group, len(firsts)),
+        bounds=offsets_of(np.bincount(group, minlength=len(firsts))),
+    )
+
+
+def _topics(
+    data: NDArray[np.uint8], headers: HeaderColumns
+) -> tuple[tuple[str, ...], NDArray[np.int64], HashedStrings]:
+    """The distinct topics by first appearance, each record's, and their hashes."""
+    firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
+    starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
+    hashed = hash_strings(data, starts, lengths)
+    texts = _texts(data, starts, lengths)
+    topics = tuple(dict.fromkeys(texts))
+    if len(topics) < len(texts):
+        # Bytes that are not UTF-8 can differ and yet be read as the same text.
+        hashed = hashed.take(np.array([texts.index(topic) for topic in topics], np.int64))
+        numbers = np.array([topics.index(text) for text in texts], np.int64)[numbers]
+    return topics, numbers, hashed
+
+
+def _texts(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> list[str]:
+    # Each with the byte behind it, which becomes a zero: to split there is a loop less.
+    flat, offsets = compact(data, starts, lengths + 1)
+    flat[offsets[1:] - 1] = 0
+    joined = flat.tobytes()
+    if joined.isascii():
+        texts = joined.decode("ascii").split("\0")
+        if len(texts) == len(offsets):  # no topic has a zero of its own
+            return texts[:-1]
+    return [
+        joined[begin : end - 1].decode("utf-8", "replace")
+        for begin, end in pairwise(offsets.tolist())
+    ]
+
+
+def _properties(data: NDArray[np.uint8], headers: HeaderColumns, index: bool) -> HashedProperties:
+    """TAGS, and for the index KEYS and UNIQ_KEY, to be hashed; producer mark and light queues."""
+    hashed = [TAGS.encode(), KEYS.encode(), UNIQ_KEY.encode()][: 3 if index else 1]
+    names = [*hashed, PRODUCER_MARK.encode(), MULTI_DISPATCH.encode()]
+    return hash_properties(
+        data, headers.properties_start, headers.properties_length, names, len(hashed)
+    )
+
+
+def _set_delivery_times(
+    codes: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    topics: Sequence[str],
+    topic_index: NDArray[np.int64],
+    tags: ValueColumn,
+    delay_levels: DelayLevels,
+) -> None:
+    """The tags codes of the schedule topic's records. They are few: a plain loop."""
+    rows = (topic_index == topics.index(SCHEDULE_TOPIC)).nonzero()[0]
+    ((delay_start, delay_length),) = find_properties(
+        data, headers.properties_start[rows], headers.properties_length[rows], [DELAY.encode()]
+    )
+    for number, row in enumerate(rows.tolist()):
+        codes[row] = tags_code(
+            SCHEDULE_TOPIC,
+            _text(data, tags[0][row], tags[1][row]),
+            _text(data, delay_start[number], delay_length[number]),
+            int(headers.store_timestamp[row]),
+            delay_levels,
+        )
+
+
+def _text(data: NDArray[np.uint8], start: int, length: int) -> str | None:
+    if not length:
+        return None
+    return data[start : start + length].tobytes().decode("utf-8", "replace")
+
+
+def _index_entries(
+    data: NDArray[np.uint8],
+    topics: HashedStrings,
+    topic_index: NDArray[np.int64],
+    indexed: NDArray[np.bool_],
+    found: HashedProperties,
+    hashed_tags: HashedStrings | None,
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Hash and record of every entry: for each record UNIQ_KEY, the KEYS, the tag."""
+    (_, tag_lengths), (key_starts, key_lengths), (_, uniq_lengths), _, _ = found.columns
+    seeds = topics.followed_by("#")[topic_index]
+    lists = [_ending(seeds, found.strings(data, 2), indexed & (uniq_lengths > 0))]
+    have_keys = indexed & (key_lengths > 0)
+    # What is hashed has no space: it is one key.
+    one_key = have_keys & found.hashed
+    lists.append(_ending(seeds, HashedStrings(found.hashes[1], powers_of(key_lengths)), one_key))
+    rows = (have_keys & ~found.hashed).nonzero()[0]
+    if len(rows):
+        piece_of, starts, lengths = split_keys_columns(data, key_starts[rows], key_lengths[rows])
+        piece_rows = rows[piece_of]
+        pieces = hash_strings(data, starts, lengths)
+        lists.append((piece_rows, pieces.continued(seeds[piece_rows])))
+    if hashed_tags is not None:
+        tag_seeds = topics.followed_by("#T#")[topic_index]
+        lists.append(_ending(tag_seeds, hashed_tags, indexed & (tag_lengths > 0)))
+    filled = [each for each in lists if len(each[0])]
+    text_hash, record = _merged(filled or lists[:1], len(topic_index))
+    # The absolute value of -2**31 has no form in 32 bits; RocketMQ takes 0.
+    return np.maximum(np.abs(text_hash), 0), record
+
+
+def _ending(
+    seeds: NDArray[np.int32], strings: HashedStrings, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Of the chosen rows: which, and the hash of the text that goes on with the row's string."""
+    if all_true(chosen):
+        return counting(len(chosen)), strings.continued(seeds)
+    rows = chosen.nonzero()[0]
+    return rows, strings.take(rows).continued(seeds[rows])
+
+
+def _merged(
+    lists: Sequence[tuple[NDArray[np.int64], NDArray[np.int32]]], count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Lists of (owner, value), each ascending by owner, as one: by owner, then list."""
+    everyone = counting(count)
+    if all(len(owners) == count and (owners == everyone).all() for owners, _ in lists):
+        whole = np.stack([values for _, values in lists], axis=1).reshape(-1)
+        return whole, np.repeat(everyone.astype(np.int32), len(lists))
+    amounts = [np.bincount(owners, minlength=count) for owners, _ in lists]
+    ends = np.cumsum(sum(amounts))
+    merged = np.empty(int(ends[-1]) if count else 0, np.int32)
+    owner_of = np.empty_like(merged)
+    # From the last list to the first, each takes the places in front of what is there.
+    for (owners, values), amount in zip(reversed(lists), reversed(amounts), strict=True):
+        ends -= amount
+        places = ends[owners]
+        if len(owners) > 1 and int(amount.max()) > 1:
+            places += _ranks(owners)
+        merged[places] = values
+        owner_of[places] = owners
+    return merged, owner_of
+
+
+def _ranks(owners: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For ascending owners: the number of each thing among its owner's."""
+    numbers = counting(len(owners))
+    begins = np.zeros(len(owners), np.int64)
+    begins[1:] = numbers[1:] * (owners[1:] != owners[:-1])
+    return numbers - np.maximum.accumulate(begins)
+
+
+def _units(headers: HeaderColumns, codes: NDArray[np.int64]) -> NDArray[np.void]:
+    units = np.empty(headers.count, UNIT_DTYPE)
+    units["physical_offset"] = headers.fixed["physical_offset"]
+    units["size"] = headers.fixed["size"]
+    units["tags_code"] = codes
+    return units
+
+
+def _marks(data: NDArray[np.uint8], marks: ValueColumn) -> list[tuple[int, bytes]]:
+    starts, lengths = marks
+    rows = lengths.nonzero()[0]
+    return [
+        (row, data[start : start + length].tobytes())
+        for row, start, length in zip(
+            rows.tolist(), starts[rows].tolist(), lengths[rows].tolist(), strict=True
+        )
+    ]
+
+
+def _light(
+    data: NDArray[np.uint8],
+    headers: HeaderColumns,
+    topics: Sequence[str],
+    topic_index: NDArray[np.int64],
+    names: ValueColumn,
+) -> list[tuple[int, str, int, int]]:
+    """The units in light queues. Few stores have any: a plain loop."""
+    rows = (names[1] > 0).nonzero()[0]
+    if not len(rows):
+        return []
+    numbers, real_topics = find_properties(
+        data,
+        headers.properties_start[rows],
+        headers.properties_length[rows],
+        [MULTI_QUEUE_OFFSET.encode(), REAL_TOPIC.encode()],
+    )
+    in_queue = in_own_queue(headers.sys_flag[rows])
+    return [
+        (row, *queue)
+        for nth, row in enumerate(rows.tolist())
+        if in_queue[nth]
+        for queue in light_queues(
+            topics[int(topic_index[row])],
+            int(headers.queue_id[row]),
+            _text(data, names[0][row], names[1][row]) or "",
+            _text(data, numbers[0][nth], numbers[1][nth]) or "",
+            _text(data, real_topics[0][nth], real_topics[1][nth]) or "",
+        )
+    ]

@@ -1,0 +1,1 @@
+"""The layouts of the other files: queue units, index, checkpoint, epochs, names."""

@@ -1,0 +1,1 @@
+"""One record of the commit log, and what it is made of."""

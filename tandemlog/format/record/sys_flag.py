@@ -1,0 +1,86 @@
+"""The system flag of a record, bit by bit, and what it says of the body."""
+
+import importlib
+import zlib
+from typing import Final
+
+from ..errors import FormatError
+
+COMPRESSED: Final = 0x001
+MULTI_TAGS: Final = 0x002
+TRANSACTION_MASK: Final = 0x00C
+"""Compare the masked value: ROLLBACK is a value, not PREPARED and COMMIT together."""
+TRANSACTION_NONE: Final = 0x000
+TRANSACTION_PREPARED: Final = 0x004
+TRANSACTION_COMMIT: Final = 0x008
+TRANSACTION_ROLLBACK: Final = 0x00C
+BORN_HOST_IPV6: Final = 0x010
+STORE_HOST_IPV6: Final = 0x020
+NEED_UNWRAP: Final = 0x040
+INNER_BATCH: Final = 0x080
+COMPRESSION_MASK: Final = 0x700
+COMPRESSION_SHIFT: Final = 8
+
+LZ4: Final = 1
+ZSTD: Final = 2
+ZLIB: Final = 3
+
+
+def transaction_type(flag: int) -> int:
+    """One of the four TRANSACTION_ values."""
+    return flag & TRANSACTION_MASK
+
+
+def compression_type(flag: int) -> int | None:
+    """LZ4, ZSTD or ZLIB (also where an old client left the type at 0), None if not compressed.
+
+    Another type comes back as its number, 4 to 7.
+    """
+    if not flag & COMPRESSED:
+        return None
+    return (flag & COMPRESSION_MASK) >> COMPRESSION_SHIFT or ZLIB
+
+
+def with_compression(flag: int, compression: int) -> int:
+    """`flag` saying that the body is compressed with LZ4, ZSTD or ZLIB."""
+    return flag & ~COMPRESSION_MASK | COMPRESSED | compression << COMPRESSION_SHIFT
+
+
+def decompress_body(flag: int, body: bytes) -> bytes:
+    """The body as the producer gave it.
+
+    LZ4 and ZSTD need the libraries `lz4` and `zstandard`. Raises FormatError naming a library
+    that is missing, a type that is unknown, or the fault of a body that is not what it says.
+    """
+    kind = compression_type(flag)
+    if kind is None:
+        return body
+    if kind == ZLIB:
+        try:
+            return zlib.decompress(body)
+        except zlib.error as error:
+            raise FormatError(f"body: not valid zlib data: {error}") from error
+    if kind == LZ4:
+        return _decompress_by_library("lz4.frame", "lz4", body)
+    if kind == ZSTD:
+        return _decompress_by_library("zstandard", "zstandard", body)
+    raise FormatError(f"body: compression type {kind} is not known (1 LZ4, 2 ZSTD, 3 ZLIB)")
+
+
+def _decompress_by_library(module_name: str, library: str, body: bytes) -> bytes:
+    """Both libraries are wanted by few and are no dependencies: found when first needed."""
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise FormatError(
+            f"body: compressed with {library}, install the Python library `{library}` to read it"
+        ) from error
+    try:
+        # A zstd frame does not always say its size: the object that reads a stream needs none.
+        if module_name == "zstandard":
+            plain = module.ZstdDecompressor().decompressobj().decompress(body)
+        else:
+            plain = module.decompress(body)
+    except Exception as error:  # each library has its own family of errors
+        raise FormatError(f"body: not valid {library} data: {error}") from error
+    return bytes(plain)

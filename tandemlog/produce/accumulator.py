@@ -1,0 +1,210 @@
+"""Where callers' threads and the event loop meet: messages in, whole requests out.
+
+    any thread:  add(record) ──▶ open batch ──full, due, or another durability──▶ sealed, in order
+    event loop:  take() ◀── sealed            release(bytes) ── room for more
+
+The bytes held are all that no node has answered yet. At `max_bytes` callers wait: that is the
+back-pressure. The loop is woken once for a batch that opens and once for one that is sealed,
+never for a message, and not again before it has looked.
+
+One lock guards everything here. It is held for a few statements and never across a wait.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from ..errors import BufferFullError, ClientClosedError, TandemlogError
+from ..v1 import broker_pb2
+from .put_batch import MAX_TABLE, OpenBatch, PutBatch, Sink
+
+FutureT_co = TypeVar("FutureT_co", covariant=True)
+FutureT = TypeVar("FutureT")
+
+
+class FutureGroup(Sink, Protocol[FutureT_co]):
+    """A sink whose waiters each have a future."""
+
+    def add(self) -> FutureT_co: ...
+
+
+class Accumulator(Generic[FutureT]):
+    """Collects records into requests of about `batch_bytes`.
+
+    `wake` tells the event loop to look (see `look`); called from any thread, outside the lock.
+    """
+
+    def __init__(
+        self,
+        *,
+        batch_bytes: int,
+        max_bytes: int,
+        delivery_seconds: float,
+        new_group: Callable[[], FutureGroup[FutureT]],
+        wake: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.batch_bytes = batch_bytes
+        self.max_bytes = max_bytes
+        self.delivery_seconds = delivery_seconds
+        self._new_group = new_group
+        self._wake = wake
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._room = threading.Condition(self._lock)
+        self._open: OpenBatch | None = None
+        self._new_future: Callable[[], FutureT] = new_group().add
+        self._sealed: deque[PutBatch] = deque()
+        self._held = 0
+        self._woken = False
+        self._closed: TandemlogError | None = None
+        self.generation = 0
+        """Grows with every batch: what spreads batches over queues looks at it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of records that have no answer yet."""
+        return self._held
+
+    def add(
+        self,
+        record: bytes,
+        topic: str,
+        queue_id: int,
+        durability: broker_pb2.Durability.ValueType,
+    ) -> FutureT | None:
+        """The future of a message, or None where there is no room: wait and try again.
+
+        Raises what `close` was given.
+        """
+        size = len(record)
+        # Not `with`: that looks up and binds both ends of the lock, which costs more than the lock.
+        self._lock.acquire()
+        try:
+            if self._closed is not None:
+                raise self._closed.copy()
+            if self._held + size > self.max_bytes and self._held:
+                return None
+            self._held += size
+            batch = self._open
+            wake = batch is None
+            if batch is None or (
+                batch.byte_size + size > self.batch_bytes
+                or batch.durability != durability
+                or len(batch.queue_ids) == MAX_TABLE
+            ):
+                self._seal_locked()
+                group = self._new_group()
+                self._new_future = group.add
+                batch = self._open = OpenBatch(durability, group, self._clock())
+                wake = True
+            entry = batch.table.get((topic, queue_id))
+            if entry is None:
+                entry = batch.new_entry(topic, queue_id)
+            batch.records.append(record)
+            batch.queue_indexes.append(entry)
+            batch.byte_size += size
+            future = self._new_future()
+            if wake:
+                wake = not self._woken
+                self._woken = True
+        finally:
+            self._lock.release()
+        if wake:
+            self._wake()
+        return future
+
+    def submit(self, batch: PutBatch) -> bool:
+        """Takes a request that is complete, behind all that was added before; False where there
+        is no room. Raises what `close` was given."""
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed.copy()
+            if self._held + batch.byte_size > self.max_bytes and self._held:
+                return False
+            self._held += batch.byte_size
+            self._seal_locked()
+            self._sealed.append(batch)
+            self.generation += 1
+            wake = not self._woken
+            self._woken = True
+        if wake:
+            self._wake()
+        return True
+
+    def wait_for_room(self, size: int, timeout: float) -> None:
+        """Blocks the thread until `size` bytes may be tried again; raises BufferFullError after
+        `timeout` seconds."""
+        with self._room:
+            found = self._room.wait_for(
+                lambda: self._closed is not None or not self._held or self.has_room(size), timeout
+            )
+        if not found:
+            raise self.full(timeout)
+
+    def has_room(self, size: int) -> bool:
+        return self._held + size <= self.max_bytes or not self._held
+
+    def full(self, timeout: float) -> BufferFullError:
+        return BufferFullError(
+            f"no room within {timeout:g} s: {self._held} bytes wait for their answers, the limit "
+            f"max_in_flight_bytes is {self.max_bytes}",
+            limit=self.max_bytes,
+            actual=self._held,
+        )
+
+    def look(self, linger: float) -> float | None:
+        """In the event loop, after a wake: seals what is due. Seconds until the open batch is
+        due, None where there is none."""
+        with self._lock:
+            self._woken = False
+            if self._open is None:
+                return None
+            left = self._open.opened_at + linger - self._clock()
+            if left > 0:
+                return left
+            self._seal_locked()
+            return None
+
+    def seal(self) -> None:
+        """What is open becomes a request now."""
+        with self._lock:
+            self._seal_locked()
+
+    def take(self) -> PutBatch | None:
+        """The oldest sealed request, the caller's from now on."""
+        with self._lock:
+            return self._sealed.popleft() if self._sealed else None
+
+    def release(self, size: int) -> None:
+        """`size` bytes have their answer."""
+        with self._room:
+            self._held -= size
+            self._room.notify_all()
+
+    def close(self, reason: TandemlogError | None = None) -> list[PutBatch]:
+        """Takes nothing more; what no one took yet, open or sealed."""
+        with self._room:
+            if self._closed is None:
+                self._closed = reason or ClientClosedError("the producer is closed")
+            self._seal_locked()
+            left = list(self._sealed)
+            self._sealed.clear()
+            self._room.notify_all()
+        return left
+
+    def refuse(self, reason: TandemlogError) -> None:
+        """Takes nothing more, but keeps what it has."""
+        with self._room:
+            if self._closed is None:
+                self._closed = reason
+            self._room.notify_all()
+
+    def _seal_locked(self) -> None:
+        """Caller holds the lock."""
+        if self._open is not None:
+            self._sealed.append(self._open.seal(self.delivery_seconds))
+            self._open = None
+            self.generation += 1

@@ -1,0 +1,310 @@
+"""Columns into requests: the arrays between what a caller has and what goes over the wire.
+
+    bodies ByteColumn[n], keys, tags, queues      ── cut where a request is full ──▶ encode_columns
+
+No Python statement runs per message, save the CRC inside encode_columns.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InvalidArgumentError, InvalidMessageError
+from ..format.arrays.byte_column import ByteColumn
+from ..format.arrays.java_hash_columns import java_hashes
+from ..format.columns.encode import encode_columns
+from ..format.constants import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
+from ..format.errors import FormatError
+from ..format.record.batch import RecordBatch
+from ..format.record.properties import encode_properties
+from ..v1 import broker_pb2
+from .columns_input import byte_column, constant_column, integer_column
+from .framing import (
+    RESERVED_PROPERTIES,
+    USER_PROPERTIES_LIMIT,
+    Framer,
+    compressed,
+    too_large_body,
+    too_large_properties,
+)
+from .put_batch import MAX_TABLE, PutBatch, Sink
+from .routes import Route, shard, unknown_queue
+from .unique_columns import MAX_AT_ONCE
+
+assert SHARDING_KEY in RESERVED_PROPERTIES
+
+_FIXED: Final = 91 + 24
+"""Bytes of a record without its body, topic and properties, at most."""
+_UNIQ_SIZE: Final = len(UNIQ_KEY) + 2 + 56
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What one send_many was given, n rows each; `queues` i8[n], or one for all, or None."""
+
+    bodies: ByteColumn
+    keys: ByteColumn | None
+    tags: ByteColumn | None
+    queues: NDArray[np.int64] | int | None
+    sharding_keys: ByteColumn | None
+
+    @classmethod
+    def of(cls, bodies: Any, keys: Any, tags: Any, queues: Any, sharding_keys: Any) -> Self:
+        """Raises InvalidArgumentError naming the column that does not fit."""
+        body = byte_column(bodies, "body")
+        if body.valid is not None and not body.valid.all():
+            raise InvalidArgumentError("body: a message without a body (null)", field="body")
+        count = len(body)
+        if queues is not None and not isinstance(queues, int):
+            queues = integer_column(queues, "queue")
+            _same_length("queue", len(queues), count)
+        return cls(
+            body,
+            _property_column(keys, "keys", count),
+            _property_column(tags, "tags", count),
+            queues,
+            _property_column(sharding_keys, "sharding_keys", count),
+        )
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+    def rows(self, start: int, stop: int) -> "Columns":
+        def part(column: ByteColumn | None) -> ByteColumn | None:
+            return None if column is None else column.rows(start, stop)
+
+        queues = self.queues
+        return Columns(
+            self.bodies.rows(start, stop),
+            part(self.keys),
+            part(self.tags),
+            queues[start:stop] if isinstance(queues, np.ndarray) else queues,
+            part(self.sharding_keys),
+        )
+
+
+def _property_column(values: Any, name: str, count: int) -> ByteColumn | None:
+    if values is None:
+        return None
+    if isinstance(values, str | bytes):
+        return constant_column(values, count)
+    column = byte_column(values, name)
+    _same_length(name, len(column), count)
+    return column
+
+
+def _same_length(name: str, actual: int, count: int) -> None:
+    if actual != count:
+        raise InvalidArgumentError(
+            f"column {name} has {actual} rows, body has {count}",
+            field=name,
+            limit=count,
+            actual=actual,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FramedColumns:
+    """Records of one request, not yet the producer's."""
+
+    batch: RecordBatch
+
+    @property
+    def count(self) -> int:
+        return self.batch.count
+
+    def put_batch(
+        self,
+        durability: broker_pb2.Durability.ValueType,
+        sink: Sink,
+        deadline: float,
+        checksum: int | None = None,
+    ) -> PutBatch:
+        """`checksum` as in PutBatch."""
+        batch = self.batch
+        records = memoryview(batch.records)
+        first = int(batch.sizes[0])
+        return PutBatch(
+            first=bytes(records[:first]),
+            rest=records[first:],
+            sizes=batch.sizes,
+            queue_indexes=batch.queue_indexes,
+            topics=batch.topics,
+            queue_topics=batch.queue_topics.tolist(),
+            queue_ids=batch.queue_ids.tolist(),
+            durability=durability,
+            sink=sink,
+            deadline=deadline,
+            checksum=checksum,
+        )
+
+
+class ColumnFramer:
+    """Frames columns with the identity and limits of `framer`; `properties` are every
+    message's."""
+
+    def __init__(self, framer: Framer, properties: dict[str, str]) -> None:
+        self._framer = framer
+        if "" in properties or "" in properties.values():
+            raise InvalidMessageError(
+                "a property with an empty name or value cannot be stored", field="properties"
+            )
+        try:
+            self._common = encode_properties(properties)
+        except FormatError as error:
+            raise InvalidMessageError(f"properties: {error}", field="properties") from error
+
+    def frame(
+        self,
+        topic: str,
+        columns: Columns,
+        route: Route,
+        generation: Callable[[], int],
+        max_bytes: int,
+    ) -> Iterator[FramedColumns]:
+        """Requests of at most `max_bytes` (one message may have more), in order; `generation`
+        is asked for each."""
+        self._check(columns)
+        queues = self._queues(columns, route)
+        sizes = self._sizes(topic, columns)
+        for start, stop in cuts(sizes, max_bytes, MAX_AT_ONCE):
+            if isinstance(queues, np.ndarray):
+                table, indexes = _table(queues[start:stop])
+            else:
+                chosen = route.queue_for(None, None, generation()) if queues is None else queues
+                table, indexes = [chosen], np.zeros(stop - start, np.uint16)
+            yield self._encode(topic, columns.rows(start, stop), table, indexes, start)
+
+    def _check(self, columns: Columns) -> None:
+        lengths = columns.bodies.lengths
+        limit = self._framer.max_body
+        if len(lengths) and int(lengths.max()) > limit:
+            index = int(np.argmax(lengths > limit))
+            raise too_large_body(int(lengths[index]), limit, index)
+        total = np.full(len(lengths), len(self._common) + _UNIQ_SIZE)
+        for name, column in self._named(columns):
+            total += column.lengths + len(name) + 2
+        if len(total) and int(total.max()) > USER_PROPERTIES_LIMIT:
+            index = int(np.argmax(total > USER_PROPERTIES_LIMIT))
+            raise too_large_properties(int(total[index]), index)
+
+    @staticmethod
+    def _named(columns: Columns) -> list[tuple[str, ByteColumn]]:
+        named = ((KEYS, columns.keys), (TAGS, columns.tags), (SHARDING_KEY, columns.sharding_keys))
+        return [(name, column) for name, column in named if column is not None]
+
+    def _sizes(self, topic: str, columns: Columns) -> NDArray[np.int64]:
+        """Bytes of each record, or a little more."""
+        fixed = _FIXED + len(topic) + len(self._common) + _UNIQ_SIZE * self._framer.unique_ids
+        sizes = columns.bodies.lengths + fixed
+        for name, column in self._named(columns):
+            sizes += column.lengths + len(name) + 2
+        return sizes
+
+    @staticmethod
+    def _queues(columns: Columns, route: Route) -> NDArray[np.int64] | int | None:
+        """Checked queue ids i8[n], one for all, or None: the producer chooses."""
+        queues = columns.queues
+        if isinstance(queues, int):
+            return route.queue_for(queues, None, 0)
+        if queues is not None:
+            wrong = (queues < 0) | (queues >= route.queues)
+            if wrong.any():
+                index = int(np.argmax(wrong))
+                raise unknown_queue(route.topic, int(queues[index]), route.queues, index)
+            return queues
+        keys = columns.sharding_keys
+        if keys is None:
+            return None
+        if len(keys) and not keys.lengths.all():
+            shard("", route.queues)
+        hashes = java_hashes(keys.data, keys.starts, keys.lengths).astype(np.int64)
+        return np.asarray(np.abs(hashes) % route.queues, np.int64)
+
+    def _encode(
+        self,
+        topic: str,
+        columns: Columns,
+        table: Sequence[int],
+        indexes: NDArray[np.uint16],
+        start: int,
+    ) -> FramedColumns:
+        framer = self._framer
+        bodies, flags = self._compressed(columns.bodies)
+        own = _own_properties(columns.sharding_keys)
+        framer.topic_frame(topic)
+        try:
+            batch = encode_columns(
+                bodies=bodies,
+                topics=[topic],
+                queue_topics=np.zeros(len(table), np.uint32),
+                queue_ids=np.array(table, np.uint32),
+                queue_indexes=indexes,
+                uniq_keys=framer.unique_id_column(len(bodies)) if framer.unique_ids else None,
+                keys=columns.keys,
+                tags=columns.tags,
+                own_properties=own,
+                common_properties=self._common,
+                sys_flag=flags,
+                born_timestamp=framer.now_ms(),
+                born_host=framer.born_host,
+                store_ipv6=framer.store_ipv6,
+            )
+        except FormatError as error:
+            raise InvalidMessageError(f"messages from {start} on: {error}") from error
+        return FramedColumns(batch)
+
+    def _compressed(self, bodies: ByteColumn) -> tuple[ByteColumn, NDArray[np.int64] | int]:
+        """Bodies as stored, and their system flags; a loop over those that are compressed."""
+        above = self._framer.compress_above
+        if above is None or not (bodies.lengths >= above).any():
+            return bodies, 0
+        flags = np.zeros(len(bodies), np.int64)
+        stored = []
+        for row, (begin, end) in enumerate(
+            zip(bodies.offsets[:-1].tolist(), bodies.offsets[1:].tolist(), strict=True)
+        ):
+            body = bodies.data[begin:end].tobytes()
+            if len(body) >= above:
+                body, flags[row] = compressed(body)
+            stored.append(body)
+        return ByteColumn.of(stored), flags
+
+
+def cuts(sizes: NDArray[np.int64], max_bytes: int, max_count: int) -> Iterator[tuple[int, int]]:
+    """Ranges of rows that together have at most `max_bytes`, at least one row each."""
+    ends = np.cumsum(sizes)
+    start, before = 0, 0
+    while start < len(sizes):
+        stop = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        stop = min(max(stop, start + 1), start + max_count)
+        yield start, stop
+        start, before = stop, int(ends[stop - 1])
+
+
+def _table(queues: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint16]]:
+    """The distinct queues, and each row's index among them."""
+    table, indexes = np.unique(queues, return_inverse=True)
+    if len(table) > MAX_TABLE:
+        raise InvalidArgumentError(
+            f"{len(table)} queues in one request, {MAX_TABLE} are possible", field="queue"
+        )
+    return table.tolist(), indexes.astype(np.uint16)
+
+
+def _own_properties(sharding_keys: ByteColumn | None) -> ByteColumn | None:
+    """Sharding keys as encoded properties."""
+    if sharding_keys is None:
+        return None
+    starts = sharding_keys.offsets.tolist()
+    data = sharding_keys.data.tobytes()
+    return ByteColumn.of(
+        [
+            b"%s\x01%s\x02" % (SHARDING_KEY.encode(), data[begin:end])
+            for begin, end in pairwise(starts)
+        ]
+    )

@@ -1,0 +1,164 @@
+"""The producer for asyncio: one message at a time, or many.
+
+    async with AsyncProducer("10.0.0.1:10911") as producer:
+        future = await producer.send(Message("orders", b"..."))   # waits for room only
+        result = await future                                      # waits for the answer
+
+`send` returns once the message is in a batch; the future has its place, or why it has none.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from ..errors import BufferFullError, ClientClosedError
+from ..message import Message, SendManyResult, SendResult
+from .core import ProducerCore, durability_of
+from .futures import AsyncGroup
+from .options import ProducerOptions
+from .put_batch import PutBatch
+from .send_many import Bodies, Collector, Column, ManySender, Queues
+from .sender import Sender
+
+
+class AsyncProducer:
+    """Sends to the master of the cluster that `endpoints` belong to. Not for several event
+    loops. Open it with `async with`, or `open` and `close`."""
+
+    def __init__(
+        self, endpoints: str | Sequence[str], options: ProducerOptions | None = None
+    ) -> None:
+        self._endpoints = endpoints
+        self._options = options or ProducerOptions()
+        self._core: ProducerCore[asyncio.Future[SendResult]] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Finds the master; raises NoMasterError after the connection's retry_timeout_ms."""
+        if self._core is not None:
+            return
+        loop = asyncio.get_running_loop()
+        core: ProducerCore[asyncio.Future[SendResult]] = ProducerCore(
+            self._endpoints,
+            self._options,
+            new_group=lambda: AsyncGroup(loop),
+            wake=lambda: _soon(loop, core.look),
+        )
+        await core.open()
+        self._framer = core.new_framer()
+        self._core = core
+
+    async def close(self, timeout_ms: float = 30_000) -> None:
+        """Sends what is there, for `timeout_ms` at most; messages without an answer then fail
+        with OutcomeUnknownError or ClientClosedError."""
+        core, self._core = self._core, None
+        if core is not None:
+            await core.close(timeout_ms / 1000)
+
+    @property
+    def producer_id(self) -> str | None:
+        """The name under which a node recognises repeated requests; None: it cannot."""
+        return self._opened().numbers.producer_id
+
+    async def send(self, message: Message, *, wait: bool = True) -> asyncio.Future[SendResult]:
+        """Takes a message, in order for its queue; waits while too many bytes have no answer.
+
+        `wait` False asks for an answer once the master has appended it, whatever the cluster
+        waits for. Raises InvalidMessageError and its kinds, UnknownTopicError, UnknownQueueError,
+        BufferFullError; the future raises what came of the message.
+        """
+        core = self._core or self._opened()
+        accumulator = core.accumulator
+        route = core.routes.get(message.topic) or await core.routes.load(message.topic)
+        queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
+        record = self._framer.frame(message, queue_id)
+        durability = durability_of(wait)
+        future = accumulator.add(record, message.topic, queue_id, durability)
+        if future is None:
+            deadline = time.monotonic() + self._options.max_block_ms / 1000
+            while future is None:
+                await self._room(len(record), deadline)
+                future = accumulator.add(record, message.topic, queue_id, durability)
+        return future
+
+    async def send_many(
+        self,
+        topic: str | None,
+        bodies: Bodies,
+        *,
+        keys: Column = None,
+        tags: Column = None,
+        queues: Queues = None,
+        sharding_keys: Column = None,
+        properties: dict[str, str] | None = None,
+        wait: bool = True,
+    ) -> SendManyResult:
+        """Sends many messages and waits for all; one answer with arrays. See Producer.send_many."""
+        core = self._opened()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        collector = Collector(lambda: _finish(done))
+        try:
+            sender = ManySender(core, self._framer, collector, properties=properties, wait=wait)
+            for batch in sender.batches(
+                topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
+            ):
+                if isinstance(batch, str):
+                    await core.routes.load(batch)
+                else:
+                    await self._submit(batch, collector)
+        except Exception as error:
+            collector.stopped(error)
+        collector.complete()
+        await done
+        return collector.result()
+
+    async def flush(self) -> None:
+        """Until everything sent before has its answer, or failed."""
+        await self._sender().flush()
+
+    async def _submit(self, batch: PutBatch, collector: Collector) -> None:
+        try:
+            accumulator = self._opened().accumulator
+            deadline = time.monotonic() + self._options.max_block_ms / 1000
+            while not accumulator.submit(batch):
+                await self._room(batch.byte_size, deadline)
+        except BaseException:
+            collector.withdrawn()
+            raise
+        await asyncio.sleep(0)  # framing a request takes a while: others get their turn
+
+    async def _room(self, size: int, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise self._full()
+        await self._sender().wait_for_room(size, left)
+
+    def _full(self) -> BufferFullError:
+        return self._opened().accumulator.full(self._options.max_block_ms / 1000)
+
+    def _opened(self) -> ProducerCore[asyncio.Future[SendResult]]:
+        if self._core is None:
+            raise ClientClosedError("the producer is not open: use `async with` or open()")
+        return self._core
+
+    def _sender(self) -> Sender:
+        sender = self._opened().sender
+        assert sender is not None
+        return sender
+
+
+def _soon(loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
+    loop.call_soon(look)
+
+
+def _finish(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)

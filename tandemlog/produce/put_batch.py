@@ -1,0 +1,281 @@
+"""The records of one request, from the first message in it to its answer.
+
+    OpenBatch   takes records one by one (any queues of any topics), until full or due
+       │ seal
+    PutBatch    one request: immutable records, and its place in the producer's sequence,
+                which may change as long as nobody can have stored it
+       │ answer or error
+    Sink        whoever waits: the futures of single sends, or one send_many
+
+The first record stays apart, since it alone carries the producer's mark.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..answer import PutAnswer
+from ..errors import TandemlogError
+from ..format.columns.request_checksum import content_checksum, request_checksum
+from ..format.constants import PRODUCER_MARK
+from ..format.record.producer_mark import ProducerMark
+from ..v1 import broker_pb2
+from .framing import with_property
+
+MAX_TABLE = 65_535
+"""Entries of a request's table of queues."""
+
+
+class Sink(Protocol):
+    """Who waits for a request's outcome; called once, in the event loop."""
+
+    def acknowledged(self, answer: PutAnswer) -> None: ...
+
+    def failed(self, error: TandemlogError) -> None: ...
+
+    def without(self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError) -> "Sink":
+        """Fails the messages `dropped` with `error`; the sink of those `kept`, in that order."""
+        ...
+
+    @property
+    def divisible(self) -> bool:
+        """Whether messages may fail one by one."""
+        ...
+
+
+class Nobody:
+    """The sink of a batch whose sink is not known yet."""
+
+    divisible = False
+
+    def acknowledged(self, answer: PutAnswer) -> None:
+        """Nobody waits."""
+
+    def failed(self, error: TandemlogError) -> None:
+        """Nobody waits."""
+
+    def without(self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError) -> Sink:
+        return self
+
+
+class PutBatch:
+    """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it under
+    its number; `unanswered`: an attempt got no answer, so nobody can be told that it is not stored.
+
+    `checksum` tells it from any other request under its number (format.producer_mark); None: that
+    of its bytes.
+    """
+
+    __slots__ = (
+        "_checksum",
+        "byte_size",
+        "deadline",
+        "durability",
+        "epoch",
+        "expired",
+        "first",
+        "in_doubt",
+        "queue_ids",
+        "queue_indexes",
+        "queue_topics",
+        "request_id",
+        "rest",
+        "sequence",
+        "sink",
+        "sizes",
+        "topics",
+        "unanswered",
+    )
+
+    def __init__(
+        self,
+        *,
+        first: bytes,
+        rest: bytes | memoryview,
+        sizes: NDArray[np.uint32],
+        queue_indexes: NDArray[np.uint16],
+        topics: Sequence[str],
+        queue_topics: Sequence[int],
+        queue_ids: Sequence[int],
+        durability: broker_pb2.Durability.ValueType,
+        sink: Sink,
+        deadline: float,
+        checksum: int | None = None,
+    ) -> None:
+        self._checksum = checksum
+        self.first = first
+        self.rest = rest
+        self.sizes = sizes
+        self.queue_indexes = queue_indexes
+        self.topics = topics
+        self.queue_topics = queue_topics
+        self.queue_ids = queue_ids
+        self.durability = durability
+        self.sink = sink
+        self.deadline = deadline
+        self.byte_size = len(first) + len(rest)
+        self.request_id = 0
+        self.sequence: int | None = None
+        self.epoch = 0
+        self.in_doubt = False
+        self.unanswered = False
+        self.expired = False
+
+    @property
+    def count(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def checksum(self) -> int:
+        if self._checksum is None:
+            self._checksum = request_checksum((self.first, self.rest))
+        return self._checksum
+
+    def may_be_framed_anew(self, before: int = 0) -> int:
+        """An attempt of another process at the same messages is this request too. `before` is the
+        checksum of the request in front of it, for which this one vouches then; answers its own."""
+        if self._checksum is None:
+            records = b"".join((self.first, self.rest))
+            self._checksum = content_checksum(records, self.sizes, before=before)
+        return self._checksum
+
+    def request(self, producer_id: str | None, timeout_ms: int) -> broker_pb2.AppendRequest:
+        """What goes over the wire, marked for `producer_id`; None: no mark."""
+        first = self._marked(producer_id)
+        return broker_pb2.AppendRequest(
+            request_id=self.request_id,
+            topics=self.topics,
+            queue_topics=self.queue_topics,
+            queue_ids=self.queue_ids,
+            records=b"".join((first, self.rest)),
+            sizes=self._sizes(len(first)).tobytes(),
+            queue_indexes=self.queue_indexes.astype("<u2", copy=False).tobytes(),
+            durability=self.durability,
+            timeout_ms=timeout_ms,
+        )
+
+    def answer(self, response: broker_pb2.AppendResponse, producer_id: str | None) -> PutAnswer:
+        """The places of all records; `response` is PUT_OK."""
+        return PutAnswer(
+            topics=self.topics,
+            queue_topics=self.queue_topics,
+            queue_ids=self.queue_ids,
+            queue_indexes=self.queue_indexes,
+            sizes=self._sizes(len(self._marked(producer_id))),
+            response=response,
+        )
+
+    def _marked(self, producer_id: str | None) -> bytes:
+        if producer_id is None or self.sequence is None:
+            return self.first
+        mark = ProducerMark(producer_id, self.epoch, self.sequence, 0, self.count, self.checksum)
+        return with_property(self.first, PRODUCER_MARK, mark.encode())
+
+    def _sizes(self, first: int) -> NDArray[np.uint32]:
+        sizes = self.sizes.astype("<u4")
+        sizes[0] = first
+        return sizes
+
+    def without(self, dropped: Sequence[int], error: TandemlogError) -> "PutBatch":
+        """The same request with the messages `dropped` taken out and failed with `error`."""
+        gone = set(dropped)
+        kept = [index for index in range(self.count) if index not in gone]
+        records = b"".join((self.first, self.rest))
+        ends = np.cumsum(self.sizes, dtype=np.int64)
+        pieces = [records[ends[index] - self.sizes[index] : ends[index]] for index in kept]
+        # A table of what is left: a node checks every entry, used or not.
+        entries, queue_indexes = np.unique(self.queue_indexes[kept], return_inverse=True)
+        topics = list(dict.fromkeys(self.topics[self.queue_topics[entry]] for entry in entries))
+        batch = PutBatch(
+            first=pieces[0],
+            rest=b"".join(pieces[1:]),
+            sizes=self.sizes[kept],
+            queue_indexes=queue_indexes.astype(np.uint16),
+            topics=topics,
+            queue_topics=[topics.index(self.topics[self.queue_topics[entry]]) for entry in entries],
+            queue_ids=[self.queue_ids[entry] for entry in entries],
+            durability=self.durability,
+            sink=self.sink.without(kept, dropped, error),
+            deadline=self.deadline,
+        )
+        batch.request_id = self.request_id
+        return batch
+
+    def messages_of_topic(self, topic: str) -> list[int]:
+        """The messages that go to `topic`, by their index."""
+        return [
+            index
+            for index, entry in enumerate(self.queue_indexes.tolist())
+            if self.topics[self.queue_topics[entry]] == topic
+        ]
+
+
+class OpenBatch:
+    """Records as they come in, for `sink`. Not for several threads at a time: the accumulator's
+    lock. `opened_at` on the monotonic clock."""
+
+    __slots__ = (
+        "byte_size",
+        "durability",
+        "opened_at",
+        "queue_ids",
+        "queue_indexes",
+        "queue_topics",
+        "records",
+        "sink",
+        "table",
+        "topics",
+    )
+
+    def __init__(
+        self, durability: broker_pb2.Durability.ValueType, sink: Sink, opened_at: float
+    ) -> None:
+        self.durability = durability
+        self.sink = sink
+        self.opened_at = opened_at
+        self.byte_size = 0
+        self.records: list[bytes] = []
+        self.queue_indexes = array("H")
+        self.table: dict[tuple[str, int], int] = {}
+        self.topics: dict[str, int] = {}
+        self.queue_topics: list[int] = []
+        self.queue_ids: list[int] = []
+
+    def has_room(self, size: int, limit: int) -> bool:
+        """Whether a record of `size` bytes may still go in."""
+        return self.byte_size + size <= limit and len(self.queue_ids) < MAX_TABLE
+
+    def add(self, record: bytes, topic: str, queue_id: int) -> None:
+        entry = self.table.get((topic, queue_id))
+        if entry is None:
+            entry = self.new_entry(topic, queue_id)
+        self.records.append(record)
+        self.queue_indexes.append(entry)
+        self.byte_size += len(record)
+
+    def new_entry(self, topic: str, queue_id: int) -> int:
+        """The place of a queue in the table."""
+        entry = self.table[topic, queue_id] = len(self.queue_ids)
+        self.queue_topics.append(self.topics.setdefault(topic, len(self.topics)))
+        self.queue_ids.append(queue_id)
+        return entry
+
+    def seal(self, delivery_seconds: float) -> PutBatch:
+        """The request with all that was added, at least one record; its outcome must be known
+        `delivery_seconds` after the first."""
+        records = self.records
+        return PutBatch(
+            first=records[0],
+            rest=b"".join(records[1:]),
+            sizes=np.fromiter(map(len, records), np.uint32, len(records)),
+            queue_indexes=np.array(self.queue_indexes, np.uint16),
+            topics=tuple(self.topics),
+            queue_topics=self.queue_topics,
+            queue_ids=self.queue_ids,
+            durability=self.durability,
+            sink=self.sink,
+            deadline=self.opened_at + delivery_seconds,
+        )

@@ -1,0 +1,126 @@
+"""Which queue a message goes to.
+
+queue_id given  →  that queue
+sharding key    →  |java hash| mod queues, as RocketMQ's SelectMessageQueueByHash does it:
+                   equal keys in one queue, in order, whichever client sends them
+neither         →  round robin, a queue for each batch: full batches and even queues
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+
+from ..errors import (
+    InvalidMessageError,
+    TandemlogError,
+    TopicNotWritableError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from ..format.java_hash import java_hash
+from ..v1 import admin_pb2
+from .framing import check_topic
+
+logger = logging.getLogger(__name__)
+
+PERM_WRITE = 2
+
+_hash_of = lru_cache(maxsize=1 << 16)(java_hash)
+
+
+class Route:
+    """A topic's queues for a producer."""
+
+    __slots__ = ("_generation", "_next", "queues", "topic")
+
+    def __init__(self, topic: str, queues: int, first: int) -> None:
+        self.topic = topic
+        self.queues = queues
+        self._next = first % queues
+        self._generation = -1
+
+    def queue_for(self, queue_id: int | None, sharding_key: str | None, generation: int) -> int:
+        """The queue; `generation` is the number of the batch that is filled now."""
+        if queue_id is not None:
+            if not 0 <= queue_id < self.queues:
+                raise unknown_queue(self.topic, queue_id, self.queues)
+            return queue_id
+        if sharding_key is not None:
+            return shard(sharding_key, self.queues)
+        if generation != self._generation:
+            self._generation = generation
+            self._next = (self._next + 1) % self.queues
+        return self._next
+
+
+def shard(key: str, queues: int) -> int:
+    """The queue of a sharding key."""
+    if not key:
+        raise InvalidMessageError("an empty sharding_key", field="sharding_key")
+    return abs(_hash_of(key)) % queues
+
+
+def unknown_queue(topic: str, queue_id: int, queues: int, index: int = -1) -> UnknownQueueError:
+    return UnknownQueueError(
+        f"topic {topic!r} has the queues 0..{queues - 1}, not {queue_id}",
+        field="queue_id",
+        limit=queues,
+        actual=queue_id,
+        record_index=index,
+    )
+
+
+class RouteTable:
+    """The routes of the topics a producer sends to: asked for once, and again at intervals, since
+    a topic may get more queues. `fetch` asks the master for topics by name."""
+
+    def __init__(
+        self,
+        fetch: Callable[[Sequence[str]], Awaitable[list[admin_pb2.Topic]]],
+        pick: Callable[[int], int] = random.randrange,
+    ) -> None:
+        self._fetch = fetch
+        self._pick = pick
+        self._routes: dict[str, Route] = {}
+
+    def get(self, topic: str) -> Route | None:
+        """The route if it is known. Any thread."""
+        return self._routes.get(topic)
+
+    def forget(self, topics: Sequence[str]) -> None:
+        """The next send to one of `topics` asks again."""
+        for topic in topics:
+            self._routes.pop(topic, None)
+
+    async def refresh(self) -> None:
+        """Asks for every known topic again; what cannot be asked now stays as it is."""
+        for topic in list(self._routes):
+            try:
+                await self.load(topic)
+            except TandemlogError as error:
+                logger.debug("route not refreshed: topic=%s %s", topic, error)
+
+    async def load(self, topic: str) -> Route:
+        """The route as the master knows it now; raises UnknownTopicError, TopicNotWritableError."""
+        check_topic(topic)
+        try:
+            found = [each for each in await self._fetch([topic]) if each.name == topic]
+            if not found:
+                raise UnknownTopicError(f"topic {topic!r} does not exist", field="topic")
+        except UnknownTopicError:
+            self._routes.pop(topic, None)
+            raise
+        settings = found[0]
+        queues = settings.write_queues
+        if not settings.perm & PERM_WRITE or queues < 1:
+            self._routes.pop(topic, None)
+            raise TopicNotWritableError(
+                f"topic {topic!r} takes no messages: permission {settings.perm}, "
+                f"{queues} write queues",
+                field="topic",
+            )
+        route = self._routes.get(topic)
+        if route is None or route.queues != queues:
+            route = self._routes[topic] = Route(topic, queues, self._pick(queues))
+        return route

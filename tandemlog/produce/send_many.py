@@ -1,0 +1,285 @@
+"""Many messages with one answer.
+
+    columns | list | iterator ──▶ requests of about batch_bytes ──▶ accumulator ──▶ master
+                                       │ one sink each                                │
+                                       └────────── Collector ◀── answers ─────────────┘
+
+Columns and lists of bodies are framed as arrays, a request at a time, with no object per message.
+Message objects are framed one by one into the same requests. Requests stand in the producer's
+order with everything that it sent before.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+
+from ..answer import PutAnswer
+from ..errors import InvalidArgumentError, SendManyError, TandemlogError
+from ..message import Message, SendManyResult
+from .column_framing import ColumnFramer, Columns
+from .columns_input import ArrowArray, ArrowChunks, ArrowTable
+from .core import ProducerCore, durability_of
+from .framing import Framer, check_property_names
+from .put_batch import Nobody, OpenBatch, PutBatch, Sink
+from .routes import Route
+
+Bodies = Any
+"""A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or
+an Arrow table with the columns body, keys, tags, queue, of which only body must be there."""
+Column = Any
+"""One value for all, a column (columns_input.byte_column), or None."""
+Queues = Any
+"""A queue id for all, a column of queue ids, or None: round robin, a queue for each request."""
+
+_LIST_PART = 8192
+"""Bodies of a list or an iterator that are looked at together."""
+
+
+class Collector:
+    """The answers of one send_many. `done` is called in the event loop once all requests have
+    theirs and no more will come; add, stopped and complete belong to the sending side."""
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        self._done = done
+        self._lock = threading.Lock()
+        self._parts: list[PutAnswer | TandemlogError | None] = []
+        self._counts: list[int] = []
+        self._open = 1
+        self._stop: BaseException | None = None
+
+    def sink(self, count: int) -> "ManySink":
+        """Of the next request, with `count` messages."""
+        with self._lock:
+            self._parts.append(None)
+            self._counts.append(count)
+            self._open += 1
+            return ManySink(self, len(self._parts) - 1)
+
+    def withdrawn(self) -> None:
+        """The newest request was never taken."""
+        with self._lock:
+            self._parts.pop()
+            self._counts.pop()
+            self._open -= 1
+
+    def stopped(self, error: BaseException) -> None:
+        """No further request comes, because of `error`."""
+        self._stop = error
+
+    def complete(self) -> None:
+        """All requests are made."""
+        self._one_less()
+
+    def outcome(self, index: int, part: PutAnswer | TandemlogError) -> None:
+        self._parts[index] = part
+        self._one_less()
+
+    def _one_less(self) -> None:
+        with self._lock:
+            self._open -= 1
+            finished = self._open == 0
+        if finished:
+            self._done()
+
+    def result(self) -> SendManyResult:
+        """Once done: where everything is. Raises SendManyError where not all was acknowledged,
+        the error itself where nothing was, and what stopped the sending."""
+        answers = [part for part in self._parts if isinstance(part, PutAnswer)]
+        errors = [part for part in self._parts if isinstance(part, TandemlogError)]
+        result = self._assemble(answers)
+        problem = self._stop or (errors[0] if errors else None)
+        if problem is None:
+            return result
+        nothing = not answers and len(errors) <= 1
+        if nothing or not isinstance(problem, TandemlogError):
+            raise problem
+        given = sum(self._counts)
+        raise SendManyError(
+            f"{result.count} of {given} messages were acknowledged, then: {problem}",
+            result=result,
+            errors=tuple(errors),
+        ) from problem
+
+    def _assemble(self, answers: list[PutAnswer]) -> SendManyResult:
+        def joined(name: str, dtype: Any) -> Any:
+            parts = [
+                getattr(part, name) if isinstance(part, PutAnswer) else np.full(count, -1, dtype)
+                for part, count in zip(self._parts, self._counts, strict=True)
+            ]
+            return np.concatenate(parts) if parts else np.zeros(0, dtype)
+
+        return SendManyResult(
+            count=sum(answer.count for answer in answers),
+            duplicates=sum(answer.count for answer in answers if answer.duplicate),
+            requests=len(self._parts),
+            byte_size=sum(answer.byte_size for answer in answers),
+            store_host=answers[-1].store_host if answers else "",
+            queue_ids=joined("record_queue_ids", np.int32),
+            queue_offsets=joined("queue_offsets", np.int64),
+            physical_offsets=joined("physical_offsets", np.int64),
+        )
+
+
+class ManySink:
+    """One request of a send_many."""
+
+    divisible = False
+
+    def __init__(self, collector: Collector, index: int) -> None:
+        self._collector = collector
+        self._index = index
+
+    def acknowledged(self, answer: PutAnswer) -> None:
+        self._collector.outcome(self._index, answer)
+
+    def failed(self, error: TandemlogError) -> None:
+        self._collector.outcome(self._index, error)
+
+    def without(self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError) -> Sink:
+        raise AssertionError("a request of send_many fails as a whole")
+
+
+class ManySender:
+    """Turns what one send_many was given into requests. `framer` is the calling thread's."""
+
+    def __init__(
+        self,
+        core: ProducerCore[Any],
+        framer: Framer,
+        collector: Collector,
+        *,
+        properties: dict[str, str] | None,
+        wait: bool,
+    ) -> None:
+        check_property_names(list(properties or ()))
+        self._core = core
+        self._framer = framer
+        self._collector = collector
+        self._properties = properties or {}
+        self._durability = durability_of(wait)
+        self._columns = ColumnFramer(framer, self._properties)
+
+    def batches(
+        self,
+        topic: str | None,
+        bodies: Bodies,
+        *,
+        keys: Column,
+        tags: Column,
+        queues: Queues,
+        sharding_keys: Column,
+    ) -> Iterator[PutBatch | str]:
+        """The requests, one after the other as they are taken; a text is a topic whose route
+        must be loaded before the next step. Raises InvalidMessageError and its kinds."""
+        if isinstance(bodies, ArrowTable) and not isinstance(bodies, ArrowArray):
+            names = bodies.column_names
+            keys = bodies.column("keys") if "keys" in names and keys is None else keys
+            tags = bodies.column("tags") if "tags" in names and tags is None else tags
+            queues = bodies.column("queue") if "queue" in names and queues is None else queues
+            if "body" not in names:
+                raise InvalidArgumentError(
+                    f"the table has no column body, only {', '.join(names)}", field="body"
+                )
+            bodies = bodies.column("body")
+        extra = (keys, tags, queues, sharding_keys)
+        if _is_column(bodies):
+            columns = Columns.of(bodies, keys, tags, queues, sharding_keys)
+            yield from self._column_batches(self._topic(topic), columns)
+            return
+        iterator = iter(bodies)
+        first = next(iterator, None)
+        if first is None:
+            return
+        if isinstance(first, Message):
+            if any(each is not None for each in extra) or self._properties:
+                raise InvalidArgumentError(
+                    "Message objects carry their own keys, tags, queue and properties",
+                    field="messages",
+                )
+            yield from self._message_batches(topic, chain([first], iterator))
+        elif isinstance(bodies, Sequence):
+            columns = Columns.of(list(bodies), keys, tags, queues, sharding_keys)
+            yield from self._column_batches(self._topic(topic), columns)
+        else:
+            yield from self._iterator_batches(self._topic(topic), chain([first], iterator), extra)
+
+    def _iterator_batches(
+        self, topic: str, bodies: Iterable[bytes], extra: tuple[Any, ...]
+    ) -> Iterator[PutBatch | str]:
+        """Bodies that come one by one; other columns cannot be matched but by one value."""
+        if any(each is not None and not isinstance(each, str | bytes | int) for each in extra):
+            raise InvalidArgumentError(
+                "with an iterator of bodies keys, tags and queues are one value for all",
+                field="keys",
+            )
+        iterator = iter(bodies)
+        while part := list(islice(iterator, _LIST_PART)):
+            yield from self._column_batches(topic, Columns.of(part, *extra))
+
+    def _column_batches(self, topic: str, columns: Columns) -> Iterator[PutBatch | str]:
+        route = self._core.routes.get(topic)
+        while route is None:
+            yield topic
+            route = self._core.routes.get(topic)
+        for framed in self._columns.frame(
+            topic,
+            columns,
+            route,
+            lambda: self._core.accumulator.generation,
+            self._core.max_batch_bytes,
+        ):
+            yield framed.put_batch(
+                self._durability,
+                self._collector.sink(framed.count),
+                self._core.new_deadline(),
+            )
+
+    def _message_batches(
+        self, topic: str | None, messages: Iterable[Message]
+    ) -> Iterator[PutBatch | str]:
+        batch: OpenBatch | None = None
+        limit = self._core.max_batch_bytes
+        for message in messages:
+            if topic is not None and message.topic != topic:
+                raise InvalidArgumentError(
+                    f"a message for topic {message.topic!r} in a send_many to {topic!r}: give "
+                    "None for messages of several topics",
+                    field="topic",
+                )
+            route = self._core.routes.get(message.topic)
+            while route is None:
+                yield message.topic
+                route = self._core.routes.get(message.topic)
+            record, queue_id = self._framed(message, route)
+            if batch is not None and not batch.has_room(len(record), limit):
+                yield self._sealed(batch)
+                batch = None
+            if batch is None:
+                batch = OpenBatch(self._durability, Nobody(), self._core.now())
+            batch.add(record, message.topic, queue_id)
+        if batch is not None:
+            yield self._sealed(batch)
+
+    def _framed(self, message: Message, route: Route) -> tuple[bytes, int]:
+        generation = self._core.accumulator.generation
+        queue_id = route.queue_for(message.queue_id, message.sharding_key, generation)
+        return self._framer.frame(message, queue_id), queue_id
+
+    def _sealed(self, batch: OpenBatch) -> PutBatch:
+        batch.sink = self._collector.sink(len(batch.records))
+        return batch.seal(self._core.accumulator.delivery_seconds)
+
+    @staticmethod
+    def _topic(topic: str | None) -> str:
+        if topic is None:
+            raise InvalidArgumentError("bodies need a topic", field="topic")
+        return topic
+
+
+def _is_column(values: Any) -> bool:
+    return isinstance(values, np.ndarray | ArrowArray | ArrowChunks) or (
+        isinstance(values, tuple) and len(values) == 2 and isinstance(values[1], np.ndarray)
+    )

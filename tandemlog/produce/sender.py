@@ -1,0 +1,327 @@
+"""The I/O of a producer: one Append stream to the master at a time, reopened as long as it takes.
+
+    accumulator ──take──▶ chain ──write──▶ stream ──▶ master
+                            ▲                            │
+                            └──────── answers ◀──────────┘
+
+One task runs streams one after the other; inside a stream a second one writes. Whatever ends a
+stream (a broken connection, a silent node, an answer that says "not now") leads to the same
+place: look for the master, open a new stream, write again all that has no outcome (chain.py).
+Streams without progress back off. An idle stream stays open.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from grpc import aio
+from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
+
+from ..cluster.connection import Connection, Node, rpc_error
+from ..errors import (
+    ClientClosedError,
+    InternalError,
+    NodeUnavailableError,
+    OutcomeUnknownError,
+    ProducerFencedError,
+    TandemlogError,
+)
+from ..v1 import broker_pb2
+from .accumulator import Accumulator
+from .chain import Chain, Numbers, ProducerEndedError
+from .put_batch import PutBatch
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SenderOptions:
+    """See ProducerOptions."""
+
+    linger_seconds: float
+    answer_seconds: float
+    delivery_seconds: float
+    max_requests_in_flight: int
+
+
+class _StreamEndedError(Exception):
+    """A stream without progress is over; the next one waits a little."""
+
+
+class Sender:
+    """Everything here runs in one event loop; `accumulator` is where other threads come in."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        accumulator: Accumulator[Any],
+        numbers: Numbers,
+        options: SenderOptions,
+        *,
+        named: bool,
+        refused: Callable[[PutBatch, TandemlogError], None],
+    ) -> None:
+        self._connection = connection
+        self._accumulator = accumulator
+        self._options = options
+        self._named = named
+        self._numbers = numbers
+        self._chain = Chain(numbers, self._release, refused)
+        self._loop = asyncio.get_running_loop()
+        self._work = asyncio.Event()
+        self._room = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._guard: asyncio.Timeout | None = None
+        self._linger: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._flushes: list[tuple[int, asyncio.Future[None]]] = []
+        self._node: Node | None = None
+        self._failure: Exception | None = None
+        self._task = self._loop.create_task(self._run(), name="tandemlog-sender")
+
+    def look(self) -> None:
+        """After the accumulator's wake: what is due goes out, what is not gets a timer."""
+        left = self._accumulator.look(self._options.linger_seconds)
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if left is not None:
+            self._linger = self._loop.call_later(left, self.look)
+        self._work.set()
+
+    async def wait_for_room(self, size: int, seconds: float) -> None:
+        """Until `size` bytes may be tried again; raises BufferFullError after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._accumulator.has_room(size):
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
+            raise self._accumulator.full(seconds) from None
+
+    async def flush(self) -> None:
+        """Until all that was given before has its outcome."""
+        self._accumulator.seal()
+        self._take_all()
+        self._work.set()
+        first = self._chain.first_request_id
+        if first is not None:
+            done = self._loop.create_future()
+            self._flushes.append((self._chain.last_request_id, done))
+            await done
+
+    async def close(self, seconds: float) -> None:
+        """Sends what is there, `seconds` at most; the rest fails, as unknown where a node
+        may have it."""
+        self._accumulator.refuse(ClientClosedError("the producer is closed"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.flush()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._end(ClientClosedError("the producer was closed before the message was acknowledged"))
+
+    def _end(self, error: TandemlogError) -> None:
+        for timer in (self._linger, self._expiry):
+            if timer is not None:
+                timer.cancel()
+        for batch in self._accumulator.close(error):
+            self._chain.add(batch)
+        self._chain.fail_all(error)
+        self._flushed()
+
+    def _release(self, size: int) -> None:
+        self._accumulator.release(size)
+        self._room.set()
+
+    def _take_all(self) -> None:
+        while (batch := self._accumulator.take()) is not None:
+            self._chain.add(batch)
+        self._watch_deadlines()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._take_all()
+                if len(self._chain):
+                    await self._streams()
+                else:
+                    self._work.clear()
+                    self._take_all()
+                    if not len(self._chain):
+                        await self._work.wait()
+        except ProducerFencedError as error:
+            logger.error("producer fenced: %s", error)
+            self._end(error)
+        except ProducerEndedError as end:
+            logger.error("producer ended: producer_id=%s %s", self._numbers.producer_id, end)
+            self._end(end.error)
+        except Exception as error:
+            logger.exception("the sender of producer %s failed", self._numbers.producer_id)
+            self._end(InternalError(f"the client failed: {error!r}"))
+
+    async def _streams(self) -> None:
+        """Streams until one makes progress or nothing is left to send."""
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_StreamEndedError),
+            wait=wait_exponential(multiplier=0.02, max=0.25) + wait_random(0, 0.02),
+            sleep=self._pause,
+        )
+        async for attempt in retrying:
+            with attempt:
+                if not len(self._chain):
+                    return
+                before = self._chain.acknowledged
+                try:
+                    await self._stream()
+                except ProducerFencedError:
+                    raise
+                except TandemlogError as error:
+                    self._stream_failed(error)
+                    if len(self._chain) and self._chain.acknowledged == before:
+                        raise _StreamEndedError from None
+
+    async def _pause(self, seconds: float) -> None:
+        """Until the next attempt; over at once when nothing is left to send."""
+        self._empty.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
+
+    def _stream_failed(self, error: TandemlogError) -> None:
+        logger.info("append stream ended: unresolved=%d reason=%s", len(self._chain), error)
+        if error.retryable or self._chain.last_error is None:
+            self._chain.last_error = error
+        if self._node is not None and (error.elsewhere or isinstance(error, OutcomeUnknownError)):
+            self._connection.forget_master(self._node)
+        self._chain.stream_ended()
+        self._flushed()
+
+    async def _stream(self) -> None:
+        """One stream, until its end; raises why it ended."""
+        self._node = None
+        node = self._node = await self._connection.master()
+        self._chain.stream_opened()
+        if not self._numbers.settled:
+            await self._settle(node)
+        call = node.broker.Append()
+        writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
+        try:
+            async with asyncio.timeout(None) as self._guard:
+                while True:
+                    response: Any = await call.read()
+                    if response is aio.EOF:
+                        raise NodeUnavailableError(f"{node.endpoint}: the node ended the stream")
+                    self._received(response, node)
+        except TimeoutError:
+            raise NodeUnavailableError(
+                f"{node.endpoint}: no answer within {self._options.answer_seconds:g} s"
+            ) from None
+        except aio.AioRpcError as error:
+            raise rpc_error(error, node.endpoint) from None
+        except asyncio.CancelledError:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+        finally:
+            self._guard = None
+            writer.cancel()
+            call.cancel()
+            await asyncio.gather(writer, return_exceptions=True)
+
+    def _received(self, response: broker_pb2.AppendResponse, node: Node) -> None:
+        try:
+            self._chain.received(response, node.endpoint)
+        finally:
+            self._arm(fresh=True)
+            self._flushed()
+            self._work.set()
+
+    async def _write(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
+        try:
+            await self._write_all(call)
+        except (aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # the stream is over, and its reader says why
+        except Exception as error:
+            logger.exception("a request could not be written")
+            self._failure = error
+            call.cancel()
+
+    async def _write_all(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
+        while True:
+            if self._chain.in_flight < self._options.max_requests_in_flight:
+                self._take_all()
+                batch = self._chain.to_write()
+                if batch is not None:
+                    self._arm(fresh=self._chain.in_flight == 1)
+                    await call.write(batch.request(self._numbers.producer_id, 0))
+                    continue
+            self._work.clear()
+            await self._work.wait()
+
+    def _arm(self, *, fresh: bool) -> None:
+        """The node has answer_seconds for the next answer; an idle stream has no limit."""
+        guard = self._guard
+        if guard is None or guard.expired():
+            return
+        if not self._chain.in_flight:
+            guard.reschedule(None)
+        elif fresh or guard.when() is None:
+            guard.reschedule(self._loop.time() + self._options.answer_seconds)
+
+    async def _settle(self, node: Node) -> None:
+        """Agrees the epoch of a named producer with the master: above every one it has seen. An
+        epoch in between is another process with the same name, which then owns it."""
+        numbers = self._numbers
+        if self._named:
+            known = await node.ask(
+                node.broker.DescribeProducer,
+                broker_pb2.DescribeProducerRequest(producer_id=numbers.producer_id or ""),
+                int(self._options.answer_seconds * 1000),
+            )
+            if known.known and numbers.epoch < 0:
+                numbers.epoch = known.epoch + 1
+            elif known.known and known.epoch >= numbers.epoch:
+                raise ProducerFencedError(
+                    f"producer {numbers.producer_id!r} was taken over: its epoch is "
+                    f"{known.epoch}, this one would be {numbers.epoch}",
+                    limit=known.epoch,
+                    actual=numbers.epoch,
+                )
+        numbers.epoch = max(numbers.epoch, 0)
+        numbers.settled = True
+
+    def _watch_deadlines(self) -> None:
+        deadline = self._chain.next_deadline
+        if self._expiry is not None:
+            if deadline is not None and self._expiry.when() <= deadline:
+                return
+            self._expiry.cancel()
+            self._expiry = None
+        if deadline is not None:
+            self._expiry = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._expiry = None
+        self._take_all()
+        self._chain.expire(self._loop.time(), self._options.delivery_seconds)
+        if not len(self._chain):
+            self._empty.set()
+        self._flushed()
+        self._watch_deadlines()
+
+    def _flushed(self) -> None:
+        """Tells those whose messages all have an outcome."""
+        if not self._flushes:
+            return
+        first = self._chain.first_request_id
+        left = []
+        for last, done in self._flushes:
+            if first is not None and first <= last:
+                left.append((last, done))
+            elif not done.done():
+                done.set_result(None)
+        self._flushes = left

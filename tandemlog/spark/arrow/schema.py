@@ -1,0 +1,145 @@
+"""The columns of every view, as Spark sees them and as Arrow carries them.
+
+Spark compares the schema of a reader's batches with its own, field by field in order: `string` and
+not large_string, timestamps in microseconds of UTC. Names are those of `tandemlog dump`.
+"""
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from ..errors import OptionError
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+_ARROW: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "binary": pa.binary(),
+    "map": STRING_MAP,
+}
+_SPARK: dict[str, DataType] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "timestamp": TimestampType(),
+    "binary": BinaryType(),
+    "map": MapType(StringType(), StringType()),
+}
+
+Columns = dict[str, str]
+
+MESSAGES: Columns = {
+    "topic": "string",
+    "queue_id": "int",
+    "queue_offset": "long",
+    "physical_offset": "long",
+    "size": "int",
+    "version": "int",
+    "msg_id": "string",
+    "tags": "string",
+    "keys": "string",
+    "uniq_key": "string",
+    "properties": "map",
+    "sys_flag": "int",
+    "flag": "int",
+    "born_timestamp": "timestamp",
+    "born_host": "string",
+    "store_timestamp": "timestamp",
+    "store_host": "string",
+    "reconsume_times": "int",
+    "prepared_transaction_offset": "long",
+    "body_crc": "int",
+    "body": "binary",
+}
+FAULT = "fault"
+"""The column that `onCorruption=report` adds: null for a record."""
+
+RAW: Columns = {"physical_offset": "long", "size": "int", "record": "binary"}
+
+ENTRIES: Columns = {
+    "span": "long",
+    "topic": "string",
+    "queue_id": "int",
+    "first_queue_offset": "long",
+    "count": "int",
+    "units": "binary",
+}
+INDEX: Columns = {"span": "long", "count": "int", "entries": "binary"}
+AUDIT: Columns = {
+    "file": "string",
+    "start": "long",
+    "end": "long",
+    "first_offset": "long",
+    "end_offset": "long",
+    "ending": "string",
+    "records": "long",
+    "bytes": "long",
+    "min_store_timestamp": "timestamp",
+    "max_store_timestamp": "timestamp",
+    "damages": "int",
+    "first_damage": "long",
+    "reason": "string",
+}
+BLOCKS: Columns = {"physical_offset": "long", "size": "int", "crc32": "long"}
+
+VIEWS: dict[str, Columns] = {
+    "messages": MESSAGES,
+    "raw": RAW,
+    "entries": ENTRIES,
+    "index": INDEX,
+    "audit": AUDIT,
+    "blocks": BLOCKS,
+}
+
+
+def arrow_schema(columns: Columns) -> pa.Schema:
+    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
+
+
+def spark_schema(columns: Columns) -> StructType:
+    return StructType([StructField(name, _SPARK[kind]) for name, kind in columns.items()])
+
+
+def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> Columns:
+    """The view's columns, or those of `names` in that order. Raises OptionError for a name that
+    the view has not."""
+    every = dict(VIEWS[view])
+    if report:
+        every[FAULT] = "string"
+    if names is None:
+        return every
+    unknown = [name for name in names if name not in every]
+    if unknown or not names or len(set(names)) < len(names):
+        what = f"no column {unknown[0]!r}" if unknown else "columns must be named, each once"
+        raise OptionError(f"option columns: {what}; {view} has {', '.join(every)}")
+    chosen = {name: every[name] for name in names}
+    if report:
+        chosen[FAULT] = "string"
+    return chosen
+
+
+def columns_of(view: str, schema: StructType, report: bool = False) -> Columns:
+    """The view's columns that a user's own schema asks for. Raises OptionError where a name or
+    a type is not the view's."""
+    chosen = chosen_columns(view, schema.fieldNames(), report=report and FAULT in schema.names)
+    for field in schema.fields:
+        kind = _SPARK[chosen[field.name]]
+        if field.dataType != kind:
+            raise OptionError(
+                f"column {field.name} of {view} is {kind.simpleString()}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return chosen

@@ -1,0 +1,1 @@
+"""What is wrong with a log, found in parallel and joined at the seams."""

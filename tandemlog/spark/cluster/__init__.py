@@ -1,0 +1,1 @@
+"""Options, connections and offsets of the live sources."""

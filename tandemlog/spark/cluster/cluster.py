@@ -1,0 +1,184 @@
+"""What the driver asks the cluster: which queues there are, what they hold, where a group stands.
+
+What queues hold is the master's to say. While there is none the nodes that answer say it together,
+and may be behind: `sure` is False then, and nothing is judged to be lost, or to be nowhere.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.positions import Positions, QueueRange, queues_of
+from tandemlog.consume.reading import Reader
+from tandemlog.errors import TandemlogError
+from tandemlog.format.constants import is_system_topic
+from tandemlog.v1 import admin_pb2, broker_pb2
+
+from .connections import connection_of, run
+from .errors import ClusterError, DataLossError, OffsetsError
+from .offsets import Offsets, Queue
+from .offsets_resolve import NOTHING, Held
+from .options import ClusterOptions, Selection
+
+_READABLE: Final = 4
+_SAMPLE: Final = 16
+"""Messages of a queue whose mean size stands for all."""
+
+
+class Cluster:
+    """The queues of `selection`. All methods raise ClusterError saying what was asked for."""
+
+    def __init__(self, options: ClusterOptions, selection: Selection) -> None:
+        self._options = options
+        self._selection = selection
+        self._pattern = re.compile(selection.pattern) if selection.pattern is not None else None
+        self.sure = False
+
+    def queues(self) -> list[Queue]:
+        """All queues that are read, also those without a message. Raises ClusterError for topics
+        and queues that do not exist, and where a pattern matches nothing."""
+        return run(self._queues(), "selecting the queues to read")
+
+    async def _queues(self) -> list[Queue]:
+        topics = await self._positions().topics(self._names())
+        if self._pattern is None:
+            return sorted(queues_of(topics, self._selection.assigned or None))
+        found = [each for each in topics if self._matches(each)]
+        if not found:
+            raise ClusterError(
+                f"option topicsPattern: no topic matches {self._pattern.pattern!r}; there are "
+                f"{', '.join(sorted(each.name for each in topics)[:50]) or 'none'}"
+            )
+        return sorted(queues_of(found, None))
+
+    def _matches(self, topic: admin_pb2.Topic) -> bool:
+        return bool(topic.perm & _READABLE) and self._selects(topic.name)
+
+    def _selects(self, topic: str) -> bool:
+        assert self._pattern is not None
+        return self._pattern.fullmatch(topic) is not None and not is_system_topic(topic)
+
+    def _names(self) -> list[str]:
+        return sorted(self._selection.assigned) or list(self._selection.topics)
+
+    def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
+        """What the selected queues hold, `queues` among them even if that is nothing. Sets
+        `sure`."""
+        found = dict.fromkeys(queues, NOTHING)
+        ranges, self.sure = run(self._held(), "asking what the queues hold")
+        found |= {
+            queue: Held(each.min_offset, each.max_offset, each.max_timestamp)
+            for queue, each in ranges.items()
+            if self._is_selected(each)
+        }
+        return found
+
+    def _is_selected(self, each: QueueRange) -> bool:
+        if self._pattern is not None:
+            return self._selects(each.topic)
+        assigned = self._selection.assigned
+        return not assigned or each.queue_id in assigned[each.topic]
+
+    async def _held(self) -> tuple[dict[Queue, QueueRange], bool]:
+        return await self._positions().held(self._names())
+
+    def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+        """By queue, the first message stored at or after a time; the end where there is none."""
+        return run(self._at_time(queues, time_ms), f"looking for messages of {time_ms} ms")
+
+    async def _at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
+        return await self._positions().at_time(queues, time_ms)
+
+    def committed(self, group: str, queues: Iterable[Queue]) -> Offsets:
+        """Where a group stands, for those of the queues where it does."""
+        found = run(
+            self._committed(group, sorted({topic for topic, _ in queues})),
+            f"asking where group {group} stands",
+        )
+        return {queue: found[queue] for queue in queues if queue in found}
+
+    async def _committed(self, group: str, topics: Sequence[str]) -> Offsets:
+        return await self._positions().committed(group, topics)
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Where a group goes on, kept by the cluster."""
+        run(self._commit(group, offsets), f"noting where group {group} stands")
+
+    async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        await self._positions().commit(group, offsets)
+
+    def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+        """Mean bytes of the first few messages from these places on."""
+        return run(self._mean_sizes(starts), "measuring messages") if starts else {}
+
+    async def _mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
+        queues = sorted(starts)
+        connection = connection_of(self._options)
+        request = broker_pb2.PullRequest(
+            positions=[
+                broker_pb2.QueuePosition(
+                    topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id]
+                )
+                for topic, queue_id in queues
+            ],
+            max_messages=_SAMPLE,
+        )
+        answer = await Reader(connection, ReadFrom.ANY).ask(
+            lambda node: node.ask(node.broker.Pull, request, self._options.request_timeout_ms)
+        )
+        return {
+            queues[part.position_index]: len(part.records) / part.count
+            for part in answer.queues
+            if part.count
+        }
+
+    def _positions(self) -> Positions:
+        connection = connection_of(self._options)
+        return Positions(connection, Reader(connection, ReadFrom.ANY))
+
+
+@contextmanager
+def judged(*, sure: bool) -> Iterator[None]:
+    """Around what holds offsets against what the queues hold: unless that is `sure`, a loss or an
+    offset that is nowhere is a ClusterError."""
+    try:
+        yield
+    except (DataLossError, OffsetsError) as problem:
+        if sure:
+            raise
+        raise ClusterError(
+            f"{problem}. But there is no master now, and slaves may be behind: try again once the "
+            "cluster has one"
+        ) from None
+
+
+def check_reachable(options: ClusterOptions) -> None:
+    """That some node answers; raises ClusterError."""
+    run(_reach(options), "looking for the cluster")
+
+
+async def _reach(options: ClusterOptions) -> None:
+    await Reader(connection_of(options), ReadFrom.ANY).ask(_itself)
+
+
+async def _itself(node: object) -> None:
+    """For ask: it is enough that there is one."""
+
+
+def check_writable(options: ClusterOptions, topic: str) -> int:
+    """The queues of a topic that messages are to be sent to. Raises ClusterError where the
+    cluster cannot be reached, or has no such topic to write to."""
+    return run(_writable(options, topic), f"looking at topic {topic}")
+
+
+async def _writable(options: ClusterOptions, topic: str) -> int:
+    connection = connection_of(options)
+    [found] = await Positions(connection, Reader(connection, ReadFrom.ANY)).topics([topic])
+    if not found.perm & 2 or found.write_queues < 1:
+        raise TandemlogError(
+            f"topic {topic!r} takes no messages: permission {found.perm}, "
+            f"{found.write_queues} write queues"
+        )
+    return found.write_queues

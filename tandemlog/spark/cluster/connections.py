@@ -1,0 +1,54 @@
+"""One connection to each cluster for a process, made when it is first needed.
+
+Spark forks its Python workers and reuses them for many tasks. Channels must not be made before the
+fork, and are worth keeping behind it: a micro-batch lasts no longer than finding the cluster would.
+Nothing is ever closed, since Spark ends workers without a word.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from tandemlog.cluster.connection import Connection, ConnectionOptions
+from tandemlog.errors import TandemlogError
+from tandemlog.sync.loop_thread import LoopThread
+
+from .errors import ClusterError
+from .options import ClusterOptions
+
+ResultT = TypeVar("ResultT")
+
+_lock: Final = threading.Lock()
+_connections: Final[dict[tuple[int, ClusterOptions], Connection]] = {}
+
+
+def connection_of(options: ClusterOptions) -> Connection:
+    """This process's connection; to be used in its loop only."""
+    with _lock:
+        key = (os.getpid(), options)
+        if key not in _connections:
+            _connections[key] = Connection(
+                options.endpoint,
+                ConnectionOptions(
+                    request_timeout_ms=options.request_timeout_ms,
+                    retry_timeout_ms=options.retry_timeout_ms,
+                ),
+            )
+        return _connections[key]
+
+
+def run(work: Coroutine[Any, Any, ResultT], doing: str) -> ResultT:
+    """The result of `work`, done in the process's loop; raises ClusterError where the cluster
+    fails at it, saying what was being done."""
+    try:
+        return LoopThread.of_process().run(work)
+    except TandemlogError as error:
+        raise ClusterError(f"{doing}: {error}") from None
+
+
+def start(work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
+    """`work` on its way in the process's loop."""
+    return asyncio.run_coroutine_threadsafe(work, LoopThread.of_process().loop)

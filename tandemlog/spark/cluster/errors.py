@@ -1,0 +1,40 @@
+"""What can go wrong between Spark and a cluster."""
+
+from ..errors import PipelineError
+
+
+class ClusterError(PipelineError):
+    """The cluster cannot be reached, or refuses what was asked: no such topic, no such queue."""
+
+
+class OffsetsError(PipelineError):
+    """Offsets or times that the queues do not have; names the queue and what it holds."""
+
+
+class DataLossError(PipelineError):
+    """Messages that were to be read are gone. With failOnDataLoss=false reading goes on behind
+    them."""
+
+
+class SinkSchemaError(PipelineError):
+    """Columns that no message can be made of."""
+
+
+class SinkError(PipelineError):
+    """Rows of a partition were not all acknowledged."""
+
+
+class RowError(SinkError):
+    """A row that no message can be made of; `row` counts within its chunk."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(f"row {row} of its chunk: {reason}")
+        self.row = row
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["RowError"], tuple[int, str]]:
+        return type(self), (self.row, self.reason)
+
+
+class RepeatMismatchError(SinkError):
+    """A partition is written again with other rows, or in other pieces, than the first time."""

@@ -1,0 +1,182 @@
+"""From what a user asked for to an offset of every queue.
+
+    earliest 0   startingOffsets {"0": 4}   a time          latest 9
+             |----------|-----------------------|-----------|
+             min                                           max      what the queue holds
+
+No clock and no network: what queues hold, and where a time falls, come as arguments.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from .errors import DataLossError, OffsetsError
+from .offsets import EARLIEST, LATEST, Offsets, Position, Queue, Span
+from .options import Strategy
+
+AtTime = Callable[[Sequence[Queue], int], Offsets]
+"""By queue, the first message stored at or after a time in ms; the end where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a queue holds: offsets first .. end-1, the last of them stored at `newest` (ms, -1 for
+    an empty queue)."""
+
+    first: int = 0
+    end: int = 0
+    newest: int = -1
+
+
+NOTHING = Held()
+
+
+def resolve_start(
+    position: Position,
+    held: Mapping[Queue, Held],
+    at_time: AtTime,
+    *,
+    strategy: Strategy = Strategy.ERROR,
+    fail_on_data_loss: bool = True,
+) -> Offsets:
+    """Where every queue of `held` starts.
+
+    Raises OffsetsError for places that a queue does not have, DataLossError for one that it has no
+    more; without `fail_on_data_loss` the nearest place is taken for both.
+    """
+    if position.time is not None or position.times is not None:
+        times = _times(position, held, "startingOffsetsByTimestamp")
+        return _starts_at_times(times, held, at_time, strategy)
+    offsets = _offsets(position, held, "startingOffsets")
+    return {
+        queue: _inside(queue, offset, held[queue], fail_on_data_loss)
+        for queue, offset in offsets.items()
+    }
+
+
+def resolve_end(
+    position: Position,
+    held: Mapping[Queue, Held],
+    at_time: AtTime,
+    *,
+    fail_on_data_loss: bool = True,
+) -> Offsets:
+    """Where every queue of `held` ends, exclusive; see resolve_start."""
+    if position.time is not None or position.times is not None:
+        times = _times(position, held, "endingOffsetsByTimestamp")
+        return {
+            queue: min(offset, held[queue].end)
+            for queue, offset in _at_times(times, at_time).items()
+        }
+    offsets = _offsets(position, held, "endingOffsets")
+    for queue, offset in offsets.items():
+        if offset > held[queue].end and fail_on_data_loss:
+            raise OffsetsError(_text("endingOffsets", queue, offset, held[queue]))
+    return {queue: min(offset, held[queue].end) for queue, offset in offsets.items()}
+
+
+def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[Span]:
+    """What lies between, by topic and queue, without queues that have nothing. `strict`: an end
+    before its start is an OffsetsError."""
+    spans = []
+    for queue, end in sorted(ends.items()):
+        start = starts.get(queue, 0)
+        if start > end and strict:
+            raise OffsetsError(f"{_name(queue)}: the read ends at {end}, before it starts: {start}")
+        if start < end:
+            spans.append(Span(queue[0], queue[1], start, end))
+    return spans
+
+
+def lost_messages(spans: Iterable[Span], held: Mapping[Queue, Held]) -> list[str]:
+    """What is said of spans that begin before what their queue still holds."""
+    return [
+        _text("the read's start", span.queue, span.start, held.get(span.queue, NOTHING))
+        for span in spans
+        if span.start < held.get(span.queue, NOTHING).first
+    ]
+
+
+def _offsets(position: Position, held: Mapping[Queue, Held], option: str) -> Offsets:
+    """The offsets wanted, with earliest and latest filled in."""
+    if position.everywhere is not None:
+        wanted = dict.fromkeys(held, position.everywhere)
+    else:
+        wanted = dict(position.offsets or {})
+        _check_named(wanted, held, option)
+    filled = {EARLIEST: "first", LATEST: "end"}
+    return {
+        queue: getattr(held[queue], filled[offset]) if offset in filled else offset
+        for queue, offset in wanted.items()
+    }
+
+
+def _times(position: Position, held: Mapping[Queue, Held], option: str) -> dict[Queue, int]:
+    if position.time is not None:
+        return dict.fromkeys(held, position.time)
+    times = dict(position.times or {})
+    _check_named(times, held, option)
+    return times
+
+
+def _check_named(named: Mapping[Queue, int], held: Mapping[Queue, Held], option: str) -> None:
+    """That an option names exactly the queues that are read."""
+    unknown = sorted(set(named) - set(held))
+    if unknown:
+        raise OffsetsError(
+            f"option {option} names {_name(unknown[0])}, which is not among the queues that are "
+            f"read: {_names(held)}"
+        )
+    missing = sorted(set(held) - set(named))
+    if missing:
+        raise OffsetsError(
+            f"option {option} does not say where {_name(missing[0])} stands: every queue needs an "
+            f"entry ({EARLIEST} earliest, {LATEST} latest)"
+        )
+
+
+def _inside(queue: Queue, offset: int, held: Held, fail_on_data_loss: bool) -> int:
+    if offset < held.first and fail_on_data_loss:
+        raise DataLossError(
+            _text("startingOffsets", queue, offset, held)
+            + "; failOnDataLoss=false starts with what is left"
+        )
+    if offset > held.end and fail_on_data_loss:
+        raise OffsetsError(_text("startingOffsets", queue, offset, held))
+    return min(max(offset, held.first), held.end)
+
+
+def _starts_at_times(
+    times: Mapping[Queue, int], held: Mapping[Queue, Held], at_time: AtTime, strategy: Strategy
+) -> Offsets:
+    found = _at_times(times, at_time)
+    for queue, time in times.items():
+        if 0 <= held[queue].newest < time:
+            if strategy is Strategy.ERROR:
+                raise OffsetsError(
+                    f"{_name(queue)}: no message at or after {time} ms, the newest was stored at "
+                    f"{held[queue].newest}; startingOffsetsByTimestampStrategy=latest starts at "
+                    "the end"
+                )
+            found[queue] = held[queue].end
+    return found
+
+
+def _at_times(times: Mapping[Queue, int], at_time: AtTime) -> Offsets:
+    found: Offsets = {}
+    for time in sorted(set(times.values())):
+        found |= at_time([queue for queue in sorted(times) if times[queue] == time], time)
+    return found
+
+
+def _text(what: str, queue: Queue, offset: int, held: Held) -> str:
+    return f"{what}: {_name(queue)} has no offset {offset}, it holds {held.first}..{held.end}"
+
+
+def _name(queue: Queue) -> str:
+    return f"{queue[0]}/{queue[1]}"
+
+
+def _names(queues: Iterable[Queue]) -> str:
+    names = [_name(queue) for queue in sorted(queues)]
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

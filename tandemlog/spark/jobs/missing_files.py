@@ -1,0 +1,27 @@
+"""What of a log's files is not there, said by jobs that pass over damage.
+
+A scan sees what stands in the files; of a file that is missing, or ends behind a whole record
+before its length, it sees nothing.
+"""
+
+from collections.abc import Sequence
+
+from ..audit.audit_span import Finding
+from ..log.source import LocalLogSource, LogSource
+
+
+def lacking_files(source: LogSource, known: Sequence[Finding] = ()) -> list[Finding]:
+    """A finding for every such stretch that none of the `known` ends at."""
+    if not isinstance(source, LocalLogSource):
+        return []
+    files = source.files
+    found = [
+        Finding("missing_file", files.path_of(start), start, end, "missing file")
+        for start, end in files.missing()
+    ]
+    for file in files.short():
+        if not any(file.base <= each.offset and each.end == file.end for each in known):
+            detail = f"the file is cut off: it has {file.length} bytes, not {files.file_size}"
+            end = file.base + files.file_size
+            found.append(Finding("truncated_file", file.path, file.end, end, detail))
+    return found

@@ -1,0 +1,1 @@
+"""format("tandemlog"), reading: batch and stream."""

@@ -1,0 +1,58 @@
+"""How much of what is there one micro-batch takes.
+
+    queue 0   start |#######........| end      each queue gives in proportion to what it has, so
+    queue 1   start |##..| end                 that none falls behind the others for ever
+
+Pure: what is there, the size of messages and the time come as arguments.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..cluster.offsets import Offsets, Queue
+from ..cluster.options import Admission
+
+
+def share_rows(starts: Offsets, ends: Offsets, max_rows: int) -> Offsets:
+    """Ends such that together not more than `max_rows` lie between, exactly that many where there
+    are; the remainders go to the queues that lost most by rounding, in order."""
+    lags = {queue: max(end - starts.get(queue, 0), 0) for queue, end in ends.items()}
+    total = sum(lags.values())
+    if total <= max_rows:
+        return dict(ends)
+    given = {queue: lag * max_rows // total for queue, lag in lags.items()}
+    left = max_rows - sum(given.values())
+    by_loss = sorted(lags, key=lambda queue: (-(lags[queue] * max_rows % total), queue))
+    for queue in by_loss[:left]:
+        given[queue] += 1
+    return {queue: starts.get(queue, 0) + given[queue] for queue in ends}
+
+
+def share_bytes(
+    starts: Offsets, ends: Offsets, max_bytes: int, sizes: Mapping[Queue, float]
+) -> Offsets:
+    """Ends such that about `max_bytes` lie between, and one message at least; `sizes` are the
+    mean bytes of a message of each queue."""
+    lags = {queue: max(end - starts.get(queue, 0), 0) for queue, end in ends.items()}
+    total = sum(lags[queue] * sizes.get(queue, 0.0) for queue in lags)
+    if total <= max_bytes:
+        return dict(ends)
+    return share_rows(starts, ends, max(int(sum(lags.values()) * max_bytes / total), 1))
+
+
+@dataclass(slots=True)
+class Gate:
+    """Holds a micro-batch back until there are `min_rows`, or `max_delay_ms` are over since the
+    last one that went. The first one goes at once."""
+
+    admission: Admission
+    _last_ms: float = float("-inf")
+
+    def opens(self, starts: Offsets, ends: Offsets, now_ms: float) -> bool:
+        least = self.admission.min_rows
+        rows = sum(max(end - starts.get(queue, 0), 0) for queue, end in ends.items())
+        waited = now_ms - self._last_ms >= self.admission.max_delay_ms
+        if least is not None and rows < least and not waited:
+            return False
+        self._last_ms = now_ms
+        return True

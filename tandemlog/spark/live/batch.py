@@ -1,0 +1,65 @@
+"""format("tandemlog") as a batch: what the queues hold now, or between two places.
+
+No filter of a query is taken over from Spark, which would hand it to `pushFilters`: Spark 4.3 keeps
+the partitions and the reader that were planned with a filter for the whole DataFrame, and reads the
+same for its other uses, with other filters or none, without a word to us. What a read is narrowed
+to stands in its options alone.
+"""
+# Methods have the names that Spark calls.
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from ..arrow.schema import Columns
+from ..cluster.cluster import Cluster, judged
+from ..cluster.errors import DataLossError
+from ..cluster.offsets import EARLIEST, LATEST, Position, Span
+from ..cluster.offsets_resolve import lost_messages, resolve_end, resolve_start, spans_of
+from ..cluster.options import ReadOptions
+from .partition import LivePartition, pulling_of, read_partition
+from .plan import plan
+
+
+class LiveBatchReader(DataSourceReader):
+    """See the module."""
+
+    def __init__(
+        self, options: ReadOptions, columns: Columns, cluster: Cluster | None = None
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._cluster = cluster or Cluster(options.cluster, options.selection)
+
+    def partitions(self) -> list[InputPartition]:
+        return [
+            LivePartition(number, group)
+            for number, group in enumerate(plan(self._spans(), self._options.partitioning))
+        ]
+
+    def _spans(self) -> list[Span]:
+        options = self._options
+        held = self._cluster.held(self._cluster.queues())
+        start = options.start or Position(everywhere=EARLIEST)
+        end = options.end or Position(everywhere=LATEST)
+        sure = self._cluster.sure
+        fail = options.fail_on_data_loss
+        with judged(sure=sure):
+            starts = resolve_start(
+                start,
+                held,
+                self._cluster.at_time,
+                strategy=options.time_strategy,
+                fail_on_data_loss=fail or not sure,
+            )
+            ends = resolve_end(end, held, self._cluster.at_time, fail_on_data_loss=fail or not sure)
+        explicit = start.offsets is not None and end.offsets is not None
+        spans = spans_of(starts, ends, strict=explicit and fail)
+        lost = lost_messages(spans, held)
+        if lost and fail and sure:
+            raise DataLossError(f"{'; '.join(lost)}; failOnDataLoss=false reads what is left")
+        return spans
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(pulling_of(self._options, self._columns), partition)

@@ -1,0 +1,213 @@
+"""How far the spans of a partition are read, and in which order their rows go on.
+
+    asked for    span 0  #####....    span 1  ##........    span 2  ..........
+    handed on    span 0, all of it, then span 1, then span 2
+
+Nodes are asked for several spans at once, and what comes of a later one before its turn is held
+back, `hold_bytes` of it at most. So the order of a partition's rows depends on its offsets alone:
+not on what an answer had room for, nor on which node gave it and how far that was. The exactly-once
+writer relies on it.
+
+What an answer means is in tandemlog.consume.doubts: a node that is behind has to be asked again, or
+another one; messages are lost when every node that may have them lacks them. No I/O and no clock.
+"""
+
+import logging
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from tandemlog.cluster.pull_answer import PullPart
+from tandemlog.consume.doubts import Doubts, Kind, Said, judge
+from tandemlog.consume.received import ReceivedBatch
+from tandemlog.v1 import broker_pb2
+
+from ..cluster.errors import ClusterError, DataLossError
+from ..cluster.offsets import Span
+
+logger = logging.getLogger(__name__)
+
+HOLD_BYTES: Final = 8 << 20
+
+
+@dataclass(slots=True)
+class _Reading:
+    number: int
+    span: Span
+    position: int
+    held: list[ReceivedBatch] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        return self.position >= self.span.end
+
+    def __str__(self) -> str:
+        return f"{self.span.topic}/{self.span.queue_id} at {self.position} of {self.span.end}"
+
+
+class Progress:
+    """See the module. `filtered`: nodes leave messages of other tags out."""
+
+    def __init__(
+        self,
+        spans: Iterable[Span],
+        *,
+        filtered: bool,
+        fail_on_data_loss: bool,
+        hold_bytes: int = HOLD_BYTES,
+    ) -> None:
+        self._filtered = filtered
+        self._fail = fail_on_data_loss
+        self._hold_bytes = hold_bytes
+        self._doubts: Doubts[int] = Doubts()
+        # in order; the first one is never finished
+        self._open = [
+            _Reading(number, span, span.start)
+            for number, span in enumerate(spans)
+            if span.count > 0
+        ]
+
+    @property
+    def done(self) -> bool:
+        return not self._open
+
+    def _asked(self) -> list[_Reading]:
+        """What is read next: the first span alone while much is held behind it."""
+        held = sum(len(batch.records) for each in self._open for batch in each.held)
+        if held >= self._hold_bytes:
+            return self._open[:1]
+        return [each for each in self._open if not each.finished]
+
+    def positions(self) -> list[broker_pb2.QueuePosition]:
+        """What to ask for next; an answer's parts refer to this list by index."""
+        return [
+            broker_pb2.QueuePosition(
+                topic=each.span.topic,
+                queue_id=each.span.queue_id,
+                queue_offset=each.position,
+            )
+            for each in self._asked()
+        ]
+
+    @property
+    def most_rows(self) -> int:
+        """Rows that any queue that is asked for still has to give."""
+        return max((each.span.end - each.position for each in self._asked()), default=0)
+
+    def take(
+        self, parts: Iterable[PullPart], endpoint: str, must_say: Collection[str] | None
+    ) -> tuple[list[ReceivedBatch], bool]:
+        """The rows whose turn it is after the answer of the node at `endpoint` to `positions()`,
+        and whether anything moved. `must_say` are the endpoints of the nodes that may have what
+        this one lacks, None where nobody who knows is there. Raises DataLossError."""
+        asked = self._asked()
+        moved = False
+        for part in parts:
+            reading = asked[part.head.position_index]
+            before = reading.position
+            self._one(reading, part, endpoint)
+            gone = self._doubts.gone(reading.number, must_say)
+            if gone is not None:
+                self._lost(reading, gone)
+            moved = moved or reading.position > before
+        return self._ready(), moved
+
+    def _ready(self) -> list[ReceivedBatch]:
+        """The rows that have their turn."""
+        found: list[ReceivedBatch] = []
+        while self._open:
+            first = self._open[0]
+            found += first.held
+            first.held = []
+            if not first.finished:
+                break
+            del self._open[0]
+        return found
+
+    def stuck(self) -> str:
+        """Where it stands, for errors."""
+        return ", ".join(str(each) for each in self._open[:5])
+
+    def has_heard(self, endpoint: str) -> bool:
+        """Whether that node has said that it lacks what is asked for."""
+        return all(self._doubts.said_by(each.number, endpoint) for each in self._asked())
+
+    def give_up(self, reason: str, master: str | None) -> list[ReceivedBatch]:
+        """Nothing has moved for long, and the master's word will do. What it has not got was cut
+        off; raises DataLossError for that and for what it has no more, or passes over it and gives
+        the rows whose turn it is then. Raises ClusterError for what the master does not say."""
+        for each in self._asked():
+            said = self._doubts.said_by(each.number, master) if master is not None else None
+            if said is None:
+                raise ClusterError(
+                    f"{reason}: {each}; the nodes that answer are behind or lack messages, and "
+                    "no master says that they are lost"
+                )
+            if said.kind is Kind.GONE:
+                self._lost(each, said)
+                continue
+            self._report(
+                f"{reason}: {each}, and the master's queue ends at {said.max_offset}: its log was "
+                "cut"
+            )
+            each.position = each.span.end
+        return self._ready()
+
+    def _one(self, reading: _Reading, part: PullPart, endpoint: str) -> None:
+        head, span = part.head, reading.span
+        batch = ReceivedBatch(
+            topic=span.topic,
+            queue_id=span.queue_id,
+            status=broker_pb2.PullStatus.Name(head.status),
+            next_offset=head.next_offset,
+            min_offset=head.min_offset,
+            max_offset=head.max_offset,
+            records=part.records,
+            sizes=np.frombuffer(head.sizes, "<u4"),
+        )
+        first = int(batch.headers.queue_offset[0]) if len(batch) else None
+        said = judge(
+            head,
+            reading.position,
+            wanted=span.end,
+            filtered=self._filtered,
+            first_offset=first,
+        )
+        following = min(said.following, span.end)
+        if said.kind is Kind.GONE:
+            self._doubts.note(reading.number, endpoint, replace(said, following=following), 0)
+            return
+        if following > reading.position:
+            self._doubts.settle(reading.number)
+            if len(batch):
+                following = self._rows(reading, batch)
+            reading.position = following
+        if said.kind is Kind.BEHIND and not reading.finished:
+            self._doubts.note(reading.number, endpoint, said, 0)
+
+    def _rows(self, reading: _Reading, batch: ReceivedBatch) -> int:
+        """Takes the rows up to the span's end, and without a filter up to the first offset that is
+        not there; where to go on."""
+        end = min(batch.next_offset, reading.span.end)
+        if not self._filtered:
+            offsets = batch.headers.queue_offset
+            expected = np.arange(reading.position, reading.position + len(offsets))
+            holes = np.flatnonzero(offsets != expected)
+            end = min(end, reading.position + (int(holes[0]) if len(holes) else len(offsets)))
+        reading.held.append(batch.before(end) if batch.next_offset > end else batch)
+        return end
+
+    def _lost(self, reading: _Reading, gone: Said) -> None:
+        self._report(
+            f"{reading.span.topic}/{reading.span.queue_id}: the messages {reading.position}.."
+            f"{gone.following} are gone, the queue holds {gone.min_offset}..{gone.max_offset}"
+        )
+        self._doubts.settle(reading.number)
+        reading.position = gone.following
+
+    def _report(self, text: str) -> None:
+        if self._fail:
+            raise DataLossError(f"{text}; failOnDataLoss=false reads what is left")
+        logger.warning("data lost: %s", text)

@@ -1,0 +1,92 @@
+"""The columns of live topics: those of the segments' view `messages`, as far as a pull tells them,
+and those that a message to be sent is made of."""
+
+from typing import Final
+
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+from ..arrow.schema import MESSAGES, Columns, spark_schema
+from ..cluster.errors import SinkSchemaError
+from ..errors import OptionError
+
+_OF_FILES: Final = ("size", "version", "prepared_transaction_offset", "body_crc")
+
+LIVE: Final[Columns] = {name: kind for name, kind in MESSAGES.items() if name not in _OF_FILES}
+
+_TEXT: Final = (StringType,)
+_NUMBER: Final = (ShortType, IntegerType, LongType)
+
+SINK: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
+    "body": ((BinaryType, StringType), "binary or string"),
+    "topic": (_TEXT, "string"),
+    "tags": (_TEXT, "string"),
+    "keys": (_TEXT, "string"),
+    "queue_id": (_NUMBER, "int"),
+    "sharding_key": (_TEXT, "string"),
+    "properties": ((MapType,), "map<string,string>"),
+}
+"""What a sink writes: column, its types, and how they are called in errors."""
+
+_THE_STORES: Final = frozenset(MESSAGES) - frozenset(SINK)
+"""Columns of a source that the store gives every message anew: a copy may have them on board."""
+
+
+def live_columns(names: tuple[str, ...] | None) -> Columns:
+    """The columns of the option, or all. Raises OptionError for one that there is not."""
+    if names is None:
+        return LIVE
+    unknown = [name for name in names if name not in LIVE]
+    if unknown:
+        raise OptionError(
+            f"option columns: there is no column {unknown[0]!r}, only {', '.join(LIVE)}"
+        )
+    return {name: LIVE[name] for name in names}
+
+
+def columns_of(schema: StructType) -> Columns:
+    """The columns that the schema of a read asks for. Raises OptionError where a name or a type
+    is not the source's."""
+    chosen = live_columns(tuple(schema.fieldNames()))
+    for field, ours in zip(schema.fields, spark_schema(chosen).fields, strict=True):
+        if field.dataType != ours.dataType:
+            raise OptionError(
+                f"column {field.name} is {ours.dataType.simpleString()}, "
+                f"not {field.dataType.simpleString()}"
+            )
+    return chosen
+
+
+def check_sink_schema(schema: StructType, topic: str | None) -> None:
+    """That messages can be made of rows of this schema; `topic` is the option. Raises
+    SinkSchemaError that names the column and the way out."""
+    for field in schema.fields:
+        if field.name in SINK:
+            _check_type(field.name, field.dataType)
+        elif field.name not in _THE_STORES:
+            raise SinkSchemaError(
+                f"column {field.name} means nothing to the sink: it writes {', '.join(SINK)}"
+            )
+    if "body" not in schema.names:
+        raise SinkSchemaError(
+            f"the rows have no column body (binary or string), only {', '.join(schema.names)}"
+        )
+    if "topic" not in schema.names and topic is None:
+        raise SinkSchemaError("no topic: give the option topic, or a column topic")
+
+
+def _check_type(name: str, kind: DataType) -> None:
+    kinds, text = SINK[name]
+    fits = isinstance(kind, kinds)
+    if fits and isinstance(kind, MapType):
+        fits = isinstance(kind.keyType, StringType) and isinstance(kind.valueType, StringType)
+    if not fits:
+        raise SinkSchemaError(f"column {name} must be {text}, not {kind.simpleString()}")

@@ -1,0 +1,1 @@
+"""Segment files in pieces: where records begin, what they dispatch to."""

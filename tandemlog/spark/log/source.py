@@ -1,0 +1,97 @@
+"""A log to read, wherever its bytes are: files here, or a node that hands them out.
+
+    open_log(path=...)        LocalLogSource     files of a store, end found by looking
+    open_log(endpoint=...)    fetched by gRPC    the node says where the log begins and ends
+
+What a driver plans with (start, end, spans) and what a task reads with (connect) is the same small
+value; it is pickled with the reader.
+"""
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from tandemlog.format.constants import BLANK_SIZE
+
+from ..errors import CorruptLogError, StoreMissingError
+from .bytes_at import LocalLog, LogBytes, read
+from .end import LogEnd, find_log_end
+from .files import LogFiles, find_log
+from .find_record import next_record
+from .queue_ends import QueueEnds, queue_ends
+
+NODE_PREFIX = "node:"
+
+
+class LogSource(Protocol):
+    """Where a log's bytes are, in a form that a task gets by pickle."""
+
+    @property
+    def files(self) -> LogFiles: ...
+    def connect(self) -> LogBytes: ...
+    def start(self) -> int: ...
+    def end(self) -> LogEnd: ...
+
+
+@dataclass(frozen=True)
+class LocalLogSource:
+    """Files on disk, the same paths for the driver and all tasks."""
+
+    files: LogFiles
+    queues: QueueEnds
+
+    def connect(self) -> LogBytes:
+        return LocalLog(self.files)
+
+    def start(self) -> int:
+        """The log offset of the first record: a log may begin inside its first file."""
+        if not self.files.files:
+            return 0
+        file = self.files.files[0]
+        with LocalLog(self.files) as log:
+            if any(read(log, file.base, BLANK_SIZE)):
+                return file.base
+            record = next_record(log, file.base, file.end, file.end)
+        return record.physical_offset if record is not None else file.base
+
+    def end(self) -> LogEnd:
+        """Raises OSError."""
+        return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
+
+    def check_complete(self) -> None:
+        """Raises CorruptLogError where a file of the log is missing or cut off."""
+        for start, end in self.files.missing():
+            raise CorruptLogError(
+                self.files.path_of(start), start, f"the file is missing, up to offset {end}"
+            )
+        for file in self.files.short():
+            raise CorruptLogError(
+                file.path,
+                file.end,
+                f"the file has {file.length} bytes, the others {self.files.file_size}",
+            )
+
+
+def open_log(
+    path: str | None = None, endpoint: str | None = None, timeout_ms: int = 30_000
+) -> LogSource:
+    """The log below `path`, or that of the node at `endpoint`. Raises StoreMissingError,
+    StoreLayoutError, and FetchError where the node cannot be reached."""
+    if path is not None:
+        files = find_log(path)
+        return LocalLogSource(files, queue_ends(files.store))
+    if endpoint is None:
+        raise StoreMissingError("neither a path nor an endpoint was given")
+    # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
+    fetch = importlib.import_module("tandemlog.spark.log.fetch")
+    return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms))
+
+
+def open_store(store: str | Path) -> LogSource:
+    """The log that a job's argument names: a folder, or `node:HOST:PORT` for that of a node.
+    Raises as open_log."""
+    text = str(store)
+    if text.startswith(NODE_PREFIX):
+        return open_log(endpoint=text.removeprefix(NODE_PREFIX))
+    return open_log(path=text)

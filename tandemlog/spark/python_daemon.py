@@ -1,0 +1,51 @@
+"""Spark's parent of Python workers, on a PySpark that is compiled.
+
+    module path   .../site-packages/pyspark/python/lib/pyspark.zip   sources, compiled each time
+                  .../site-packages                                  the same, compiled once
+
+Spark puts its archive first, which costs half a second of CPU time for each kind of worker that a
+query starts, and a first query starts four to seven of them. Where the archive belongs to a PySpark
+that is installed, that one is taken. Only for sessions on one machine: elsewhere the parent cannot
+know that this package is there.
+
+Between two tasks a worker collects garbage, among all the objects of all modules that it has. So
+a new worker imports first what tasks need, and has the collector forget what there is by then.
+The parent itself must not import it: numpy and Arrow start threads, and it forks.
+"""
+
+import gc
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+_ARCHIVE = "/pyspark/python/lib/pyspark.zip"
+_OF_TASKS = ("pyspark.worker", "tandemlog.spark.segments.source")
+
+
+def without_archive(path: Sequence[str]) -> list[str]:
+    """The module path less an archive of the PySpark that can be imported from it anyhow."""
+    real = {os.path.realpath(each) for each in path if each}
+    return [
+        each
+        for each in path
+        if not (each.endswith(_ARCHIVE) and os.path.realpath(each.removesuffix(_ARCHIVE)) in real)
+    ]
+
+
+def settle() -> None:
+    """In a new worker: import what its tasks need, and keep that out of every collection."""
+    if gc.get_freeze_count():
+        return  # a child of the worker's own
+    for name in _OF_TASKS:
+        importlib.import_module(name)
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    sys.path[:] = without_archive(sys.path)
+    os.register_at_fork(after_in_child=settle)
+    # Only now is it the compiled one.
+    from pyspark.daemon import manager
+
+    manager()

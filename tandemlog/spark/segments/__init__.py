@@ -1,0 +1,1 @@
+"""format("tandemlog_segments")."""

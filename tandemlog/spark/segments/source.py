@@ -1,0 +1,113 @@
+"""The data source `tandemlog_segments`: the commit-log files of any store as rows.
+
+    spark.read.format("tandemlog_segments").option("view", "messages").load("/data/store")
+
+    driver   options ──▶ log files, where the log ends ──▶ spans ──▶ partitions
+    task     spans ──▶ windows of whole records ──▶ Arrow batches           (views.py)
+
+What can be wrong with options and files is found in the driver, before a task starts.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ..arrow.schema import chosen_columns, columns_of, spark_schema
+from ..errors import OptionError
+from ..log.source import LocalLogSource, open_log
+from ..log.spans import Span, grouped, pieces_wanted, split
+from .options import OnCorruption, SegmentOptions, View, parse_segment_options
+from .views import ReadTask, batches
+
+NAME = "tandemlog_segments"
+
+
+class SegmentDataSource(DataSource):
+    """See the module; options are those of options.SegmentOptions, in camel case."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        options = parse_segment_options(self.options)
+        return spark_schema(_columns(options))
+
+    def reader(self, schema: StructType) -> "SegmentReader":
+        options = parse_segment_options(self.options)
+        if options.columns is None:
+            report = options.on_corruption is OnCorruption.REPORT
+            chosen = columns_of(options.view.value, schema, report)
+            options = replace(options, columns=tuple(chosen))
+        return SegmentReader(options)
+
+
+def _columns(options: SegmentOptions) -> dict[str, str]:
+    names = list(options.columns) if options.columns is not None else None
+    report = options.on_corruption is OnCorruption.REPORT and options.view is View.MESSAGES
+    return chosen_columns(options.view.value, names, report)
+
+
+@dataclass
+class SpanPartition(InputPartition):
+    """What one task reads."""
+
+    spans: tuple[Span, ...]
+
+    def __init__(self, spans: tuple[Span, ...]) -> None:
+        super().__init__(None)
+        self.spans = spans
+
+
+class SegmentReader(DataSourceReader):
+    """Plans in the driver, reads in the tasks; pickled in between."""
+
+    def __init__(self, options: SegmentOptions) -> None:
+        self._options = options
+        self._columns = _columns(options)
+        self._log = open_log(options.path, options.endpoint, options.fetch_timeout_ms)
+
+    def partitions(self) -> list[SpanPartition]:
+        """One for about targetBytes of the log; none for an empty one."""
+        options, log = self._options, self._log
+        of_records = options.view in (View.MESSAGES, View.RAW, View.ENTRIES, View.INDEX)
+        strict = of_records and options.on_corruption is OnCorruption.FAIL
+        if strict and isinstance(log, LocalLogSource):
+            log.check_complete()
+        start, end = max(log.start(), options.from_offset), log.end().offset
+        if options.to_offset:
+            end = min(end, options.to_offset)
+        if start >= end:
+            if options.from_offset > end:
+                raise OptionError(
+                    f"option fromOffset: {options.from_offset} is behind the log's end {end}"
+                )
+            return []
+        cores = os.cpu_count() or 1
+        count = pieces_wanted(end - start, options.target_bytes, cores)
+        spans = split(log.files, start, end, -(-(end - start) // count))
+        return [SpanPartition(tuple(group)) for group in grouped(spans, count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The view's rows of one partition."""
+        if not isinstance(partition, SpanPartition):
+            return  # Spark's stand-in for an empty list of partitions
+        options = self._options
+        task = ReadTask(
+            view=options.view,
+            columns=self._columns,
+            on_corruption=options.on_corruption,
+            verify_crc=options.verify_crc,
+            index_tags=options.index_tags,
+            block_bytes=options.block_bytes,
+        )
+        log = self._log.connect()
+        try:
+            for span in partition.spans:
+                yield from batches(log, self._log.files, span, task)
+        finally:
+            log.close()

@@ -1,0 +1,138 @@
+"""One way to a Spark session that our sources and jobs run well on.
+
+Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead
+of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
+Java may be missing.
+
+    local     this machine, all cores (the default of the commands)
+    test      two slots, no UI, two shuffle partitions, a JVM that starts fast
+    cluster   a master of its own: only what must hold there
+"""
+
+import os
+import re
+import sys
+import tempfile
+from enum import Enum
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from .errors import PipelineError
+from .java import ensure_java
+from .spark_version import version_fault
+
+
+class Profile(Enum):
+    """What a session is for; see the module."""
+
+    LOCAL = "local"
+    TEST = "test"
+    CLUSTER = "cluster"
+
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOGGING = Path(__file__).with_name("log4j2.properties").resolve()
+
+_ALWAYS = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "8192",
+}
+
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""What writes a stream's offsets and commits. The one that Spark takes by itself asks the programs
+readlink, four times, and chmod, twice, for each of the two files of a micro-batch; this one leaves
+it at chmod. On a local disk a rename is atomic either way."""
+
+_ON_ONE_MACHINE = {
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    "spark.python.daemon.module": "tandemlog.spark.python_daemon",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+}
+
+_SERIAL_GC = "-XX:+UseSerialGC"
+"""What Java itself chooses on one core. Short-lived rows take a tenth less CPU time with its small
+young generation than with G1's, which may be most of the heap."""
+_COMPILE_LATER = (
+    "-XX:Tier4InvocationThreshold=40000",
+    "-XX:Tier4MinInvocationThreshold=5000",
+    "-XX:Tier4CompileThreshold=120000",
+    "-XX:Tier4BackEdgeThreshold=320000",
+)
+"""Eight times what Java counts before it compiles for the second time, which takes the cores from
+the tasks. What is done for every row comes there in its first second all the same; what plans a
+query does not."""
+_FEW_CORES = 2
+_QUICK_START = "-XX:TieredStopAtLevel=1"
+
+_TEST = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+
+
+def settings(profile: Profile) -> dict[str, str]:
+    """The Spark settings of a profile; the caller's own go on top."""
+    chosen, java = dict(_ALWAYS), []
+    if profile is Profile.CLUSTER:
+        return chosen
+    chosen |= _ON_ONE_MACHINE
+    if profile is Profile.TEST:
+        chosen |= _TEST
+        java.append(_QUICK_START)
+    few = profile is Profile.TEST or (os.cpu_count() or 1) <= _FEW_CORES
+    if few and not _collector_is_chosen():
+        java.append(_SERIAL_GC)
+    if few and profile is not Profile.TEST:
+        java += _COMPILE_LATER
+    if java:
+        chosen[_JAVA_OPTIONS] = " ".join(java)
+    return chosen
+
+
+def _collector_is_chosen() -> bool:
+    """Whether the environment tells every Java which collector to take; two are an error."""
+    told = (os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))
+    return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in told)
+
+
+def spark_session(
+    app: str,
+    master: str = "local[*]",
+    profile: Profile = Profile.LOCAL,
+    extra: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session for our formats and jobs, or the one that is active already.
+
+    `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
+    brings its own Java and settings. Raises JavaMissingError, and PipelineError for another PySpark
+    than is needed.
+    """
+    fault = version_fault()
+    if fault is not None:
+        raise PipelineError(f"{fault}: pip install 'tandemlog[spark]'")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master.startswith("sc://"):
+        return SparkSession.builder.appName(app).remote(master).getOrCreate()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "tandemlog"
+    os.environ["JAVA_HOME"] = str(ensure_java(os.environ, cache))
+    # Read when the JVM starts: from then on Spark says what went wrong, and nothing else.
+    logging_option = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    builder = SparkSession.builder.appName(app).master(master)
+    scratch = Path(tempfile.gettempdir()) / f"tandemlog-spark-{os.getuid()}"
+    chosen = settings(profile) | {"spark.sql.warehouse.dir": str(scratch / "warehouse")}
+    chosen |= extra or {}
+    java_options = f"{logging_option} {chosen.get(_JAVA_OPTIONS, '')}".strip()
+    for key, value in (chosen | {_JAVA_OPTIONS: java_options}).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

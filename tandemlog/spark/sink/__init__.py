@@ -1,0 +1,1 @@
+"""format("tandemlog"), writing: each row stored once."""

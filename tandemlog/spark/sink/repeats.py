@@ -1,0 +1,71 @@
+"""A partition that was written before: whether it was with the same rows.
+
+    chunk      0    1    2 ...              sequences of the writer's epoch
+    checksum   c0   c1   c2                 of all that is written, from the first chunk to this one
+
+A master refuses a chunk whose number it knows with another count of rows or another checksum. It
+remembers the last chunks of a writer only, but the checksum of one speaks for all before it. Two
+things it cannot see: that there are fewer chunks now than were stored, and that a batch is written
+after a later one, by a partition that had no rows in that. So a task asks.
+"""
+
+from typing import Final
+
+from tandemlog.v1 import broker_pb2
+
+from ..cluster.connections import connection_of, run
+from ..cluster.errors import RepeatMismatchError, SinkError
+from ..cluster.options import ClusterOptions
+from .writer_name import WriterName
+
+MISMATCH: Final = (
+    "the partition was written before with other rows, to another topic, or with other "
+    "batchMessages or batchBytes; of these rows nothing was stored now. Rows have to come in the "
+    "same order again: sort within the partitions behind a shuffle. Another write needs an "
+    "idempotencyId, or an idempotencyEpoch, of its own. deliveryGuarantee=at_least_once gets past "
+    "a batch that never comes the same again, and may store rows twice"
+)
+
+
+def check_chunks(options: ClusterOptions, name: WriterName, chunks: int) -> None:
+    """Raises RepeatMismatchError where more chunks are stored than the `chunks` there are now."""
+    stored = stored_chunks(options, name)
+    if stored > chunks:
+        raise RepeatMismatchError(
+            f"partition {name.partition}, writer {name.producer_id}: {stored} chunks are stored "
+            f"and {chunks} were to be written; {MISMATCH}"
+        )
+
+
+def stored_chunks(options: ClusterOptions, name: WriterName) -> int:
+    """How many chunks of this batch the master knows."""
+    assert name.producer_id is not None
+    known = _known(options, name.producer_id)
+    return known.last_sequence + 1 if known.known and known.epoch == name.epoch else 0
+
+
+def check_newest(options: ClusterOptions, name: WriterName) -> None:
+    """Raises SinkError for a batch that is older than one which was written already, as far as the
+    first partition tells: its own writer, which a batch of other partitions need not have."""
+    assert name.producer_id is not None
+    first = name.of_partition(0)
+    known = _known(options, first)
+    if known.known and known.epoch > name.epoch:
+        raise SinkError(
+            f"partition {name.partition}, writer {name.producer_id}: batch {name.epoch} is to be "
+            f"written, and batch {known.epoch} was written already: the checkpoint, or "
+            "idempotencyEpoch, is older than the target topic. Nothing was stored now. Where a "
+            "checkpoint was restored from a backup, start with a new one, and with startingOffsets "
+            "behind what the target has"
+        )
+
+
+def _known(options: ClusterOptions, producer_id: str) -> broker_pb2.DescribeProducerResponse:
+    connection = connection_of(options)
+    asked = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
+    return run(
+        connection.on_master(
+            lambda node: node.ask(node.broker.DescribeProducer, asked, options.request_timeout_ms)
+        ),
+        "looking at what was stored before",
+    )

@@ -1,0 +1,165 @@
+"""format("tandemlog") as a sink: the driver's and the task's side of a write.
+
+    driver   schema, options and topic are checked, a job gets its id
+    task     rows (sink_input) ──▶ chunks (sink_chunks) ──▶ columns (sink_columns)
+                 ──▶ requests (sink_sender)
+    driver   commit: notes what was written; abort: what was written stays
+
+There is no transaction: rows are in the log once their task has sent them. Exactly once means that
+a task that runs again stores nothing twice, so that a job or a batch that succeeds in the end has
+left every row once.
+"""
+# An argument has the name that Spark gives it.
+# ruff: noqa: N803
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from ..cluster.cluster import check_reachable, check_writable
+from ..cluster.errors import RowError, SinkError
+from ..cluster.options import ClusterOptions, Guarantee, WriteOptions
+from .chunks import chunks
+from .columns import rows_of
+from .input import complete, input_of_task
+from .repeats import check_chunks, check_newest
+from .sender import SinkSender
+from .writer_name import (
+    WriterName,
+    batch_writer_name,
+    local_property_of_task,
+    partition_of_task,
+    stream_writer_name,
+)
+
+logger = logging.getLogger(__name__)
+
+_CHECKED_FOR_S: Final = 60.0
+_checked: Final[dict[tuple[ClusterOptions, str | None], float]] = {}
+_lock: Final = threading.Lock()
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has written; `duplicates` are requests that an earlier attempt had stored."""
+
+    rows: int
+    requests: int
+    duplicates: int
+    bytes: int
+
+
+def check_topic(options: WriteOptions) -> None:
+    """In the driver: that the cluster is there, and its topic takes messages. Raises ClusterError.
+    Spark makes a writer twice for every micro-batch, so what was found holds for a minute."""
+    key = (options.cluster, options.topic)
+    now = time.monotonic()
+    with _lock:
+        if now - _checked.get(key, float("-inf")) < _CHECKED_FOR_S:
+            return
+    if options.topic is None:
+        check_reachable(options.cluster)
+    else:
+        check_writable(options.cluster, options.topic)
+    with _lock:
+        _checked[key] = now
+
+
+def write_partition(
+    options: WriteOptions, name: WriterName, batches: Iterator[pa.RecordBatch]
+) -> Written:
+    """Sends the rows of one task; returns once all of them are acknowledged."""
+    sender: SinkSender | None = None
+    taken = 0
+    try:
+        for chunk in chunks(
+            batches, max_rows=options.batch_messages, max_bytes=options.batch_bytes
+        ):
+            if sender is None:
+                if name.producer_id is not None and name.partition:
+                    check_newest(options.cluster, name)
+                sender = SinkSender(options, name)
+            try:
+                sender.send(rows_of(chunk, options.topic, sender.queues_of, sender.turn))
+            except RowError as error:
+                raise SinkError(
+                    f"partition {name.partition}, row {taken + error.row}: {error.reason}"
+                ) from None
+            taken += chunk.num_rows
+        if sender is None:
+            if name.producer_id is not None:
+                check_chunks(options.cluster, name, 0)
+            return Written(0, 0, 0, 0)
+        sender.finish()
+        outcomes = sender.outcomes
+        if outcomes.duplicates and name.producer_id is not None:
+            check_chunks(options.cluster, name, sender.chunk)
+        return Written(outcomes.rows, sender.chunk, outcomes.duplicates, outcomes.bytes)
+    finally:
+        if sender is not None:
+            sender.close()
+
+
+class LiveWriter(DataSourceArrowWriter):
+    """A batch write. `job_id` is made once and travels to all tasks of the job."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._job_id = options.idempotency_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        partition = partition_of_task()
+        if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
+            return write_partition(self._options, WriterName(None, 0, partition), iterator)
+        name = batch_writer_name(self._job_id, self._options.idempotency_epoch, partition)
+        return write_partition(self._options, name, complete(iterator, input_of_task))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _log(f"job {self._job_id}", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _log(f"job {self._job_id} failed; what stays in the log", messages)
+
+
+class LiveStreamWriter(DataSourceStreamArrowWriter):
+    """A stream's write; Spark makes a new one for every batch."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        partition = partition_of_task()
+        if self._options.guarantee is Guarantee.AT_LEAST_ONCE:
+            return write_partition(self._options, WriterName(None, 0, partition), iterator)
+        name = stream_writer_name(local_property_of_task(), partition)
+        return write_partition(self._options, name, complete(iterator, input_of_task))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _log(f"batch {batchId}", messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _log(f"batch {batchId} failed; what stays in the log", messages)
+
+
+def _log(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    written = [each for each in messages if isinstance(each, Written)]
+    logger.info(
+        "%s: tasks=%d rows=%d bytes=%d requests=%d duplicates=%d",
+        what,
+        len(written),
+        sum(each.rows for each in written),
+        sum(each.bytes for each in written),
+        sum(each.requests for each in written),
+        sum(each.duplicates for each in written),
+    )

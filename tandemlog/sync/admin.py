@@ -1,0 +1,148 @@
+"""The administrator's client without asyncio: the same names, see admin.py."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
+from ..cluster.connection import ConnectionOptions
+from ..cluster.topology import ReadFrom, Topology
+from ..consume.positions import Queue, QueueRange, Start
+from ..consume.received import ReceivedMessage
+from ..errors import ClientClosedError
+from .loop_thread import LoopThread
+
+ResultT = TypeVar("ResultT")
+
+
+class Admin:
+    """Administers the cluster that `endpoints` belong to."""
+
+    def __init__(
+        self,
+        endpoints: str | Sequence[str],
+        *,
+        read_from: ReadFrom | str = ReadFrom.ANY,
+        connection: ConnectionOptions | None = None,
+    ) -> None:
+        self._admin = AsyncAdmin(endpoints, read_from=read_from, connection=connection)
+        self._thread: LoopThread | None = LoopThread.of_process()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.run(self._admin.close())
+
+    def _run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        if self._thread is None:
+            work.close()
+            raise ClientClosedError("the client is closed")
+        return self._thread.run(work)
+
+    def cluster(self) -> Topology:
+        """All nodes with roles, offsets and lag, asked now."""
+        return self._run(self._admin.cluster())
+
+    def create_topic(
+        self,
+        name: str,
+        queues: int | None = None,
+        *,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        update: bool = False,
+    ) -> TopicInfo:
+        """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
+        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError and
+        QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
+        master refuses."""
+        return self._run(
+            self._admin.create_topic(
+                name, queues, perm=perm, order=order, attributes=attributes, update=update
+            )
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic; its messages stay in the log until they expire."""
+        self._run(self._admin.delete_topic(name))
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics, by name."""
+        return self._run(self._admin.topics())
+
+    def topic(self, name: str) -> TopicInfo:
+        """One topic; raises UnknownTopicError."""
+        return self._run(self._admin.topic(name))
+
+    def groups(self) -> list[str]:
+        """All consumer groups with a committed offset or a configuration."""
+        return self._run(self._admin.groups())
+
+    def stats(self) -> dict[str, float]:
+        """Numbers of the node that is read from, by name."""
+        return self._run(self._admin.stats())
+
+    def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
+        """What the queues of `topics` (none: of all) hold."""
+        return self._run(self._admin.ranges(topics))
+
+    def committed(self, group: str, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
+        """A group's committed offsets by (topic, queue id)."""
+        return self._run(self._admin.committed(group, topics))
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Sets where a group goes on reading; its consumers must not run meanwhile."""
+        self._run(self._admin.commit(group, offsets))
+
+    def search_offset(
+        self, topic: str, time: Start, *, queue_id: int | None = None, upper: bool = False
+    ) -> dict[Queue, int]:
+        """By queue, the first message stored at or after `time` (ms or datetime); `upper`: the
+        last one stored at or before it."""
+        return self._run(self._admin.search_offset(topic, time, queue_id=queue_id, upper=upper))
+
+    def query_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_messages: int = 0,
+        begin: int | datetime = 0,
+        end: int | datetime = 0,
+        tags: bool = False,
+        everything: bool = False,
+    ) -> list[ReceivedMessage]:
+        """Messages with this key or unique id, stored between two times (ms or datetime; 0: no
+        bound). `max_messages` 0 means 64, more with `everything`; `tags`: `key` is a tag."""
+        return self._run(
+            self._admin.query_by_key(
+                topic,
+                key,
+                max_messages=max_messages,
+                begin=begin,
+                end=end,
+                tags=tags,
+                everything=everything,
+            )
+        )
+
+    def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
+        """The message with this offset id; with `topic`, also the one with this unique id
+        (UNIQ_KEY), which has the same form. None where there is none."""
+        return self._run(self._admin.query_by_id(msg_id, topic))
+
+    def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
+        """The messages at positions in the commit log (bytes), one for each; raises
+        OffsetOutOfRangeError where the log holds none there."""
+        return self._run(self._admin.messages_at(physical_offsets))
+
+    def producer(self, producer_id: str) -> ProducerInfo | None:
+        """What the master knows of a producer; None where nothing."""
+        return self._run(self._admin.producer(producer_id))

@@ -1,0 +1,174 @@
+"""The producer without asyncio: the same names, from any number of threads.
+
+    with Producer("10.0.0.1:10911") as producer:
+        future = producer.send(Message("orders", b"..."))
+        result = future.result()
+
+Messages are framed in the calling thread and collected under one lock; the loop's thread sees
+whole requests only. So a send costs no hand-over between threads.
+"""
+
+import atexit
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Self
+
+from ..errors import ClientClosedError
+from ..message import Message, SendManyResult
+from ..produce.core import ProducerCore, durability_of
+from ..produce.framing import Framer
+from ..produce.futures import SendFuture, SyncGroup
+from ..produce.options import ProducerOptions
+from ..produce.put_batch import PutBatch
+from ..produce.routes import Route
+from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
+from .loop_thread import LoopThread
+
+_CLUSTER = durability_of(wait=True)
+_NO_WAIT = durability_of(wait=False)
+
+
+class _PerThread(threading.local):
+    framer: Framer | None = None
+
+
+class Producer:
+    """Sends to the master of the cluster that `endpoints` belong to; open from the start. Raises
+    NoMasterError where none is found within the connection's retry_timeout_ms."""
+
+    def __init__(
+        self, endpoints: str | Sequence[str], options: ProducerOptions | None = None
+    ) -> None:
+        self._options = options or ProducerOptions()
+        self._per_thread = _PerThread()
+        self._closed = False
+        self._thread = LoopThread.of_process()
+        self._core = self._thread.run(self._open(endpoints))
+        # A program that ends without close sends what it has.
+        atexit.register(self.close)
+        self._accumulator = self._core.accumulator
+        self._route = self._core.routes.get
+
+    async def _open(self, endpoints: str | Sequence[str]) -> ProducerCore[SendFuture]:
+        core: ProducerCore[SendFuture] = ProducerCore(
+            endpoints, self._options, new_group=SyncGroup, wake=self._wake
+        )
+        await core.open()
+        return core
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self, timeout_ms: float = 30_000) -> None:
+        """Sends what is there, for `timeout_ms` at most; messages without an answer then fail
+        with OutcomeUnknownError or ClientClosedError."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        self._thread.run(self._core.close(timeout_ms / 1000))
+
+    @property
+    def producer_id(self) -> str | None:
+        """The name under which a node recognises repeated requests; None: it cannot."""
+        return self._core.numbers.producer_id
+
+    def send(self, message: Message, *, wait: bool = True) -> SendFuture:
+        """Takes a message, in order for its queue; blocks while too many bytes have no answer.
+
+        `wait` False asks for an answer once the master has appended it, whatever the cluster
+        waits for. Raises InvalidMessageError and its kinds, UnknownTopicError, UnknownQueueError,
+        BufferFullError; the future raises what came of the message.
+        """
+        accumulator = self._accumulator
+        topic = message.topic
+        route = self._route(topic) or self._load(topic)
+        queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
+        framer = self._per_thread.framer or self._new_framer()
+        record = framer.frame(message, queue_id)
+        durability = _CLUSTER if wait else _NO_WAIT
+        future = accumulator.add(record, topic, queue_id, durability)
+        if future is None:
+            deadline = time.monotonic() + self._options.max_block_ms / 1000
+            while future is None:
+                accumulator.wait_for_room(len(record), deadline - time.monotonic())
+                future = accumulator.add(record, topic, queue_id, durability)
+        return future
+
+    def send_many(
+        self,
+        topic: str | None,
+        bodies: Bodies,
+        *,
+        keys: Column = None,
+        tags: Column = None,
+        queues: Queues = None,
+        sharding_keys: Column = None,
+        properties: dict[str, str] | None = None,
+        wait: bool = True,
+    ) -> SendManyResult:
+        """Sends many messages to `topic` and waits for all; one answer with arrays.
+
+        `bodies`: a list or iterator of bytes; an Arrow binary array; a numpy array (`S` or
+        u1[n, width]); a pair (u1 data, i8 offsets[n+1]); an Arrow table with the columns body,
+        keys, tags and queue; or a list or iterator of Message, then with `topic` None for
+        messages of several topics. `keys`, `tags`, `queues`, `sharding_keys`: a column of the
+        same length, or one value for all. `properties` are the same for all.
+
+        Raises SendManyError, with the places of what was acknowledged, where not everything was;
+        where nothing was, the error itself.
+        """
+        done: Future[None] = Future()
+        collector = Collector(lambda: done.set_result(None))
+        framer = self._per_thread.framer or self._new_framer()
+        try:
+            sender = ManySender(self._core, framer, collector, properties=properties, wait=wait)
+            for batch in sender.batches(
+                topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
+            ):
+                if isinstance(batch, str):
+                    self._load(batch)
+                else:
+                    self._submit(batch, collector)
+        except Exception as error:
+            collector.stopped(error)
+        collector.complete()
+        done.result()
+        return collector.result()
+
+    def flush(self) -> None:
+        """Until everything sent before has its answer, or failed."""
+        self._thread.run(self._flush())
+
+    async def _flush(self) -> None:
+        if self._core.sender is not None:
+            await self._core.sender.flush()
+
+    def _submit(self, batch: PutBatch, collector: Collector) -> None:
+        try:
+            deadline = time.monotonic() + self._options.max_block_ms / 1000
+            while not self._accumulator.submit(batch):
+                self._accumulator.wait_for_room(batch.byte_size, deadline - time.monotonic())
+        except BaseException:
+            collector.withdrawn()
+            raise
+
+    def _load(self, topic: str) -> Route:
+        if self._closed:
+            raise ClientClosedError("the producer is closed")
+        return self._thread.run(self._core.routes.load(topic))
+
+    def _new_framer(self) -> Framer:
+        framer = self._per_thread.framer = self._core.new_framer()
+        return framer
+
+    def _wake(self) -> None:
+        self._thread.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._core.look()

@@ -18,7 +18,7 @@ from node.settings.config import (
 from node.settings.config_docs import configuration_markdown
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ from sim.store_disk import NodeFiles
 from sim.store_ledger import Fact, Ledger
 from sim.store_nodes import DIRECTORY, NodeClock, StoreNode
 from sim.store_requests import Request
+from storage.config import FlushMode
 from storage.errors import BatchRefusedError, StoreError
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
@@ -30,9 +31,12 @@ from storage.state_files.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
+from tandemlog.format.producer_mark import MARK_NAME
 
 CRC_END = 12
 """A record begins with size, magic and the CRC of its body."""
+NAMES = (*range(12, 16), *range(20, 28), *range(36, 40))
+"""Queue id, queue offset, and the system flag, which says how long the hosts are."""
 
 
 def check_promotion(
@@ -48,7 +52,7 @@ def check_promotion(
     clock = NodeClock(cluster.clock)
     clock.wrong_ms = node.clock.wrong_ms
     files = node.files.copy(clock)
-    if node.store is not None and rng.random() < 0.5:
+    if node.store is not None and rng.random() < 0.5 and is_durable(cluster, node):
         files.crash(rng)
     promoted = Promoted(cluster, files, clock, node)
     if rots and not promoted.rot(rng, record):
@@ -60,6 +64,13 @@ def check_promotion(
         raise ViolationError(f"{how}: {broken}") from broken
     except (StoreError, HaError, FormatError, OSError) as fault:
         raise ViolationError(f"{how}: {fault!r}") from fault
+
+
+def is_durable(cluster: StoreCluster, node: StoreNode) -> bool:
+    """Whether a power cut takes nothing of what others were promised."""
+    if cluster.settings.flush is FlushMode.SYNC:
+        return True
+    return node.store.log.flushed.value == node.store.log.wrote.value
 
 
 class Promoted:
@@ -128,21 +139,25 @@ class Promoted:
         return True
 
     def told_of(self, fact: Fact, rng: Random) -> int:
-        """A byte that a check covers: with property_crc any, else of size, magic, CRC or body. A
-        turned bit in a queue offset makes another good record then (decision 0021)."""
-        if self.cluster.settings.property_crc:
-            return rng.randrange(fact.start, fact.end)
+        """A byte that a check covers: of size, magic, CRC or body; with property_crc any but those
+        that say which record it is, and where its parts are. A turned bit in a queue offset makes
+        another good record without it (decision 0021)."""
         size = self.cluster.settings.commit_log_file_size
         base = fact.start - fact.start % size
         data = self.files.peek(StorePaths(DIRECTORY).commit_log / f"{base:020d}") or b""
-        body = data.find(fact.body, fact.start - base, fact.end - base)
-        covered = [
-            *range(CRC_END),
-            *range(body - fact.start + base, body + len(fact.body) - fact.start + base),
-        ]
-        return fact.start + rng.choice(
-            (rng.randrange(4), rng.choice(covered if body >= 0 else range(CRC_END)))
-        )
+        at, length = data.find(fact.body, fact.start - base, fact.end - base), len(fact.body)
+        if at < 0:
+            return fact.start + rng.randrange(CRC_END)
+        at += base - fact.start
+        covered = [*range(CRC_END), *range(at, at + length)]
+        if self.cluster.settings.property_crc:
+            names = {*NAMES, *range(at - 4, at)}
+            mark = data.find(MARK_NAME, fact.start - base, fact.end - base)
+            end = at + length + 3 + len(fact.place[0])
+            if mark < 0:
+                covered += range(end, fact.end - fact.start)
+            covered += [each for each in range(CRC_END, at) if each not in names]
+        return fact.start + rng.choice((rng.randrange(4), rng.choice(covered)))
 
     def open(self) -> None:
         store = self.store = opened(self.cluster.settings, self.files, self.clock)

@@ -27,7 +27,7 @@ from sim.store_disk import NodeDeathError, NodeFiles
 from sim.store_ledger import Ledger
 from sim.store_nodes import CONFIG, DIRECTORY, NodeClock, StoreMaster, StoreNode
 from sim.store_requests import Producer  # noqa: TC001
-from storage.config import StoreConfig
+from storage.config import FlushMode, StoreConfig
 from storage.errors import FlushFailedError, StoreError
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
@@ -122,6 +122,7 @@ class StoreCluster(Cluster):
         state = self.load_state(node)
         config = self.config(node.name)
         said = "; ".join(store.recovery.lines())
+        node.short |= bool(store.doubt) and self.settings.flush is FlushMode.ASYNC
         if node.name != self.master_name:
             stored = SlaveStore(
                 store, state, self.saver(node), self.incarnation, config, node.clock
@@ -155,7 +156,10 @@ class StoreCluster(Cluster):
         self.stop(node)
 
     def power_cut(self, node: StoreNode, kept: Random | None = None) -> None:
+        held = node.log_bytes()
         node.files.rest(power=True, kept=kept or self.rng)
+        if self.settings.flush is FlushMode.ASYNC and node.log_bytes() != held:
+            node.short = True
 
     def on(self, node: StoreNode) -> "Process":
         """Around what a node's process does: it may die in it, or its disk may be in trouble."""
@@ -278,12 +282,13 @@ class StoreCluster(Cluster):
         return None if data is None else decode_state(data)
 
     def in_sync(self) -> list[StoreNode]:
-        """Who may become master now: the recorded set, on the disks that it names."""
+        """Who may become master now: the recorded set, on the disks that it names. No operator
+        takes a master without fsync whose machine has stopped, before it has followed."""
         state, found = self.kept_state(self.master), []
         for member in sorted(state.record.members) if state is not None else ():
             node = self.nodes[member.node_id]
             held = self.kept_state(node)
-            if held is not None and held.incarnation == member.incarnation:
+            if held is not None and held.incarnation == member.incarnation and not node.short:
                 found.append(node)
         return found
 

@@ -65,7 +65,8 @@ class StoreMaster(MasterSide):
 class StoreNode:
     """See the module; `store` is None while the node is down. `damaged` are log offsets at which
     the disk gives other bits than were written; `new_topics` are those that somebody waits for,
-    with the version of the table; `may_hear_damage`: its master sends what is no record."""
+    with the version of the table; `may_hear_damage`: its master sends what is no record; `short`:
+    it has lost what others were promised without an fsync, with its power or in a failed fsync."""
 
     name: str
     clock: NodeClock
@@ -79,12 +80,18 @@ class StoreNode:
     answers: list[Request] = field(default_factory=list)
     new_topics: list[tuple[str, int]] = field(default_factory=list)
     may_hear_damage: bool = False
+    short: bool = False
 
     @property
     def log_begin(self) -> int:
         """Where the log on the disk begins, 0 where there is none."""
         names = self.files.names(DIRECTORY / "commitlog")
         return min((int(name) for name in names if name.isdigit()), default=0)
+
+    def log_bytes(self) -> list[bytes | None]:
+        """All that is there of the log."""
+        folder = DIRECTORY / "commitlog"
+        return [self.files.peek(folder / name) for name in self.files.names(folder)]
 
     def troubled(self) -> "Trouble":
         """Around a call that may fail only where the disk is in trouble, and only by name."""

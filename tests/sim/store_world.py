@@ -18,7 +18,7 @@ from sim.ha_nodes import ViolationError
 from sim.store_checks import check_promotion
 from sim.store_clients import Clients
 from sim.store_nodes import CONFIG, HOUR_S, StoreNode
-from storage.config import StoreConfig
+from storage.config import FlushMode, StoreConfig
 from storage.errors import CorruptStoreError
 from storage.message_store import MessageStore
 
@@ -32,7 +32,8 @@ class StoreWorld(Clients):
         self, seed: int, settings: StoreConfig | None = None, size: int | None = None
     ) -> None:
         chosen = Random(f"size of {seed}")
-        super().__init__(seed, size or chosen.choice(SIZES), settings or some_settings(seed))
+        size = size or chosen.choice(SIZES)
+        super().__init__(seed, size, settings or some_settings(seed, size))
         self.seed = seed
         self.number = 0
         self.events: list[tuple[float, Callable[[], None]]] = self.make_events(chosen)
@@ -273,12 +274,23 @@ class StoreWorld(Clients):
 
     def fresh_disk(self) -> None:
         node = self.any_slave()
-        if node is not None and node is not self.master:
+        if node is not None and node is not self.master and self.can_spare_a_disk():
             self.give_fresh_disk(node)
+
+    def can_spare_a_disk(self) -> bool:
+        """Without fsync on the master a slave may hold the only copy that outlives its power."""
+        if self.settings.flush is FlushMode.SYNC:
+            return True
+        if any(each.short for each in self.nodes.values()) or self.master.store is None:
+            return False
+        self.flush_master()
+        store = self.master.store
+        return store is not None and store.log.flushed.value == store.log.wrote.value
 
     def give_fresh_disk(self, node: StoreNode) -> None:
         self.note(f"{node.name} gets a fresh disk")
         self.count("fresh disks")
+        node.short = False
         self.stop(node)
         node.files = type(node.files)(node.clock)
         node.damaged.clear()
@@ -330,6 +342,8 @@ class StoreWorld(Clients):
             self.obey_alarms()
             self.answer_all()
             if self.healed():
+                for node in self.nodes.values():
+                    node.short = False
                 return
         raise ViolationError("the cluster does not heal")
 
@@ -341,7 +355,7 @@ class StoreWorld(Clients):
             if "Restart" in alarm:
                 self.stop(self.master)
                 return
-            if "when its machine stopped" in alarm:
+            if "when its machine stopped" in alarm or self.master.short:
                 # it cut records of which nobody knows whether they were fsynced
                 self.count("alarms obeyed")
                 self.lead(self.nodes[name])
@@ -414,10 +428,13 @@ class StoreWorld(Clients):
         return "\n".join([*rows, str(self.counters), "history:", *self.history])
 
 
-def some_settings(seed: int) -> StoreConfig:
-    """In a part of the worlds a CRC covers the whole record."""
+def some_settings(seed: int, size: int) -> StoreConfig:
+    """In a part of the worlds a CRC covers the whole record; in a part of those with replicas the
+    master does not wait for its own fsync."""
     chosen = Random(f"settings of {seed}")
-    return replace(CONFIG, property_crc=chosen.random() < 0.3)
+    property_crc, without_fsync = chosen.random() < 0.3, chosen.random() < 0.25
+    flush = FlushMode.ASYNC if without_fsync and size > 1 else FlushMode.SYNC
+    return replace(CONFIG, property_crc=property_crc, flush=flush)
 
 
 def pieces(store: MessageStore, start: int) -> list[bytes]:

@@ -4,7 +4,7 @@
                                work is what was written in the last second before the stop
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
-A bad record below what was durable is damage, above it the end (log_scan.py). Damage at the very
+A bad record below what was durable is damage, above it the end (log/scan.py). Damage at the very
 end is passed over like any other where it is known that a record ends at what was durable: after
 a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
 

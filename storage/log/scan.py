@@ -15,7 +15,7 @@ damage up to it, and the log goes on behind it. Between it and `durable` the beg
 is the end (a replica gets the log in pieces), unless its bytes are a whole record but for its head.
 
 One judgement for everybody who asks where a log ends: recovery (examination.py), and a slave that
-becomes master (log_surgery.py).
+becomes master (truncation.py).
 """
 
 from collections.abc import Iterator

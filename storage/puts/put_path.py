@@ -1,7 +1,7 @@
 """A client's batch on its way into the log: every check first, then one write.
 
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
-    append_check.py     put_targets.py         producer_table.py            idempotence.py
+    batch_check.py     targets.py         producer_table.py            retries.py
 
 Nothing is stored where any of it fails. Caller holds the store's write lock.
 """

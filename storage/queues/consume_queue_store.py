@@ -1,7 +1,7 @@
 """All consume queues of a store: which units they take, what is durable, what is cut.
 
 A batch from reput goes into the tail rows of all its queues with a handful of array operations
-(queue_units.py). A queue is written to its file when its row is full, or by `flush`, which then
+(units.py). A queue is written to its file when its row is full, or by `flush`, which then
 also fsyncs and answers a checkpoint: the ends of all queues at one position of the log.
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is

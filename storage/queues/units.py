@@ -1,7 +1,7 @@
 """The units of all consume queues: where each queue ends, what is in memory, what on disk.
 
     queue q    first ......... spilled ............ end
-               |  in its files  |  in its tail row   |        tail rows: queue_tails.py
+               |  in its files  |  in its tail row   |        tail rows: tails.py
 
 This is the mechanism; when a unit may be taken is decided in consume_queue_store.py. The caller
 holds the store's lock around everything that changes something, save `spill`: that needs only

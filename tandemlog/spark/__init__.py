@@ -1,6 +1,6 @@
 """The data pipeline: Spark over the cluster and over its files.
 
-    live topics      format("tandemlog")            over gRPC        live.py, sink.py
+    live topics      format("tandemlog")            over gRPC        live.py, writer.py
     segment files    format("tandemlog_segments")   local or fetched segments.py
     jobs             rebuild audit compare export restore stats      jobs/
 

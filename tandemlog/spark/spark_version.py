@@ -1,7 +1,7 @@
 """Which PySpark this is made for.
 
 Sources with limits came with 4.2, and where a task's input ends is found in PySpark's own code
-(sink_input.py), so the extra `spark` names one minor version. With another one an import fails
+(input.py), so the extra `spark` names one minor version. With another one an import fails
 somewhere, under a name that says nothing to whoever reads it.
 """
 

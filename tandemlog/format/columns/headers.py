@@ -9,7 +9,7 @@ a longer header: those are read by a layout of their own and brought into the sa
 the hosts, which stay in the buffer (born_host_start, store_host_start).
 
 Headers of anything can be gathered, of no record too: positions derived from a wrong length are
-kept inside the record, and `well_formed` says which rows hold together (see fault_columns.py).
+kept inside the record, and `well_formed` says which rows hold together (see faults.py).
 """
 
 import sys

@@ -3,7 +3,7 @@
     position │ size  magic V1 │ ... physical offset = here │ no IPv6 │ body │ topic │ properties │
              └──────────────────── lengths add up to the size ──────────────────────────────────┘
 
-It takes a few gathers, a tenth of what all header columns cost (fault_columns.py). Where it says no
+It takes a few gathers, a tenth of what all header columns cost (faults.py). Where it says no
 the records may still be right: IPv6 addresses, long topics. Then the strict walk has the last word.
 Bodies are not looked at.
 """

@@ -4,7 +4,7 @@
     task's thread    decode k, hand over   decode k+1 ...
 
 The next pull is on its way while the last answer is decoded. Several queues of a partition are
-asked for in one request, and handed on one behind the other (live_progress.py). Nodes that fail or
+asked for in one request, and handed on one behind the other (progress.py). Nodes that fail or
 are behind are left for others; a task gives up after pullTimeoutMs without a message.
 """
 

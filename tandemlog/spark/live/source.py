@@ -1,9 +1,9 @@
 """format("tandemlog"): the topics of a live cluster as a source and a sink for Spark.
 
-    spark.read.format("tandemlog")          a batch      live_batch.py
-    spark.readStream.format("tandemlog")    a stream     live_stream.py
-    df.write.format("tandemlog")            a batch      sink.py
-    df.writeStream.format("tandemlog")      a stream     sink.py
+    spark.read.format("tandemlog")          a batch      batch.py
+    spark.readStream.format("tandemlog")    a stream     stream.py
+    df.write.format("tandemlog")            a batch      writer.py
+    df.writeStream.format("tandemlog")      a stream     writer.py
 
 Options and schema are checked here, in the driver, before any task starts.
 """

@@ -163,7 +163,7 @@ class MessageStore:
             remove_spares(files, paths.own, paths.commit_log)
             remove_drafts(files, paths.own, paths.queues)
             reserve.give_up()
-            last_stop.distrust()
+            last_stop.distrust(clean=not abort.exists())
             aside = end_broken_off(paths, files)
             geometry = Geometry.of(config, files)
             if config.index_enabled:

@@ -1,6 +1,7 @@
 """What an open makes of the stop before it, and leaves for the one after it.
 
-    distrust   an fsync had failed: drop the page cache before anything is read
+    distrust   an fsync had failed, or may have, as the stop was not clean: drop the page cache
+               before anything is read
                (a set-aside that was broken off is ended here: set_aside.py)
     examine    (examination.py)
     begin      note what may be missing, then lower the flag; only now may the store be changed
@@ -34,10 +35,10 @@ class LastStop:
         """Whether the page cache may show what the disk does not hold."""
         return self._flag.is_raised()
 
-    def distrust(self) -> None:
-        """Before the store is read. Raises OSError where the disk still fails."""
-        if self.fsync_failed:
-            forget_page_cache(self._paths, self._files)
+    def distrust(self, *, clean: bool) -> None:
+        """Before the store is read. Raises OSError if the disk still fails."""
+        if self.fsync_failed or not clean:
+            forget_page_cache(self._paths, self._files, fsync_failed=self.fsync_failed)
 
     def following(self, found: Examination) -> Session:
         """The session that follows the last one by what an examination has found."""

@@ -1,35 +1,63 @@
-"""Back to what the disk holds, after an fsync that failed.
+"""Back to what the disk holds, after an fsync that failed, or may have.
 
 The kernel keeps pages that it could not write in its cache and calls them clean (ext4, for one):
 every read shows them, no later fsync reports them, and a power cut takes them. So before anything
 of such a store is believed, what can be written is written, and every page is dropped.
+
+A process that was killed may have died between the failure and the note of it (fsync_flag.py). So
+after every stop that was not clean, the same is done with all that was not known to be durable:
+everything but the files of the log that end below the recovery point.
 """
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..disk.files import FileSystem
+from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 
 logger = logging.getLogger(__name__)
 
 
-def forget_page_cache(paths: StorePaths, files: FileSystem) -> None:
+def forget_page_cache(paths: StorePaths, files: FileSystem, *, fsync_failed: bool) -> None:
     """Drop the cached pages of every file of a store, which this process has locked; what else
-    lies in its folder is not ours to open. Raises OSError where the disk still fails."""
+    lies in its folder is not ours to open. If no fsync is known to have failed, files of the log
+    whose bytes were all noted as durable keep theirs. Raises OSError if the disk still fails."""
     folders = [paths.commit_log, paths.queues, paths.index, paths.config, paths.own]
     folders = [each for each in folders if files.status(each) is not None]
     for each in (paths.root, *folders):  # a folder may be a disk of its own
         _write_back(each, files)
     found = [each for each in (paths.checkpoint, paths.abort, paths.epochs) if files.status(each)]
     for each in folders:
-        found += _files_below(each, files)
+        if each != paths.commit_log:
+            found += _files_below(each, files)
+    _drop(found, files)
+    # only now may the recovery point be read: it is one of the files above
+    durable = 0 if fsync_failed else _noted_as_durable(paths, files)
+    if paths.commit_log in folders:
+        log = _files_below(paths.commit_log, files)
+        _drop((each for each in log if not _ends_below(durable, each, files)), files)
+
+
+def _drop(found: Iterable[Path], files: FileSystem) -> None:
     for path in found:
         handle = files.open(path, write=False)
         try:
             files.drop_cache(handle)
         finally:
             files.close(handle)
+
+
+def _noted_as_durable(paths: StorePaths, files: FileSystem) -> int:
+    """The log offset below which all was fsynced when that was noted; 0 if nobody has."""
+    point = RecoveryPointFile(paths.recovery_point, files).load()
+    return 0 if point is None else point.flushed
+
+
+def _ends_below(durable: int, path: Path, files: FileSystem) -> bool:
+    status = files.status(path)
+    return path.name.isdigit() and status is not None and int(path.name) + status.size <= durable
 
 
 def _write_back(folder: Path, files: FileSystem) -> None:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
+from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, RetentionConfig
 from storage.disk.files import Buffer
@@ -68,6 +69,47 @@ def test_after_a_failed_fsync_the_page_cache_is_not_believed() -> None:
     assert len(acknowledged) == 10
     bench.crash()
     assert bench.bodies() == acknowledged
+
+
+def test_a_process_that_dies_before_it_can_note_a_failed_fsync_hides_nothing() -> None:
+    """The same, and the flag was never raised: the stop was not clean, and that is enough."""
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(5)
+    bench.settle()
+    held = bench.bodies()
+    bench.put(5)
+    with patch.object(FsyncFlag, "raise_it", lambda _: None):
+        fail_to_flush(bench)
+        bench.kill()
+    assert bench.bodies() == held
+    bench.put(5)
+    bench.store.flush()
+    bench.store.reput.run_to()
+    acknowledged = bench.bodies()
+    assert len(acknowledged) == 10
+    bench.crash()
+    assert bench.bodies() == acknowledged
+
+
+def test_a_kill_leaves_the_pages_of_log_files_that_were_durable_before() -> None:
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(40, size=900)
+    bench.settle()
+    bench.store.persist()
+    bench.put(2, size=900)
+    dropped: list[str] = []
+    drop_cache = type(bench.files).drop_cache
+
+    def noted(files: MemoryFiles, handle: int) -> None:
+        dropped.append(str(files._opened("drop_cache", handle)[1]))
+        drop_cache(files, handle)
+
+    with patch.object(type(bench.files), "drop_cache", noted):
+        bench.kill()
+    logs = [name for name in dropped if "/commitlog/" in name]
+    assert logs
+    assert not [name for name in logs if name.endswith(f"/{0:020d}")]
+    assert [name for name in dropped if "/consumequeue/" in name]
 
 
 def test_a_disk_that_takes_not_even_the_note_of_it_gets_it_later() -> None:

@@ -44,6 +44,7 @@ from tandemlog.format.files.index_layout import (
     decode_index_header,
     entry_position,
     index_file_size,
+    slot_of,
     slot_position,
 )
 
@@ -152,7 +153,7 @@ class IndexFile:
     def query(self, key_hash: int, begin_timestamp: int, end_timestamp: int) -> Iterator[int]:
         """Commit-log offsets of entries with this hash, newest first; times in ms, with the
         index's resolution of a second (section 3.4 of the format text)."""
-        slot = key_hash % self.slots
+        slot = slot_of(key_hash, self.slots)
         with self._publishing:
             if self._table is not None:
                 number = int(self._table[slot])
@@ -345,7 +346,8 @@ class IndexFile:
         for first in range(1, next_entry, CHUNK_ENTRIES):
             last = min(first + CHUNK_ENTRIES, next_entry)
             # where a slot comes twice the last assignment stays
-            newest[self.read(first, last)["key_hash"] % self.slots] = np.arange(first, last)
+            hashes = self.read(first, last)["key_hash"]
+            newest[slot_of(hashes, self.slots)] = np.arange(first, last)
         return newest[slots]
 
     def _read(self, first: int, last: int) -> bytes:

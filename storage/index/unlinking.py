@@ -15,6 +15,8 @@ leaves slots and entries of different moments. The entries that go are whole cha
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.files.index_layout import slot_of
+
 
 def held_before(
     removed: NDArray[np.void],
@@ -32,7 +34,7 @@ def held_before(
     """
     row_of = np.full(table_size, -1, np.int32)
     row_of[slots] = np.arange(len(slots), dtype=np.int32)
-    rows = row_of[removed["key_hash"].astype(np.int64) % table_size]
+    rows = row_of[slot_of(removed["key_hash"].astype(np.int64), table_size)]
     # places: entry numbers less next_entry
     last = newest - next_entry
     blank = (removed["key_hash"] == 0) & (removed["physical_offset"] == 0)

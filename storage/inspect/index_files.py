@@ -20,6 +20,7 @@ from tandemlog.format.files.index_layout import (
     IndexHeader,
     decode_index_header,
     entry_position,
+    slot_of,
 )
 
 from ..disk.files import FileSystem
@@ -64,9 +65,9 @@ class IndexEntries:
         hashes = self.entries["key_hash"].astype(np.int64)
         if self.count and int(hashes.min()) < 0:
             return f"entry {int(hashes.argmin()) + 1} has a negative hash"
-        slot_of = hashes % len(self.slots)
-        order = np.argsort(slot_of, kind="stable")
-        ordered = slot_of[order]
+        chains = slot_of(hashes, len(self.slots))
+        order = np.argsort(chains, kind="stable")
+        ordered = chains[order]
         same = ordered[1:] == ordered[:-1]
         previous = np.zeros(self.count, dtype=np.int64)
         previous[order[1:][same]] = order[:-1][same] + 1

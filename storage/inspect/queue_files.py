@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, valid_units
 
 from ..disk.files import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
@@ -97,7 +97,7 @@ def open_queue(
     end = row.row[0].base
     for file in row.row:
         units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
-        valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+        valid = valid_units(units)
         if not valid.all():
             end = file.base + int(valid.argmin()) * UNIT_SIZE
             break

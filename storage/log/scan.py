@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.headers import HeaderColumns
+from tandemlog.format.columns.resync import MAGICS, magic_positions
 from tandemlog.format.columns.walk import StopReason, WalkResult
 from tandemlog.format.constants import (
     FIXED_SIZE,
@@ -51,7 +52,6 @@ MAX_TAIL = 64 << 20
 _SIZE_AND_MAGIC = Struct(">iI")
 _I64 = Struct(">q")
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
-_MAGICS = tuple(magic.to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
     if len(data) < MIN_RECORD_SIZE:
         return None
     said = _I64.pack(offset)
-    for magic in _MAGICS:
+    for magic in MAGICS:
         mended = bytearray(data)
         mended[: MAGIC_OFFSET + len(magic)] = len(data).to_bytes(4, "big") + magic
         mended[PHYSICAL_OFFSET_OFFSET : PHYSICAL_OFFSET_OFFSET + len(said)] = said
@@ -282,10 +282,10 @@ def find_record(file: MappedFile, start: int, stop: int) -> int | None:
     """The log offset of the first whole record in bytes start .. stop of a file; None if they have
     none. The record must say that it lies there, so stale and stray bytes are passed over. Raises
     UnreadableError."""
-    overlap = MAGIC_OFFSET + len(_MAGICS[0])
+    overlap = MAGIC_OFFSET + len(MAGICS[0])
     for begin in range(start, stop - MIN_RECORD_SIZE, SEARCH_STEP):
         piece = bytes(file.view(begin, min(SEARCH_STEP + overlap - 1, stop - begin)))
-        for position in _candidates(piece):
+        for position in magic_positions(piece):
             if position < SEARCH_STEP and _is_record(file, begin + position, stop):
                 return file.base + begin + position
     return None
@@ -297,17 +297,6 @@ def record_view(file: MappedFile, position: int, stop: int | None = None) -> mem
     left = (file.size if stop is None else stop) - position
     size = int.from_bytes(file.view(position, min(4, left)))
     return file.view(position, size if MIN_RECORD_SIZE <= size <= left else min(left, PAGE))
-
-
-def _candidates(piece: bytes) -> list[int]:
-    """Positions in `piece` of records whose magic stands in it."""
-    found = []
-    for magic in _MAGICS:
-        at = piece.find(magic, MAGIC_OFFSET)
-        while at >= 0:
-            found.append(at - MAGIC_OFFSET)
-            at = piece.find(magic, at + 1)
-    return sorted(found)
 
 
 def _is_record(file: MappedFile, position: int, stop: int) -> bool:

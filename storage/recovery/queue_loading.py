@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE, valid_units
 from tandemlog.format.words import counted
 
 from ..errors import CorruptStoreError, MissingFileError, StoreLayoutError
@@ -206,19 +206,14 @@ class _Loader:
 
 def _points_below(units: NDArray[np.void], log_offset: int) -> bool:
     """Whether the first of `units` is valid and points below `log_offset`; pre-blank ones do."""
-    return bool(_valid(units[:1])[0]) and int(units["physical_offset"][0]) < log_offset
-
-
-def _valid(units: NDArray[np.void]) -> NDArray[np.bool_]:
-    valid: NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    return valid
+    return bool(valid_units(units[:1])[0]) and int(units["physical_offset"][0]) < log_offset
 
 
 def _goes_on(queue: ConsumeQueue, end: int) -> bool:
     """Whether there is a valid unit, or a further file, at `end`."""
     if end >= queue.capacity:
         return False
-    return end * UNIT_SIZE < queue.last or bool(_valid(queue.read(end, 1))[0])
+    return end * UNIT_SIZE < queue.last or bool(valid_units(queue.read(end, 1))[0])
 
 
 def _bisect(queue: ConsumeQueue, low: int, high: int, log_offset: int) -> int:
@@ -244,7 +239,7 @@ def _scanned_end(queue: ConsumeQueue, log_end: int, *, thorough: bool) -> int | 
     if low > queue.first_unit and not _points_below(queue.read(low - 1, 1), log_end):
         low = queue.first_unit
     units = queue.read(low, queue.capacity - low)
-    valid = _valid(units) & (units["physical_offset"] < log_end)
+    valid = valid_units(units) & (units["physical_offset"] < log_end)
     count = len(units) if valid.all() else int(np.argmin(valid))
     physical = units["physical_offset"][:count].astype(np.int64)
     real = physical[units["size"][:count] != PRE_BLANK_SIZE]

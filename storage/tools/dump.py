@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, valid_units
 from tandemlog.format.record.record import Record
 
 from ..config import StoreConfig
@@ -104,7 +104,7 @@ def _queues(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterato
         row = MappedFileQueue(files, directory, geometry.queue_file_size, read_only=True)
         for file in row.row:
             units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
-            valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+            valid = valid_units(units)
             end = len(units) if valid.all() else int(valid.argmin())
             for number in np.flatnonzero(units["size"][:end] != PRE_BLANK_SIZE).tolist():
                 yield {

@@ -183,6 +183,15 @@ class Connection:
         self._master = self.node(master.endpoint)
         return self._master
 
+    async def wait_for_master(self) -> None:
+        """Until some node says that it is the master; raises NoMasterError, retry_timeout_ms
+        after the first look."""
+
+        async def is_there(node: Node) -> None:
+            """It is enough that there is one."""
+
+        await self.on_master(is_there)
+
     def forget_master(self, node: Node) -> None:
         """The next call looks for the master anew, unless another one was found meanwhile."""
         if self._master is node:

@@ -143,6 +143,34 @@ class FramedColumns:
         )
 
 
+def check_bodies(bodies: ByteColumn, limit: int) -> None:
+    """Raises MessageTooLargeError for the first body of more than `limit` bytes."""
+    lengths = bodies.lengths
+    if len(lengths) and int(lengths.max()) > limit:
+        index = int(np.argmax(lengths > limit))
+        raise too_large_body(int(lengths[index]), limit, index)
+
+
+def framed_columns(
+    framer: Framer, *, bodies: ByteColumn, topics: Sequence[str], **columns: Any
+) -> FramedColumns:
+    """encode_columns with the identity of `framer`, and unique ids if it gives them. Raises
+    FormatError, InvalidTopicNameError."""
+    for topic in topics:
+        framer.topic_frame(topic)
+    return FramedColumns(
+        encode_columns(
+            bodies=bodies,
+            topics=topics,
+            uniq_keys=framer.unique_id_column(len(bodies)) if framer.unique_ids else None,
+            born_timestamp=framer.now_ms(),
+            born_host=framer.born_host,
+            store_ipv6=framer.store_ipv6,
+            **columns,
+        )
+    )
+
+
 class ColumnFramer:
     """Frames columns with the identity and limits of `framer`; `properties` are every
     message's."""
@@ -180,12 +208,8 @@ class ColumnFramer:
             yield self._encode(topic, columns.rows(start, stop), table, indexes, start)
 
     def _check(self, columns: Columns) -> None:
-        lengths = columns.bodies.lengths
-        limit = self._framer.max_body
-        if len(lengths) and int(lengths.max()) > limit:
-            index = int(np.argmax(lengths > limit))
-            raise too_large_body(int(lengths[index]), limit, index)
-        total = np.full(len(lengths), len(self._common) + _UNIQ_SIZE)
+        check_bodies(columns.bodies, self._framer.max_body)
+        total = np.full(len(columns), len(self._common) + _UNIQ_SIZE)
         for name, column in self._named(columns):
             total += column.lengths + len(name) + 2
         if len(total) and int(total.max()) > USER_PROPERTIES_LIMIT:
@@ -233,30 +257,23 @@ class ColumnFramer:
         indexes: NDArray[np.uint16],
         start: int,
     ) -> FramedColumns:
-        framer = self._framer
         bodies, flags = self._compressed(columns.bodies)
-        own = _own_properties(columns.sharding_keys)
-        framer.topic_frame(topic)
         try:
-            batch = encode_columns(
+            return framed_columns(
+                self._framer,
                 bodies=bodies,
                 topics=[topic],
                 queue_topics=np.zeros(len(table), np.uint32),
                 queue_ids=np.array(table, np.uint32),
                 queue_indexes=indexes,
-                uniq_keys=framer.unique_id_column(len(bodies)) if framer.unique_ids else None,
                 keys=columns.keys,
                 tags=columns.tags,
-                own_properties=own,
+                own_properties=_own_properties(columns.sharding_keys),
                 common_properties=self._common,
                 sys_flag=flags,
-                born_timestamp=framer.now_ms(),
-                born_host=framer.born_host,
-                store_ipv6=framer.store_ipv6,
             )
         except FormatError as error:
             raise InvalidMessageError(f"messages from {start} on: {error}") from error
-        return FramedColumns(batch)
 
     def _compressed(self, bodies: ByteColumn) -> tuple[ByteColumn, NDArray[np.int64] | int]:
         """Bodies as stored, and their system flags; a loop over those that are compressed."""

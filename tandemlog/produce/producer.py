@@ -14,10 +14,10 @@ from typing import Self
 
 from ..errors import BufferFullError, ClientClosedError
 from ..message import Message, SendManyResult, SendResult
-from .core import ProducerCore, durability_of
+from .core import ProducerCore
 from .futures import AsyncGroup
 from .options import ProducerOptions
-from .put_batch import PutBatch
+from .put_batch import PutBatch, durability_of
 from .send_many import Bodies, Collector, Column, ManySender, Queues
 from .sender import Sender
 

@@ -11,7 +11,7 @@ The first record stays apart, since it alone carries the producer's mark.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -46,8 +46,8 @@ class Sink(Protocol):
         ...
 
 
-class Nobody:
-    """The sink of a batch whose sink is not known yet."""
+class NullSink:
+    """Tells nobody: the sink of a batch whose sink is not known yet."""
 
     divisible = False
 
@@ -59,6 +59,29 @@ class Nobody:
 
     def without(self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError) -> Sink:
         return self
+
+
+class CallbackSink(NullSink):
+    """The outcome of a request as a call."""
+
+    def __init__(
+        self,
+        acknowledged: Callable[[PutAnswer], None],
+        failed: Callable[[TandemlogError], None],
+    ) -> None:
+        self._acknowledged = acknowledged
+        self._failed = failed
+
+    def acknowledged(self, answer: PutAnswer) -> None:
+        self._acknowledged(answer)
+
+    def failed(self, error: TandemlogError) -> None:
+        self._failed(error)
+
+
+def durability_of(wait: bool) -> broker_pb2.Durability.ValueType:
+    """`wait` False: the answer comes once the record is appended, as RocketMQ's WAIT=false."""
+    return broker_pb2.CLUSTER if wait else broker_pb2.NO_WAIT
 
 
 class PutBatch:

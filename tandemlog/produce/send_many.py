@@ -21,9 +21,9 @@ from ..errors import InvalidArgumentError, SendManyError, TandemlogError
 from ..message import Message, SendManyResult
 from .column_framing import ColumnFramer, Columns
 from .columns_input import ArrowArray, ArrowChunks, ArrowTable
-from .core import ProducerCore, durability_of
+from .core import ProducerCore
 from .framing import Framer, check_property_names
-from .put_batch import Nobody, OpenBatch, PutBatch, Sink
+from .put_batch import NullSink, OpenBatch, PutBatch, Sink, durability_of
 from .routes import Route
 
 Bodies = Any
@@ -258,7 +258,7 @@ class ManySender:
                 yield self._sealed(batch)
                 batch = None
             if batch is None:
-                batch = OpenBatch(self._durability, Nobody(), self._core.now())
+                batch = OpenBatch(self._durability, NullSink(), self._core.now())
             batch.add(record, message.topic, queue_id)
         if batch is not None:
             yield self._sealed(batch)

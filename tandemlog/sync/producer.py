@@ -17,11 +17,11 @@ from typing import Self
 
 from ..errors import ClientClosedError
 from ..message import Message, SendManyResult
-from ..produce.core import ProducerCore, durability_of
+from ..produce.core import ProducerCore
 from ..produce.framing import Framer
 from ..produce.futures import SendFuture, SyncGroup
 from ..produce.options import ProducerOptions
-from ..produce.put_batch import PutBatch
+from ..produce.put_batch import PutBatch, durability_of
 from ..produce.routes import Route
 from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
 from .loop_thread import LoopThread

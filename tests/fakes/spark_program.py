@@ -22,10 +22,14 @@ class SparkProgram:
     driver stops still writes half a traceback behind the driver's last line.
     """
 
-    def __init__(self, module: str, arguments: list[str], log: Path) -> None:
+    def __init__(
+        self, module: str, arguments: list[str], log: Path, folder: Path | None = None
+    ) -> None:
+        """`folder` is where modules are looked for before ours."""
         self.log = log
         self.answer = log.with_suffix(".out")
-        path = os.pathsep.join((str(ROOT), str(ROOT / "tests"), QUICK_PLANNERS))
+        folders = [str(folder)] if folder is not None else []
+        path = os.pathsep.join((*folders, str(ROOT), str(ROOT / "tests"), QUICK_PLANNERS))
         with self.answer.open("ab") as output, log.open("ab") as complaints:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *arguments],

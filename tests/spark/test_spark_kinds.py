@@ -2,6 +2,7 @@
 
 import filecmp
 import json
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class Job:
 
     def _check_files(self) -> None:
         """The queues and the index are those that are made without Spark."""
-        from fakes.pipeline_job import SIZES
+        from fakes.spark_job import SIZES
         from tandemlog.spark.jobs.rebuild import rebuild
 
         alone = self.folder / "alone"
@@ -72,7 +73,7 @@ def run(master: str, job: Job, settings: dict[str, str] | None = None) -> dict[s
     """The job as a program of its own."""
     given = [f"{name}={value}" for name, value in (settings or {}).items()]
     arguments = [master, *job.arguments, *given]
-    program = SparkProgram("fakes.pipeline_job", arguments, job.folder / "driver.log")
+    program = SparkProgram("fakes.spark_job", arguments, job.folder / "driver.log")
     try:
         output = program.finish()
     finally:
@@ -82,7 +83,7 @@ def run(master: str, job: Job, settings: dict[str, str] | None = None) -> dict[s
 
 
 def test_in_this_process(spark: "SparkSession", job: Job) -> None:
-    from fakes.pipeline_job import run_job
+    from fakes.spark_job import run_job
 
     job.check(run_job(spark, job.arguments))
 
@@ -100,3 +101,43 @@ def test_over_connect(spark: "SparkSession", connect_port: int, job: Job) -> Non
     for module in ("pandas", "grpc_status", "google.rpc", "zstandard"):
         pytest.importorskip(module, reason="Spark's Connect client is not installed")
     job.check(run(f"sc://127.0.0.1:{connect_port}", job))
+
+
+def test_beside_a_package_of_the_users_own_called_pipeline(
+    cluster: Running, topics: tuple[str, str], tmp_path: Path
+) -> None:
+    """It stands before ours on the module path, in the driver and in every worker."""
+    with Producer(cluster.endpoints) as producer:
+        producer.send_many(topics[0], [b"b", b"a"])
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "__init__.py").write_text("OWNER = 'user'\n")
+    (tmp_path / "users_job.py").write_text(
+        textwrap.dedent(
+            """
+            import json
+            import sys
+
+            from pipeline import OWNER
+
+            from tandemlog.spark.session import Profile, spark_session
+
+            endpoint, topic = sys.argv[1:]
+            spark = spark_session("users", "local[2]", Profile.TEST)
+            rows = spark.read.format("tandemlog").options(endpoint=endpoint, topic=topic).load()
+            bodies = sorted(bytes(row.body).decode() for row in rows.collect())
+            print(json.dumps([OWNER, *bodies]), flush=True)
+            spark.stop()
+            """
+        )
+    )
+    program = SparkProgram(
+        "users_job",
+        [",".join(cluster.endpoints), topics[0]],
+        tmp_path / "driver.log",
+        tmp_path,
+    )
+    try:
+        output = program.finish()
+    finally:
+        program.kill()
+    assert json.loads(output.splitlines()[-1]) == ["user", "a", "b"]

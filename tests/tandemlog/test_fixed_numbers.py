@@ -6,13 +6,13 @@ from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
 from tandemlog.produce.chain import Chain, Numbers, ProducerEndedError
 from tandemlog.produce.framing import Framer
-from tandemlog.produce.put_batch import Nobody, OpenBatch, PutBatch
+from tandemlog.produce.put_batch import NullSink, OpenBatch, PutBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 FRAMER = Framer(now_ms=lambda: 1)
 
 
-class Noting(Nobody):
+class Noting(NullSink):
     def __init__(self) -> None:
         self.errors: list[TandemlogError] = []
 

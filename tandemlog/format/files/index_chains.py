@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.ragged import counting
-from .index_layout import MAX_TIME_DIFF
+from .index_layout import MAX_TIME_DIFF, slot_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
     any byte order) holds. The table is not changed. A slot with a number that the file does not
     have yet, which only damage brings about, counts as empty."""
     unsigned = np.ascontiguousarray(key_hash, dtype=np.int32).view(np.uint32)
-    slot = (unsigned % np.uint32(len(table))).astype(np.int64)
+    slot = slot_of(unsigned, len(table)).astype(np.int64)
     # Slot and place in one integer: a plain sort is then stable, and five times as fast.
     placed = slot
     placed <<= 32

@@ -13,12 +13,15 @@ Only its 31-bit hash is stored, so a reader compares the record's own keys.
 
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import FormatError
 from ..java_hash import java_hash
+
+HashT = TypeVar("HashT", int, NDArray[Any])
 
 DEFAULT_SLOTS: Final = 5_000_000
 DEFAULT_ENTRIES: Final = 20_000_000
@@ -81,6 +84,11 @@ def decode_index_header(data: bytes | bytearray | memoryview) -> IndexHeader:
 def index_file_size(slots: int, entries: int) -> int:
     """Bytes of a file with `slots` hash slots and numbers 0 to `entries`-1."""
     return HEADER_SIZE + SLOT_SIZE * slots + ENTRY_SIZE * entries
+
+
+def slot_of(key_hash: HashT, slots: int) -> HashT:
+    """The slot of a stored hash, or of an array of them, in a file of `slots` slots."""
+    return key_hash % slots
 
 
 def slot_position(slot: int) -> int:

@@ -91,6 +91,12 @@ def is_valid_unit(physical_offset: int, size: int) -> bool:
     return physical_offset >= 0 and size > 0
 
 
+def valid_units(units: NDArray[np.void]) -> NDArray[np.bool_]:
+    """is_valid_unit of each of UNIT_DTYPE[n]."""
+    valid: NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return valid
+
+
 def last_unit(units: NDArray[np.void]) -> int | None:
     """Number of the last of a file's units (UNIT_DTYPE) that points to a record, None without one.
 

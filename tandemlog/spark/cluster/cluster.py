@@ -160,11 +160,10 @@ def check_reachable(options: ClusterOptions) -> None:
 
 
 async def _reach(options: ClusterOptions) -> None:
-    await Reader(connection_of(options), ReadFrom.ANY).ask(_itself)
+    async def is_there(node: object) -> None:
+        """It is enough that there is one."""
 
-
-async def _itself(node: object) -> None:
-    """For ask: it is enough that there is one."""
+    await Reader(connection_of(options), ReadFrom.ANY).ask(is_there)
 
 
 def check_writable(options: ClusterOptions, topic: str) -> int:

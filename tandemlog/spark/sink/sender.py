@@ -3,44 +3,29 @@
     chunk 0, 1, 2, ...  ──▶  client's sender  ──▶  master         one stream, many in flight
     rows, duplicates    ◀──  outcomes         ◀──
 
-Built of the client's parts, with one difference to its producer: a request keeps the number that
-its place among the chunks gives it. What would need another number ends the task, which Spark then
-runs again. A request's checksum is of all that was written up to it, so that a master which knows
-the last one vouches for those that it has forgotten. Requests do not expire one by one either: the
-task gives up as a whole, sendTimeoutMs after the last answer.
+Built on the client's RequestSender, with one difference to its producer: a request keeps the
+number that its place among the chunks gives it. What would need another number ends the task,
+which Spark then runs again. A request's checksum is of all that was written up to it, so that a
+master which knows the last one vouches for those that it has forgotten. Requests do not expire one
+by one either: the task gives up as a whole, sendTimeoutMs after the last answer.
 """
 
-import math
-import secrets
 import threading
 import time
 from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tandemlog.answer import PutAnswer
-from tandemlog.cluster.connection import MAX_GRPC_MESSAGE, Connection
-from tandemlog.cluster.endpoints import own_address
 from tandemlog.errors import (
-    BufferFullError,
+    MessageTooLargeError,
     OutcomeUnknownError,
+    PropertiesTooLargeError,
     SequenceConflictError,
     TandemlogError,
 )
-from tandemlog.format.columns.encode import encode_columns
 from tandemlog.format.columns.request_checksum import content_checksum, request_checksum
 from tandemlog.format.errors import FormatError
-from tandemlog.produce.accumulator import Accumulator
-from tandemlog.produce.chain import Numbers
-from tandemlog.produce.column_framing import FramedColumns
-from tandemlog.produce.core import durability_of
-from tandemlog.produce.framing import USER_PROPERTIES_LIMIT, Framer, too_large_body
-from tandemlog.produce.futures import SendFuture, SyncGroup
-from tandemlog.produce.put_batch import Nobody
-from tandemlog.produce.routes import RouteTable
-from tandemlog.produce.sender import Sender, SenderOptions
-from tandemlog.sync.loop_thread import LoopThread
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.produce.request_sender import RequestSender
 
 from ..cluster.connections import connection_of, run
 from ..cluster.errors import RepeatMismatchError, RowError, SinkError
@@ -49,10 +34,7 @@ from .columns import Rows
 from .repeats import MISMATCH, stored_chunks
 from .writer_name import WriterName
 
-_IN_FLIGHT_BYTES: Final = 32 << 20
-_IN_FLIGHT_REQUESTS: Final = 32
 _ANSWER_SECONDS: Final = 15.0
-_GRPC_MARGIN: Final = 1 << 20
 _LOOK_SECONDS: Final = 0.5
 
 
@@ -68,10 +50,10 @@ class Outcomes:
         self._changed = threading.Condition()
         self._last = time.monotonic()
 
-    def sink(self) -> "_ChunkSink":
+    def expect_one(self) -> None:
+        """One request more will have an outcome."""
         with self._changed:
             self._open += 1
-            return _ChunkSink(self)
 
     def acknowledged(self, answer: PutAnswer) -> None:
         with self._changed:
@@ -101,25 +83,12 @@ class Outcomes:
             )
 
 
-class _ChunkSink(Nobody):
-    """One request of a task."""
-
-    def __init__(self, outcomes: Outcomes) -> None:
-        self._outcomes = outcomes
-
-    def acknowledged(self, answer: PutAnswer) -> None:
-        self._outcomes.acknowledged(answer)
-
-    def failed(self, error: TandemlogError) -> None:
-        self._outcomes.failed(error)
-
-
-def _checksum(rows: Rows, framed: FramedColumns, before: int) -> int:
+def _checksum(rows: Rows, batch: RecordBatch, before: int) -> int:
     """Of all that is written from the first chunk to this one. Left out is what an attempt decides:
     times and ids, and the queues of rows that name none, which change with a topic's queues."""
     if rows.wanted is not None:
         before = request_checksum((rows.wanted.astype("<i8").tobytes(),), before)
-    return content_checksum(framed.batch.records, framed.batch.sizes, before=before)
+    return content_checksum(batch.records, batch.sizes, before=before)
 
 
 class SinkSender:
@@ -133,65 +102,26 @@ class SinkSender:
         self._stored = 0
         self._options = options
         self._name = name
-        self._connection: Connection = connection_of(options.cluster)
-        self._thread = LoopThread.of_process()
-        self._routes = RouteTable(self._connection.topics, pick=lambda queues: 0)
-        run(self._open(), "opening a writer")
-
-    async def _open(self) -> None:
-        connection = self._connection
-        await connection.on_master(_itself)
-        topology = connection.topology
-        master = topology.master
-        assert master is not None
-        self._framer = Framer(
-            born_address=await own_address(master.endpoint),
-            store_ipv6=master.store_host.startswith("["),
-            max_body=min(topology.max_message_size, MAX_GRPC_MESSAGE - _GRPC_MARGIN),
-            unique_ids=self._options.unique_ids,
-        )
-        self._max_request = min(topology.max_batch_size, MAX_GRPC_MESSAGE - _GRPC_MARGIN)
-        self._accumulator: Accumulator[SendFuture] = Accumulator(
-            batch_bytes=self._options.batch_bytes,
-            max_bytes=_IN_FLIGHT_BYTES,
-            delivery_seconds=math.inf,
-            new_group=SyncGroup,
-            wake=self._wake,
-        )
-        self._sender = Sender(
-            connection,
-            self._accumulator,
-            self._numbers(),
-            SenderOptions(
-                linger_seconds=0,
-                answer_seconds=min(_ANSWER_SECONDS, self._options.send_timeout_ms / 1000),
-                delivery_seconds=math.inf,
-                max_requests_in_flight=_IN_FLIGHT_REQUESTS,
+        self._requests = run(
+            RequestSender.with_fixed_numbers(
+                connection_of(options.cluster),
+                name.producer_id,
+                name.epoch,
+                batch_bytes=options.batch_bytes,
+                answer_seconds=min(_ANSWER_SECONDS, options.send_timeout_ms / 1000),
+                unique_ids=options.unique_ids,
             ),
-            named=self._name.producer_id is not None,
-            refused=lambda batch, error: None,
+            "opening a writer",
         )
-
-    def _numbers(self) -> Numbers:
-        if self._name.producer_id is None:
-            return Numbers(secrets.token_hex(8), fixed=True)
-        return Numbers(self._name.producer_id, epoch=self._name.epoch, fixed=True)
-
-    def _wake(self) -> None:
-        self._thread.loop.call_soon_threadsafe(self._look)
-
-    def _look(self) -> None:
-        self._sender.look()
 
     def close(self) -> None:
         """Ends at once: what has no outcome yet is not waited for."""
-        self._thread.run(self._sender.close(0))
+        run(self._requests.close(0), "closing a writer")
 
     def queues_of(self, topic: str) -> int:
         """The queues that a topic has to write to; raises ClusterError."""
-        route = self._routes.get(topic)
-        if route is None:
-            route = run(self._routes.load(topic), f"looking at topic {topic}")
+        routes = self._requests.routes
+        route = routes.get(topic) or run(routes.load(topic), f"looking at topic {topic}")
         return route.queues
 
     @property
@@ -201,25 +131,27 @@ class SinkSender:
 
     def send(self, rows: Rows) -> None:
         """Takes the next chunk; waits while too much has no answer."""
-        framed = self._framed(rows)
-        size = len(framed.batch.records)
-        if size > self._max_request:
+        batch = self._framed(rows)
+        size = len(batch.records)
+        limit = self._requests.max_request_bytes
+        if size > limit:
             raise SinkError(
                 f"{self._where()}: the request has {size} bytes, the cluster takes "
-                f"{self._max_request}: make batchBytes or batchMessages smaller"
+                f"{limit}: make batchBytes or batchMessages smaller"
             )
         self._wait_for_repeats()
-        self._checksum = _checksum(rows, framed, self._checksum)
-        batch = framed.put_batch(
-            durability_of(self._options.wait), self.outcomes.sink(), math.inf, self._checksum
+        self._checksum = _checksum(rows, batch, self._checksum)
+        request = self._requests.request(
+            batch,
+            wait=self._options.wait,
+            checksum=self._checksum,
+            acknowledged=self.outcomes.acknowledged,
+            failed=self.outcomes.failed,
         )
+        self.outcomes.expect_one()
         try:
-            while not self._accumulator.submit(batch):
+            while not self._requests.offer(request, _LOOK_SECONDS):
                 self._check()
-                try:
-                    self._accumulator.wait_for_room(batch.byte_size, _LOOK_SECONDS)
-                except BufferFullError:
-                    continue  # _check knows for how long
         except TandemlogError as error:
             raise self._failed(self.outcomes.failure or error) from error
         self.chunk += 1
@@ -262,44 +194,19 @@ class SinkSender:
     def _where(self) -> str:
         return f"partition {self._name.partition}, writer {self._name.producer_id or 'unnamed'}"
 
-    def _framed(self, rows: Rows) -> FramedColumns:
-        framer = self._framer
-        lengths = rows.bodies.lengths
-        if len(lengths) and int(lengths.max()) > framer.max_body:
-            row = int(np.argmax(lengths > framer.max_body))
-            raise RowError(row, str(too_large_body(int(lengths[row]), framer.max_body, row)))
-        for topic in rows.topics:
-            framer.topic_frame(topic)
+    def _framed(self, rows: Rows) -> RecordBatch:
         try:
-            batch = encode_columns(
+            return self._requests.frame(
                 bodies=rows.bodies,
                 topics=rows.topics,
                 queue_topics=rows.queue_topics,
                 queue_ids=rows.queue_ids,
                 queue_indexes=rows.entries,
-                uniq_keys=framer.unique_id_column(len(rows.bodies)) if framer.unique_ids else None,
                 keys=rows.keys,
                 tags=rows.tags,
                 own_properties=rows.properties,
-                born_timestamp=framer.now_ms(),
-                born_host=framer.born_host,
-                store_ipv6=framer.store_ipv6,
             )
+        except (MessageTooLargeError, PropertiesTooLargeError) as error:
+            raise RowError(error.record_index, str(error)) from error
         except FormatError as error:
             raise SinkError(f"{self._where()}: chunk {self.chunk}: {error}") from error
-        self._check_room_for_mark(batch.sizes, rows)
-        return FramedColumns(batch)
-
-    def _check_room_for_mark(self, sizes: NDArray[np.uint32], rows: Rows) -> None:
-        """The first record of a request gets the writer's mark beside its own properties."""
-        first = int(sizes[0]) - int(rows.bodies.lengths[0])
-        if first > USER_PROPERTIES_LIMIT:
-            raise RowError(
-                0,
-                f"keys, tags and properties take about {first} bytes, the limit is "
-                f"{USER_PROPERTIES_LIMIT}",
-            )
-
-
-async def _itself(node: object) -> None:
-    """For on_master: it is enough that there is one."""

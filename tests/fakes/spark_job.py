@@ -1,6 +1,6 @@
 """One job for every kind of Spark: queues and index from a log, and a copy from topic to topic.
 
-    python -m fakes.pipeline_job MASTER STORE OUT ENDPOINT FROM TO CHECKPOINT [NAME=VALUE ...]
+    python -m fakes.spark_job MASTER STORE OUT ENDPOINT FROM TO CHECKPOINT [NAME=VALUE ...]
 
 MASTER is Spark's, also sc://HOST:PORT; NAME=VALUE are settings of Spark. It prints one JSON object.
 """

@@ -12,16 +12,16 @@ ADDRESS = 8
 INTERRUPTED = 130
 
 MEANING = {
-    OK: "done",
-    FAULT: "a fault was found (verify), or something failed unexpectedly",
-    USAGE: "a wrong option, argument or configuration",
+    OK: "success",
+    FAULT: "a check found something wrong, or something failed unexpectedly",
+    USAGE: "wrong option, argument or configuration",
     UNREACHABLE: "no node, or no master, could be reached",
     NOT_FOUND: "no such topic, queue, group or message",
-    REFUSED: "a node refused: nothing was done",
-    UNKNOWN_OUTCOME: "messages were sent and nobody knows whether they are stored",
-    STORE: "the store cannot be used: locked by a process, layout, corruption, disk",
-    ADDRESS: "an address to listen on is taken, or not this machine's",
-    INTERRUPTED: "ended by Ctrl-C",
+    REFUSED: "a node refused the request; nothing was done",
+    UNKNOWN_OUTCOME: "messages were sent, but it is unknown whether they are stored",
+    STORE: "the store cannot be used: locked by a process, wrong layout, corruption, disk failure",
+    ADDRESS: "an address to listen on is in use, or does not belong to this machine",
+    INTERRUPTED: "interrupted by Ctrl-C",
 }
 
 

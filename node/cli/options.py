@@ -27,14 +27,19 @@ Endpoint = Annotated[
         "-e",
         envvar="TANDEMLOG_ENDPOINT",
         metavar="HOST:PORT[,…]",
-        help="Any node of the cluster, or several; the rest is found through them.",
+        help="Address of any node of the cluster, or of several; the client finds the others "
+        "through them.",
     ),
 ]
 DEFAULT_ENDPOINT = f"127.0.0.1:{DEFAULT_PORT}"
 
 FormatOption = Annotated[
     Format,
-    typer.Option("--format", "-f", help="table for people, jsonl for programs (one object a line)"),
+    typer.Option(
+        "--format",
+        "-f",
+        help="Output format: table for people, jsonl for programs (one JSON object per line).",
+    ),
 ]
 
 
@@ -50,32 +55,42 @@ def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
     )
 
 
-Timeout = Annotated[float, timeout_option("How long to try before giving up.")]
+Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
 DEFAULT_TIMEOUT_S = 5.0
 
 ReadFromOption = Annotated[
     ReadFrom,
-    typer.Option("--from", help="Whom to read from."),
+    typer.Option("--from", help="Which nodes to read from."),
 ]
 
 Store = Annotated[
     Path,
     typer.Argument(
-        metavar="STORE", help="Folder of a store, ours or RocketMQ's.", show_default=False
+        metavar="STORE",
+        help="Folder of a store that tandemlog or RocketMQ wrote.",
+        show_default=False,
     ),
 ]
 IndexSlots = Annotated[
     int,
-    typer.Option("--index-slots", min=1, help="Hash slots of an index file of this store."),
+    typer.Option(
+        "--index-slots", min=1, help="Number of hash slots in each index file of this store."
+    ),
 ]
 IndexEntries = Annotated[
     int,
-    typer.Option("--index-entries", min=2, help="Entries of an index file of this store."),
+    typer.Option(
+        "--index-entries",
+        min=2,
+        help="Number of entries for which each index file of this store has room.",
+    ),
 ]
 QueueFileSize = Annotated[
     int,
     typer.Option(
-        "--queue-file-size", min=20, help="Bytes of a consume queue file, where none exists yet."
+        "--queue-file-size",
+        min=20,
+        help="Size of a consume queue file in bytes, used if the store has none yet.",
     ),
 ]
 

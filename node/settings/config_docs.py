@@ -1,4 +1,4 @@
-"""docs/configuration.md, made from the model of the settings, so that it cannot be out of date.
+"""docs/configuration.md, generated from the model of the settings, so that it stays up to date.
 
 usage: python -m node.settings.config_docs > docs/configuration.md
 """
@@ -17,12 +17,14 @@ from .config_sources import ENV_DELIMITER, ENV_PREFIX
 
 _HEAD = f"""# Configuration of a node
 
-One TOML file (`tandemlog node --config FILE`), then environment variables over it. Every key has a
-default, so an empty file is a master on loopback. An unknown key is an error that names the valid
-ones. Sizes are bytes and times milliseconds, as the names say.
+A node reads one TOML file (`tandemlog node --config FILE`); environment variables override it.
+Every key has a default, so an empty file gives a master on loopback. An unknown key is an error
+that names the valid ones. The last word of a name is its unit: sizes are in bytes, times in
+milliseconds.
 
-The variable of a key is `{ENV_PREFIX}` and the key in capitals, with `{ENV_DELIMITER}` after each
-section: `flush` in `[store]` is `{ENV_PREFIX}STORE{ENV_DELIMITER}FLUSH`.
+The environment variable of a key is `{ENV_PREFIX}` plus the key in capitals, with
+`{ENV_DELIMITER}` after each section: `flush` in `[store]` is
+`{ENV_PREFIX}STORE{ENV_DELIMITER}FLUSH`.
 
 ```toml
 cluster_id = "orders"
@@ -41,7 +43,8 @@ mode = "sync"
 min_in_sync = 2
 ```
 
-This file is made by `make docs` from `node/settings/config.py`: change that one."""
+This page is generated: change `node/settings/sections.py` (top level: `config.py`)
+and run `make docs`."""
 
 
 def configuration_markdown() -> str:
@@ -82,10 +85,10 @@ def _meaning(field: FieldInfo) -> str:
     choices = ""
     kind = field.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
-        choices = " or ".join(f"`{each.value}`" for each in kind) + "; "
+        choices = " or ".join(f"`{each.value}`" for each in kind) + ". "
     elif getattr(kind, "__args__", None) and field.annotation is not None:
         values = [each for each in kind.__args__ if isinstance(each, str)]  # type: ignore[union-attr]
-        choices = " or ".join(f"`{each}`" for each in values) + "; " if values else ""
+        choices = " or ".join(f"`{each}`" for each in values) + ". " if values else ""
     return f"{choices}{field.description}".replace("|", "\\|")
 
 

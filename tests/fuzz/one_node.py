@@ -22,7 +22,8 @@ from fuzz.oracle import Outcome, finding, refused
 from fuzz.requests import Call
 from ha.config import Replication
 from node.node import Node
-from node.settings.config import NodeConfig, ReplicationSection, StoreSection
+from node.settings.config import NodeConfig
+from node.settings.sections import ReplicationSection, StoreSection
 from running import free_ports
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 

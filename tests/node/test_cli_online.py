@@ -16,7 +16,8 @@ import pytest
 
 from node.cli import app
 from node.node import Node
-from node.settings.config import NodeConfig, StoreSection
+from node.settings.config import NodeConfig
+from node.settings.sections import StoreSection
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions

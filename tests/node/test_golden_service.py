@@ -10,7 +10,8 @@ import pytest
 
 import golden
 from node.node import Node
-from node.settings.config import NodeConfig, StoreSection
+from node.settings.config import NodeConfig
+from node.settings.sections import StoreSection
 from tandemlog.admin import AsyncAdmin
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.format.record.sys_flag import COMPRESSED

@@ -19,8 +19,9 @@ from node.node import Node
 from node.pulls import pages
 from node.services import broker_service
 from node.services.broker_service import BrokerService
-from node.settings.config import NodeConfig, PutSection, ReplicationSection, StoreSection
+from node.settings.config import NodeConfig
 from node.settings.endpoints import ListenError
+from node.settings.sections import PutSection, ReplicationSection, StoreSection
 from storage.config import FlushMode
 from storage.dispatch.reput import ReputService
 from storage.errors import FlushFailedError, StoreLockedError

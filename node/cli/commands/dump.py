@@ -50,17 +50,18 @@ app = new_app()
 @app.command("dump", epilog=epilog())
 def dump_command(
     store: Store,
-    what: Annotated[What, typer.Option("--what", help="What to show.")] = What.MESSAGES,
+    what: Annotated[What, typer.Option("--what", help="Which content to show.")] = What.MESSAGES,
     form: FormatOption = Format.TABLE,
     index_slots: IndexSlots = DEFAULTS.index_slots,
     index_entries: IndexEntries = DEFAULTS.index_entries,
     queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
 ) -> None:
-    """Show what the files of a store say; changes nothing.
+    """Show the content of a store's files without changing anything.
 
-    Messages come in log order with every field (--format jsonl), the body as stored, in base64.
-    At the first bytes that are no record it stops with a note on stderr, and exit code 0. After a
-    failed fsync it shows what the page cache has, and says so there.
+    Messages come in log order; --format jsonl shows every field, with the body as it is stored,
+    base64-encoded. At the first bytes that are not a record, the command stops with a note on
+    stderr and exit code 0. After a failed fsync it shows what the page cache holds, and a note on
+    stderr says so.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     with one_line_errors():

@@ -27,7 +27,7 @@ def list_command(
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show the nodes of a cluster: roles, states, offsets (bytes of the log) and lag."""
+    """Show the nodes of a cluster: role, state, offsets (in bytes of the log) and lag."""
     with one_line_errors():
         topology: Topology = run_admin(endpoint, timeout, lambda admin: admin.cluster())
         if not any(node.reachable for node in topology.nodes):

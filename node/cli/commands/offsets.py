@@ -41,28 +41,31 @@ def offsets_command(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="TIME", help="Store time: milliseconds since 1970, or ISO 8601."
+            "--at",
+            metavar="TIME",
+            help="Show the offset for this store time: ISO 8601, or milliseconds since 1970.",
         ),
     ] = None,
     boundary: Annotated[
         BoundaryName,
         typer.Option(
             "--boundary",
-            help="lower: the first message stored at TIME or later; upper: the last at TIME or "
-            "earlier.",
+            help="Which offset --at shows. lower: that of the first message stored at TIME or "
+            "later; upper: that of the last message stored at TIME or earlier.",
         ),
     ] = BoundaryName.LOWER,
     group: Annotated[
-        str | None, typer.Option("--group", help="Show what this group has committed.")
+        str | None, typer.Option("--group", help="Show the offsets that this group has committed.")
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show a row a queue: topic, queue_id, min_offset, max_offset (one past the last message).
+    """Show one row for each queue: topic, queue_id, min_offset, max_offset.
 
-    With --at also offset, with --group also committed_offset and lag (in messages).
+    max_offset is one past the last message. --at adds the column offset; --group adds
+    committed_offset and lag (in messages).
     """
     time_ms = parse_time_ms(at, now_ms()) if at is not None else None
     with one_line_errors():

@@ -43,51 +43,60 @@ StoreArgument = Annotated[
     str,
     typer.Argument(
         metavar="STORE",
-        help="Folder of a store or of its commit log, ours or RocketMQ's; or node:HOST:PORT.",
+        help="Folder of a store or of its commit log, written by tandemlog or RocketMQ; or "
+        "node:HOST:PORT for the log of a running node.",
         show_default=False,
     ),
 ]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder to write to.", show_default=False)
+    Path,
+    typer.Option("--out", metavar="DIR", help="Folder for the result.", show_default=False),
 ]
 FormOption = Annotated[
-    Form, typer.Option("--format", "-f", help="table for people, json for programs.")
+    Form,
+    typer.Option("--format", "-f", help="Output format: table for people, json for programs."),
 ]
 Master = Annotated[
     str,
     typer.Option(
         "--master",
         envvar="TANDEMLOG_SPARK_MASTER",
-        help="Spark's master: local[N], spark://HOST:PORT, or sc://HOST:PORT (Connect); "
-        "none: in this process, without Spark.",
+        help="Spark master: local[N], spark://HOST:PORT or sc://HOST:PORT (Spark Connect); none "
+        "runs the job in this process, without Spark.",
     ),
 ]
 TargetMb = Annotated[
-    int, typer.Option("--target-mb", min=1, help="About so many MiB of the log a task.")
+    int,
+    typer.Option("--target-mb", min=1, help="How much of the log one task handles, in MiB."),
 ]
 QueueFileSize = Annotated[
     int | None,
     typer.Option(
         "--queue-file-size",
         min=20,
-        help="Bytes of a consume queue file, where the store has none. [default: RocketMQ's]",
+        help="Size of a consume queue file in bytes, used if the store has none. "
+        "[default: RocketMQ's]",
         show_default=False,
     ),
 ]
 OnCorruptionOption = Annotated[
     OnCorruption,
-    typer.Option("--on-corruption", help="At bytes of the log that are no record."),
+    typer.Option(
+        "--on-corruption", help="What to do about bytes of the log that are not a record."
+    ),
 ]
 
-app = new_app("Spark over stores: rebuild, audit, compare, export, restore, count; and a demo.")
+app = new_app("Run a Spark job over stores: rebuild, audit, compare, export, restore, stats, demo.")
 
 
 @app.command("rebuild", epilog=epilog())
 def rebuild_command(
     store: StoreArgument,
     out: Out,
-    queues: Annotated[bool, typer.Option("--queues", help="Only the consume queues.")] = False,
-    index: Annotated[bool, typer.Option("--index", help="Only the index.")] = False,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="Build only the consume queues.")
+    ] = False,
+    index: Annotated[bool, typer.Option("--index", help="Build only the index.")] = False,
     index_slots: IndexSlots = DEFAULT_SLOTS,
     index_entries: IndexEntries = DEFAULT_ENTRIES,
     queue_file_size: QueueFileSize = None,
@@ -95,7 +104,7 @@ def rebuild_command(
         bool | None,
         typer.Option(
             "--index-tags/--no-index-tags",
-            help="Put tags into the index. [default: as the store's own index has it, else yes]",
+            help="Index tags too, or not. [default: as the store's own index does, else yes]",
             show_default=False,
         ),
     ] = None,
@@ -103,8 +112,8 @@ def rebuild_command(
         str | None,
         typer.Option(
             "--delay-levels",
-            help="The delay levels of the store's broker. "
-            "[default: what its schedule queues say, else RocketMQ's]",
+            help="Delay levels of the store's broker. "
+            "[default: found from its schedule queues, else RocketMQ's]",
             show_default=False,
         ),
     ] = None,
@@ -113,7 +122,7 @@ def rebuild_command(
     target_mb: TargetMb = _TARGET_MB,
     form: FormOption = Form.TABLE,
 ) -> None:
-    """Make consume queues and index from the commit log alone, below --out."""
+    """Build consume queues and index below --out from the commit log alone."""
     with _job("rebuild", master, form) as job:
         job.check(store)
         options = job.module.RebuildOptions(
@@ -143,10 +152,10 @@ def audit_command(
     target_mb: TargetMb = _TARGET_MB,
     form: FormOption = Form.TABLE,
 ) -> None:
-    """Check every record of the log, its files, its end and its queues' numbers.
+    """Check the log: every record, its files, its end and the queue offsets.
 
-    Exit code 1 where something is wrong; each finding names file, offset and message. The sizes of
-    queue and index files are not needed for that.
+    Exit code 1 means that something is wrong; each finding names file, offset and message. The
+    sizes of queue and index files are accepted but not used.
     """
     del index_slots, index_entries, queue_file_size
     with _job("audit", master, form) as job:
@@ -165,9 +174,10 @@ def compare_command(
     target_mb: TargetMb = _TARGET_MB,
     form: FormOption = Form.TABLE,
 ) -> None:
-    """Compare two copies of a log: CRCs of blocks first, then the records that differ.
+    """Compare two copies of a log: first the CRCs of blocks, then the records that differ.
 
-    Exit code 1 where they are not equal. The sizes of queue and index files are not needed.
+    Exit code 1 means that they are not equal. The sizes of queue and index files are accepted but
+    not used.
     """
     del index_slots, index_entries, queue_file_size
     with _job("compare", master, form) as job:
@@ -180,11 +190,14 @@ def export_command(
     store: StoreArgument,
     out: Out,
     messages: Annotated[
-        bool, typer.Option("--messages", help="Only the form for queries.")
+        bool, typer.Option("--messages", help="Write only the files for queries.")
     ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="Only the byte-exact form.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Write only the byte-exact copy.")] = False,
     compression: Annotated[
-        str, typer.Option("--compression", help="snappy, zstd, lz4, gzip or none.")
+        str,
+        typer.Option(
+            "--compression", help="Compression of the Parquet files: snappy, zstd, lz4, gzip, none."
+        ),
     ] = "snappy",
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
     index_slots: IndexSlots = DEFAULT_SLOTS,
@@ -214,14 +227,15 @@ def export_command(
 def restore_command(
     archive: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="What `export` wrote.", show_default=False),
+        typer.Argument(metavar="DIR", help="Folder that `export` wrote.", show_default=False),
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", metavar="STORE", help="The store to make.", show_default=False),
+        typer.Option("--out", metavar="STORE", help="Folder of the new store.", show_default=False),
     ],
     log_only: Annotated[
-        bool, typer.Option("--log-only", help="Leave out consume queues and index.")
+        bool,
+        typer.Option("--log-only", help="Restore only the log, without consume queues and index."),
     ] = False,
     index_slots: IndexSlots = DEFAULT_SLOTS,
     index_entries: IndexEntries = DEFAULT_ENTRIES,
@@ -230,7 +244,7 @@ def restore_command(
     target_mb: TargetMb = _TARGET_MB,
     form: FormOption = Form.TABLE,
 ) -> None:
-    """Make a store again from an export: log files byte for byte, then queues and index."""
+    """Restore a store from an export: the log files byte for byte, then queues and index."""
     with _job("restore", master, form) as job:
         _loaded("tandemlog.spark.tasks.archive").read_manifest(archive)
         options = _loaded("tandemlog.spark.jobs.rebuild").RebuildOptions(
@@ -256,7 +270,7 @@ def stats_command(
     target_mb: TargetMb = _TARGET_MB,
     form: FormOption = Form.TABLE,
 ) -> None:
-    """Count messages, bytes and sizes per topic and hour, as stats.parquet and stats.png."""
+    """Count messages, bytes and sizes per topic and hour; write stats.parquet and stats.png."""
     del index_slots, index_entries, queue_file_size
     with _job("stats", master, form) as job:
         job.check(store)
@@ -271,17 +285,21 @@ def demo_command(
         Path | None,
         typer.Option(
             "--dir",
-            help="Where everything is made; must be empty. [default: a new temporary folder]",
+            help="Empty folder for everything that the demo writes. "
+            "[default: a new temporary folder]",
             show_default=False,
         ),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=100, help="Messages to write.")] = 100_000,
+    rows: Annotated[
+        int, typer.Option("--rows", min=100, help="Number of messages to write.")
+    ] = 100_000,
     master: Master = "local[*]",
     form: FormOption = Form.TABLE,
 ) -> None:
-    """The whole tour: a cluster, live topics, a stream, and every job on the files of its nodes.
+    """Show everything once: a cluster, live topics, a stream, and every job on its nodes' files.
 
-    Starts a master and a slave on free ports, and stops them before the jobs read their files.
+    The demo starts a master and a slave on free ports and stops them before the jobs read their
+    files.
     """
     with _job("demo", master, form, module="tandemlog.spark.tour") as job:
         job.run(job.module.run, directory, rows=rows)

@@ -53,7 +53,7 @@ app = new_app()
 def pull_command(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     queue: Annotated[
-        int | None, typer.Option("--queue", "-q", min=0, help="One queue only.")
+        int | None, typer.Option("--queue", "-q", min=0, help="Read only this queue.")
     ] = None,
     offset: Annotated[
         str | None,
@@ -61,32 +61,37 @@ def pull_command(
             "--offset",
             "-o",
             metavar="N|earliest|latest|TIME",
-            help=f"Where to begin: a queue offset, or a store time (ISO 8601, or milliseconds "
-            f"since 1970: from {LEAST_MS} on a number is a time). Without it: what the group has "
-            "committed, else earliest.",
+            help="Where to begin: a queue offset, or a store time (ISO 8601 or milliseconds since "
+            f"1970; a number from {LEAST_MS} on is a time). [default: the group's committed "
+            "offset, else earliest]",
+            show_default=False,
         ),
     ] = None,
     maximum: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="End after that many messages.")
+        int | None, typer.Option("--max", "-n", min=1, help="Stop after this many messages.")
     ] = None,
     tags: Annotated[
-        str | None, typer.Option("--tags", metavar="EXPR", help='"a || b"; only these.')
+        str | None,
+        typer.Option(
+            "--tags", metavar="EXPR", help='Read only messages with these tags, such as "a || b".'
+        ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Keep reading new messages until Ctrl-C.")
     ] = False,
     read_from: ReadFromOption = ReadFrom.ANY,
     group: Annotated[
-        str | None, typer.Option("--group", help="Read on behalf of a group, and commit for it.")
+        str | None,
+        typer.Option("--group", help="Read as this consumer group and commit its offsets."),
     ] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Read messages of a topic: those that are there now, or with --follow those to come too.
+    """Read the messages that a topic holds now; with --follow, wait for new ones too.
 
-    With --format jsonl a message has the fields of `dump`, its body decompressed, in base64.
-    Messages of a queue come in order; queues come in turn.
+    With --format jsonl, each message has the fields that `dump` shows; its body is decompressed
+    and base64-encoded. Messages of one queue come in order; the queues are read in turn.
     """
     start = _parse_start(offset)
     keep_freed_memory()

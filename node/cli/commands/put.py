@@ -54,8 +54,8 @@ DELIVERY_TIMEOUT_S = 30.0
 PutTimeout = Annotated[
     float | None,
     timeout_option(
-        f"How long to try before giving up. [default: {DEFAULT_TIMEOUT_S:g} to find the cluster, "
-        f"{DELIVERY_TIMEOUT_S:g} to deliver]",
+        "How many seconds to keep trying before giving up. "
+        f"[default: {DEFAULT_TIMEOUT_S:g} to find the cluster, {DELIVERY_TIMEOUT_S:g} to deliver]",
         show_default=False,
     ),
 ]
@@ -93,12 +93,15 @@ def put_command(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", help="One message a line; - or nothing: stdin.", show_default=False
+            metavar="[FILE]",
+            help="File with one message per line. Without FILE, or with -, lines are read from "
+            "stdin.",
+            show_default=False,
         ),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", help="Key of every message; may be given several times."),
+        typer.Option("--key", help="Key of every message; may be repeated."),
     ] = None,
     tag: Annotated[str, typer.Option("--tag", help="Tag of every message.")] = "",
     properties: Annotated[
@@ -113,33 +116,46 @@ def put_command(
             "--queue",
             min=0,
             max=MAX_QUEUE,
-            help="Queue of every message; else spread over all.",
+            help="Queue for every message. [default: messages are spread over all queues]",
+            show_default=False,
         ),
     ] = None,
     generate: Annotated[
         int | None,
-        typer.Option("--generate", metavar="COUNT", min=1, help="Send COUNT generated messages."),
+        typer.Option(
+            "--generate",
+            metavar="COUNT",
+            min=1,
+            help="Send COUNT generated messages instead of reading FILE or stdin.",
+        ),
     ] = None,
     size: Annotated[
         int,
         typer.Option(
-            "--size", metavar="BYTES", min=0, max=MAX_SIZE, help="Body of a generated message."
+            "--size",
+            metavar="BYTES",
+            min=0,
+            max=MAX_SIZE,
+            help="Size of the body of each generated message.",
         ),
     ] = 128,
     no_wait: Annotated[
         bool,
-        typer.Option("--no-wait", help="Be content once the master has appended it."),
+        typer.Option(
+            "--no-wait",
+            help="Wait only until the master has appended the messages, not for flush or replicas.",
+        ),
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: PutTimeout = None,
 ) -> None:
-    """Put messages: the lines of FILE or of stdin, or generated ones.
+    """Send messages: the lines of FILE or stdin, or generated ones.
 
-    Ends when all are acknowledged, with a row of totals: topic, messages, failed, duplicates,
-    body_bytes, seconds, messages_per_second, mb_per_second. With --format jsonl each line's message
-    gets an object with its place instead: topic, queue_id, queue_offset, physical_offset, msg_id,
-    store_timestamp, duplicate.
+    The command ends when all messages are acknowledged and prints one row of totals: topic,
+    messages, failed, duplicates, body_bytes, seconds, messages_per_second, mb_per_second. With
+    --format jsonl it prints one object for each line of the input instead: topic, queue_id,
+    queue_offset, physical_offset, msg_id, store_timestamp, duplicate.
     """
     if generate is not None and file is not None:
         raise typer.BadParameter("--generate and FILE exclude each other")

@@ -34,28 +34,45 @@ app = new_app()
 def query_command(
     topic: Annotated[
         str | None,
-        typer.Argument(metavar="[TOPIC]", help="Needed with --key.", show_default=False),
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="Topic to search; required with --key and --tag.",
+            show_default=False,
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", "-k", help="A key, or a unique id (UNIQ_KEY).")
+        str | None,
+        typer.Option("--key", "-k", help="Find messages with this key or unique id (UNIQ_KEY)."),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="A tag, where tags are indexed.")] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option("--tag", help="Find messages with this tag, if the store indexes tags."),
+    ] = None,
     message_id: Annotated[
         str | None,
         typer.Option(
-            "--id", metavar="ID", help="An offset id (msg_id); with TOPIC also a unique id."
+            "--id",
+            metavar="ID",
+            help="Find the message with this offset id (msg_id); with TOPIC, also with this unique "
+            "id.",
         ),
     ] = None,
     begin: Annotated[
-        str | None, typer.Option("--begin", metavar="TIME", help="Stored at TIME or later.")
+        str | None,
+        typer.Option("--begin", metavar="TIME", help="Only messages stored at TIME or later."),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--end", metavar="TIME", help="Stored at TIME or earlier.")
+        str | None,
+        typer.Option("--end", metavar="TIME", help="Only messages stored at TIME or earlier."),
     ] = None,
     maximum: Annotated[
         int | None,
         typer.Option(
-            "--max", min=1, max=MAX_MESSAGES, help="At most that many, the newest; else all."
+            "--max",
+            min=1,
+            max=MAX_MESSAGES,
+            help="Show at most this many messages, the newest. [default: all]",
+            show_default=False,
         ),
     ] = None,
     read_from: ReadFromOption = ReadFrom.ANY,
@@ -63,7 +80,10 @@ def query_command(
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Find messages of a topic by key, or one by its id. Exit code 4 where there is none."""
+    """Find messages of a topic by key or tag, or one message by its id.
+
+    Exit code 4 means that there is no such message.
+    """
     if sum(each is not None for each in (key, tag, message_id)) != 1:
         raise typer.BadParameter("give one of --key, --tag and --id")
     if topic is None and message_id is None:

@@ -32,20 +32,21 @@ app = new_app()
 def rebuild_command(
     store: Store,
     queues: Annotated[
-        bool, typer.Option("--queues", help="The consume queues; with neither option both.")
+        bool,
+        typer.Option("--queues", help="Rebuild the consume queues. [default: queues and index]"),
     ] = False,
     index: Annotated[
-        bool, typer.Option("--index", help="The index; with neither option both.")
+        bool, typer.Option("--index", help="Rebuild the index. [default: queues and index]")
     ] = False,
     form: FormatOption = Format.TABLE,
     index_slots: IndexSlots = DEFAULTS.index_slots,
     index_entries: IndexEntries = DEFAULTS.index_entries,
     queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
 ) -> None:
-    """Drop the derived files of a store and make them again from its log.
+    """Rebuild the consume queues and the index of a store from its log.
 
-    The old files are set aside first and go when the new ones are complete. Exit code 7 where a
-    process has the store open.
+    The old files are set aside first and deleted once the new ones are complete. Exit code 7 means
+    that a process has the store open.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     both = queues == index

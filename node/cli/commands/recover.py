@@ -30,7 +30,7 @@ app = new_app()
 def recover_command(
     store: Store,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
     ] = False,
     form: FormatOption = Format.TABLE,
     index_slots: IndexSlots = DEFAULTS.index_slots,
@@ -39,8 +39,8 @@ def recover_command(
 ) -> None:
     """Open a store, recover it, dispatch to the end of its log, and close it cleanly.
 
-    Says what was found, cut and rebuilt, and how long it took. Exit code 7 where a process has the
-    store open, or its files do not fit together.
+    The report says what was found, cut and rebuilt, and how long it took. Exit code 7 means that a
+    process has the store open, or that its files do not fit together.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     with one_line_errors(), byte_progress("recover") as progress:

@@ -26,16 +26,17 @@ def node_command(
         typer.Option(
             "--config",
             "-c",
-            help="TOML file, see docs/configuration.md; else defaults and TANDEMLOG_ variables.",
+            help="TOML configuration file, see docs/configuration.md. Without it, the node uses "
+            "the defaults and the TANDEMLOG_ environment variables.",
             show_default=False,
         ),
     ] = None,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
-    """Run one node: a master, or a slave of one, as the configuration says.
+    """Run one node, a master or a slave, as its configuration says.
 
-    SIGTERM and Ctrl-C stop it cleanly: new puts are refused, those under way are finished, the
-    store is flushed and closed.
+    SIGTERM and Ctrl-C stop it cleanly: it refuses new puts, finishes those in progress, then
+    flushes and closes its store.
     """
     with one_line_errors():
         if with_parent is not None:

@@ -34,10 +34,12 @@ QUEUE_COLUMNS = (
     "max_timestamp",
 )
 
-app = new_app("Make, list, describe and delete topics.")
+app = new_app("Create, list, describe and delete topics.")
 
 Name = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, change nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
+]
 
 
 @app.command("create", epilog=epilog())
@@ -50,7 +52,7 @@ def create_command(
             "-q",
             min=1,
             max=MAX_QUEUES,
-            help=f"Number of queues; with --update as before, else {DEFAULT_QUEUES}.",
+            help=f"Number of queues. [default: {DEFAULT_QUEUES}; with --update: unchanged]",
             show_default=False,
         ),
     ] = None,
@@ -58,7 +60,7 @@ def create_command(
         str | None,
         typer.Option(
             "--perm",
-            help="rw, r or w; with --update as before, else rw.",
+            help="Permission of the topic: rw, r or w. [default: rw; with --update: unchanged]",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +68,8 @@ def create_command(
         bool | None,
         typer.Option(
             "--order/--no-order",
-            help="Mark it as ordered; with --update as before, else not.",
+            help="Mark the topic as ordered, or not. [default: not ordered; with --update: "
+            "unchanged]",
             show_default=False,
         ),
     ] = None,
@@ -75,21 +78,24 @@ def create_command(
         typer.Option(
             "--attribute",
             metavar="NAME=VALUE",
-            help="May be given several times; with --update the others stay.",
+            help="Set an attribute of the topic; may be repeated. With --update, the other "
+            "attributes stay as they are.",
         ),
     ] = None,
     update: Annotated[
         bool,
-        typer.Option("--update", help="Change an existing topic: what is named, the rest stays."),
+        typer.Option(
+            "--update", help="Change an existing topic; whatever is not given stays as it is."
+        ),
     ] = False,
     dry_run: DryRun = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Make a topic, or change one with --update; prints it.
+    """Create a topic, or change one with --update, and print it.
 
-    A queue that holds messages is not taken away: exit code 5.
+    A queue that holds messages cannot be removed: the command then ends with exit code 5.
     """
     if perm is not None and perm not in _PERMS:
         raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
@@ -130,7 +136,8 @@ def create_command(
 @app.command("list", epilog=epilog())
 def list_command(
     system: Annotated[
-        bool, typer.Option("--all", "-a", help="Those that RocketMQ keeps for itself too.")
+        bool,
+        typer.Option("--all", "-a", help="Include the topics that RocketMQ keeps for itself."),
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
@@ -150,7 +157,10 @@ def describe_command(
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Show a topic and what its queues hold; with --format jsonl one object with all of it."""
+    """Show a topic and the messages in each of its queues.
+
+    With --format jsonl, the output is one object that contains everything.
+    """
 
     async def describe(admin: AsyncAdmin) -> tuple[TopicInfo, list[dict[str, Any]]]:
         topic = await admin.topic(name)
@@ -190,7 +200,10 @@ def delete_command(
     form: FormatOption = Format.TABLE,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
-    """Delete a topic: it takes no more messages, and those in the log go when they expire."""
+    """Delete a topic.
+
+    It accepts no more messages; those in the log are deleted when they expire.
+    """
 
     async def delete(admin: AsyncAdmin) -> TopicInfo:
         if is_system_topic(name):

@@ -50,18 +50,24 @@ def up_command(
             "--slaves",
             min=0,
             max=MAX_SLAVES,
-            help=f"Slaves beside the master; as before, else {DEFAULT_SLAVES}.",
+            help="Number of slaves beside the master. [default: as in the last run, else "
+            f"{DEFAULT_SLAVES}]",
             show_default=False,
         ),
     ] = None,
     directory: Annotated[
         Path,
-        typer.Option("--dir", help="Where the data stays; the next `up` goes on with it."),
+        typer.Option(
+            "--dir", help="Folder for the cluster's data; the next `up` continues with it."
+        ),
     ] = Path("tandemlog-data"),
     store: Annotated[
         Path | None,
         typer.Option(
-            "--store", help="The master's store, ours or RocketMQ's; else in --dir. Used in place."
+            "--store",
+            help="Existing store of tandemlog or RocketMQ that the master serves in place. "
+            "[default: a store below --dir]",
+            show_default=False,
         ),
     ] = None,
     port: Annotated[
@@ -70,17 +76,26 @@ def up_command(
             "--port",
             min=1,
             max=65_535 - HTTP_PORT_DISTANCE - MAX_SLAVES,
-            help=f"gRPC port of the master; slaves follow, HTTP {HTTP_PORT_DISTANCE} above each.",
+            help="gRPC port of the master. The slaves use the ports after it, and every node "
+            f"serves HTTP {HTTP_PORT_DISTANCE} ports above its gRPC port.",
         ),
     ] = DEFAULT_PORT,
     flush: Annotated[
         str | None,
-        typer.Option("--flush", help="async or sync; as before, else async.", show_default=False),
+        typer.Option(
+            "--flush",
+            help="async: flush the log at intervals; sync: flush it before a put is acknowledged. "
+            "[default: as in the last run, else async]",
+            show_default=False,
+        ),
     ] = None,
     replication: Annotated[
         str | None,
         typer.Option(
-            "--replication", help="async or sync; as before, else sync.", show_default=False
+            "--replication",
+            help="async: acknowledge a put once the master has it; sync: once every in-sync "
+            "replica has it. [default: as in the last run, else sync]",
+            show_default=False,
         ),
     ] = None,
     min_in_sync: Annotated[
@@ -88,7 +103,8 @@ def up_command(
         typer.Option(
             "--min-in-sync",
             min=1,
-            help="In-sync replicas, master included, that a put needs; as before, else 1.",
+            help="Number of in-sync replicas, including the master, that a put requires. "
+            "[default: as in the last run, else 1]",
             show_default=False,
         ),
     ] = None,
@@ -97,7 +113,8 @@ def up_command(
         typer.Option(
             "--commit-log-file-size",
             min=4096,
-            help=f"Bytes of a log file of a new store. [default: {DEFAULT_LOG_FILE_SIZE}]",
+            help="Size of a commit log file in bytes, for a new store. "
+            f"[default: {DEFAULT_LOG_FILE_SIZE}]",
             show_default=False,
         ),
     ] = None,
@@ -106,7 +123,7 @@ def up_command(
         typer.Option(
             "--queue-file-size",
             min=20,
-            help=f"Bytes of a consume queue file. [default: {DEFAULTS.queue_file_size}]",
+            help=f"Size of a consume queue file in bytes. [default: {DEFAULTS.queue_file_size}]",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +132,7 @@ def up_command(
         typer.Option(
             "--index-slots",
             min=1,
-            help=f"Hash slots of an index file. [default: {DEFAULTS.index_slots}]",
+            help=f"Number of hash slots in each index file. [default: {DEFAULTS.index_slots}]",
             show_default=False,
         ),
     ] = None,
@@ -124,16 +141,18 @@ def up_command(
         typer.Option(
             "--index-entries",
             min=2,
-            help=f"Entries of an index file. [default: {DEFAULTS.index_entries}]",
+            help="Number of entries for which each index file has room. "
+            f"[default: {DEFAULTS.index_entries}]",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Run a master and its slaves here, until Ctrl-C stops them cleanly.
+    """Run a master and its slaves on this machine until Ctrl-C stops them cleanly.
 
-    Each node is a process of its own in this process group; what it says is in DIR/<node>/node.log
-    and its configuration in DIR/<node>/node.toml. With --store a RocketMQ store can be served as
-    it is; --index-slots, --index-entries and --queue-file-size say what its files cannot tell.
+    Each node is a separate process in this process group. It logs to DIR/<node>/node.log and reads
+    its configuration from DIR/<node>/node.toml. With --store, the master serves an existing
+    RocketMQ store in place; if its index or queue files do not have RocketMQ's default sizes, give
+    them with --index-slots, --index-entries and --queue-file-size.
     """
     for name, value in (("--flush", flush), ("--replication", replication)):
         if value not in (None, "async", "sync"):

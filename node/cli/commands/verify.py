@@ -37,7 +37,8 @@ def verify_command(
         typer.Option(
             "--against",
             metavar="STORE",
-            help="Compare the two stores byte by byte, up to the confirm offset that they share.",
+            help="Also compare with this store, byte by byte, up to the confirm offset that both "
+            "share.",
             show_default=False,
         ),
     ] = None,
@@ -48,10 +49,11 @@ def verify_command(
 ) -> None:
     """Check every record, every queue entry and every index entry against the log.
 
-    With --against it is then compared with another store: logs byte by byte, queues entry by entry,
-    index entries as a set. Exit code 1 where something is wrong or differs, with the first fault on
-    stderr: file, offset, record; also where the two share nothing that could be compared, and after
-    a failed fsync: nobody can say what is on the disk until recover has dropped the page cache.
+    With --against, also compare it with another store: logs byte by byte, queues entry by entry,
+    index entries as a set. Exit code 1 means that something is wrong or differs; the first finding
+    is on stderr, with its file, offset and record. The exit code is also 1 if the two stores have
+    nothing in common to compare, and after a failed fsync, because what is on the disk is unknown
+    until `recover` has dropped the page cache.
     """
     config = store_config(store, index_slots, index_entries, queue_file_size)
     other, nothing = None, False

@@ -9,13 +9,11 @@ from ha.config import HaConfig, Replication, Role
 from node.settings.config import (
     ConfigError,
     NodeConfig,
-    ReplicationSection,
-    RetentionSection,
-    StoreSection,
     load_config,
     split_endpoint,
 )
 from node.settings.config_docs import configuration_markdown
+from node.settings.sections import ReplicationSection, RetentionSection, StoreSection
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -203,6 +201,4 @@ def test_endpoints_are_split() -> None:
 
 def test_the_documentation_is_current() -> None:
     held = (ROOT / "docs" / "configuration.md").read_text()
-    assert held == configuration_markdown(), (
-        "run: python -m node.settings.config_docs > docs/configuration.md"
-    )
+    assert held == configuration_markdown(), "run `make docs`: docs/configuration.md is out of date"

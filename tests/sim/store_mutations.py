@@ -12,8 +12,8 @@ from typing import Any
 
 import storage.inspect.examination
 import storage.log.scan
-import storage.message_store
 import storage.queues.consume_queue_store
+import storage.recovery.opening
 import storage.recovery.prologue
 import storage.recovery.recovery
 import storage.recovery.truncation
@@ -131,7 +131,7 @@ def constant(value: Any) -> property:
 
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
-NOT_WITHDRAWN: Patch = (storage.message_store, "withdraw", nothing)
+NOT_WITHDRAWN: Patch = (storage.recovery.opening, "withdraw", nothing)
 NO_HEADLESS: Patch = (storage.log.scan, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [

@@ -44,6 +44,7 @@ from .log.scan import Damage
 from .metadata.topics import TopicConfig
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
+from .puts.targets import PutTargets
 from .reads.reader import GetResult
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
@@ -99,7 +100,12 @@ class MessageStore:
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
-        self._puts = PutPath(parts)
+        self._puts = PutPath(
+            parts.log,
+            parts.queue_table,
+            parts.producers,
+            PutTargets(parts.topics, parts.queue_table, parts.config.max_queues),
+        )
         self._write_lock = threading.RLock()
         self._started = False
         self._read_only = ""

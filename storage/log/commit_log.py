@@ -47,9 +47,8 @@ from ..errors import (
     StoreLayoutError,
     StoreReadOnlyError,
 )
-from ..queues.queue_table import QueueTable
 from ..store_paths import StorePaths
-from .append_assign import assign_offsets, check_queues
+from .append_assign import assign_offsets
 from .append_plan import AppendPlan, plan_append, plan_raw
 from .append_room import with_room
 from .batch_check import CheckedBatch, check_batch
@@ -165,24 +164,22 @@ class CommitLog:
 
     def append(
         self,
-        batch: RecordBatch,
+        checked: CheckedBatch,
         dense: NDArray[np.int64],
-        queue_table: QueueTable,
+        next_queue_offsets: NDArray[np.int64],
         store_timestamp: int,
-        checked: CheckedBatch | None = None,
     ) -> list[AppendSegment]:
-        """Store a client's batch, all of it or nothing; answers where it is.
+        """Store a client's batch, which `check` has taken, all of it or nothing; returns where it
+        is.
 
-        `dense` i8[q]: queue_table's index of each entry of the batch's table; `checked`: what
-        `check` answered, else it is checked here. Raises BatchRefusedError, StoreBusyError (too
-        much not yet flushed), DiskFullError, StoreReadOnlyError; nothing is stored then.
+        `next_queue_offsets` i8[queues]: what the next record of each queue gets, moved behind the
+        batch; `dense` i8[q]: where each entry of the batch's table stands in it, all of them
+        different. Raises StoreBusyError (too much not yet flushed), DiskFullError,
+        StoreReadOnlyError; nothing is stored then.
         """
-        if checked is None:
-            checked = self.check(batch)
-        check_queues(batch, dense)
         data = checked.data
         if data is None:
-            data = np.frombuffer(batch.records, np.uint8).copy()
+            data = np.frombuffer(checked.batch.records, np.uint8).copy()
         with self._write_lock:
             self._require_room(len(data))
             plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
@@ -190,7 +187,7 @@ class CommitLog:
                 checked.positions[each.first : each.first + each.count] + (each.offset - each.start)
                 for each in plan.pieces
             ]
-            next_offsets = queue_table.next_queue_offsets[dense]
+            next_offsets = next_queue_offsets[dense]
             segments = assign_offsets(
                 checked,
                 plan,
@@ -204,7 +201,7 @@ class CommitLog:
             self._store(plan, data)
             for each in starts:
                 self.starts.add(each)
-            queue_table.next_queue_offsets[dense] = next_offsets
+            next_queue_offsets[dense] = next_offsets
             self._published(plan.end)
             self._stages.store_timestamp = store_timestamp
         return segments

@@ -116,12 +116,12 @@ def never(*_: Any) -> bool:
     return False
 
 
-def damage_is_the_end(row: Any, start: int, **known: Any) -> LogScanner:
-    return LogScanner(row, start, stop=known.get("stop"))
+def damage_is_the_end(mapped: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(mapped, start, stop=known.get("stop"))
 
 
-def the_last_record_is_cut(row: Any, start: int, **known: Any) -> LogScanner:
-    return LogScanner(row, start, **{**known, "whole": 0, "keep_tail": False})
+def the_last_record_is_cut(mapped: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(mapped, start, **{**known, "whole": 0, "keep_tail": False})
 
 
 def constant(value: Any) -> property:

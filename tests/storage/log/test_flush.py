@@ -197,7 +197,7 @@ def test_a_fault_of_our_own_is_no_silent_end(caplog: pytest.LogCaptureFixture) -
     def broken(start: int, end: int) -> None:
         raise ZeroDivisionError("oops")
 
-    rig.log.row.sync = broken  # type: ignore[method-assign]
+    rig.log.mapped.sync = broken  # type: ignore[method-assign]
     rig.service.start()
     end = rig.put()
     with pytest.raises(FlushFailedError, match="oops"):

@@ -48,7 +48,7 @@ def test_the_same_puts_make_the_same_log(store: golden.Golden, tmp_path: Path) -
     table = QueueTable()
     ours: CommitLog | None = None
     appended = 0
-    for file in theirs.row:
+    for file in theirs.files:
         data = file.view(0, file.size)
         position = 0
         while any(data[position : position + 8]) and not is_blank(data, position):

@@ -305,10 +305,10 @@ class MessageStore:
                 now = self.clock.now_ms() if now_ms is None else now_ms
                 result = self._puts.append(batch, now)
         except BatchRefusedError:
-            self.stats.put_refused += 1
+            self.stats.count_refused()
             raise
         except StoreBusyError:
-            self.stats.put_busy += 1
+            self.stats.count_busy()
             raise
         self.stats.count_append(
             batch.count, batch.byte_size, self.clock.monotonic() - began, again=result.duplicate
@@ -360,8 +360,7 @@ class MessageStore:
             if self._closed:
                 raise StoreClosedError("the store is closed")
             self.log.append_raw(offset, data, whole=whole)
-        self.stats.raw_chunks += 1
-        self.stats.raw_bytes += len(data)
+        self.stats.count_raw(len(data))
 
     def raw_intake(self) -> RawIntake:
         """What judges and stores the bytes of one stream of a master."""

@@ -15,7 +15,6 @@ One lock serialises everything that changes the log; positions are read without 
 """
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Collection
 from functools import partial
@@ -28,12 +27,8 @@ from tandemlog.format.record.batch import RecordBatch
 
 from .clock import Clock, SystemClock
 from .config import ConfirmSource, FlushMode, StoreConfig
-from .disk.allocator import remove_spares
-from .disk.disk_space import Reserve
-from .disk.file_pool import remove_drafts
 from .disk.files import Buffer, FileSystem
 from .disk.real_files import RealFileSystem
-from .disk_refusal import refusal
 from .errors import (
     BatchRefusedError,
     DiskFullError,
@@ -43,30 +38,22 @@ from .errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from .inspect.examination import examine
-from .inspect.geometry import Geometry
 from .log.flush import FlushService
 from .log.raw_intake import RawIntake, damage_end
 from .log.scan import Damage
 from .metadata.topics import TopicConfig
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
+from .puts.targets import PutTargets
 from .reads.reader import GetResult
-from .recovery.last_stop import LastStop
-from .recovery.persistence import Persistence
+from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
-from .recovery.recovery import Progress, recover
-from .recovery.report import RecoveryReport
-from .recovery.set_aside import drop_set_aside, end_broken_off
-from .recovery.topic_recovery import restore_topics
+from .recovery.recovery import Progress
+from .recovery.set_aside import drop_set_aside
 from .recovery.truncation import cut_store, set_aside, take_over_log_end
-from .recovery.withdrawal import withdraw
 from .retention.cleaning import Cleaner
-from .state_files.abort_file import AbortFile
-from .state_files.lock_file import LockFile
 from .store_keeper import StoreKeeper, Task
-from .store_parts import StoreParts, close_parts, open_parts
-from .store_paths import StorePaths
+from .store_parts import close_parts
 from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
@@ -82,18 +69,9 @@ SLAVE = "it is a slave: put to the master"
 class MessageStore:
     """See the module. `open` recovers, `start` starts the threads, `close` ends both."""
 
-    def __init__(
-        self,
-        parts: StoreParts,
-        recovery: RecoveryReport,
-        lock: LockFile,
-        abort: AbortFile,
-        last_stop: LastStop,
-        reserve: Reserve,
-        recovered_time: int,
-        confirmed_at_most: int | None,
-    ) -> None:
-        self.recovery = recovery
+    def __init__(self, opened: Opened) -> None:
+        parts = opened.parts
+        self.recovery = opened.report
         self._parts = parts
         # what it is made of
         self.config = parts.config
@@ -113,16 +91,21 @@ class MessageStore:
         self.reput = parts.reput
         self.reader = parts.reader
         self.stats = parts.stats
-        self._lock_file = lock
-        self._abort = abort
-        self._last_stop = last_stop
-        self._reserve = reserve
+        self._lock_file = opened.lock
+        self._abort = opened.abort
+        self._last_stop = opened.last_stop
+        self._reserve = opened.reserve
+        self._persistence = opened.persistence
         parts.log.flushed.listen(self._note_failure_apart)
-        self._persistence = Persistence(parts, recovered_time, confirmed_at_most)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
-        self._puts = PutPath(parts)
+        self._puts = PutPath(
+            parts.log,
+            parts.queue_table,
+            parts.producers,
+            PutTargets(parts.topics, parts.queue_table, parts.config.max_queues),
+        )
         self._write_lock = threading.RLock()
         self._started = False
         self._read_only = ""
@@ -152,69 +135,7 @@ class MessageStore:
         """
         files = files if files is not None else RealFileSystem()
         clock = clock if clock is not None else SystemClock()
-        began = clock.monotonic()
-        paths = StorePaths(config.directory)
-        abort = AbortFile(paths.abort, files)
-        lock = LockFile(paths.lock, abort, files)
-        last_stop = LastStop(paths, files)
-        reserve = Reserve(paths.reserve, files)
-        lock.acquire()
-        try:
-            remove_spares(files, paths.own, paths.commit_log)
-            remove_drafts(files, paths.own, paths.queues)
-            reserve.give_up()
-            last_stop.distrust(clean=not abort.exists())
-            aside = end_broken_off(paths, files)
-            geometry = Geometry.of(config, files)
-            if config.index_enabled:
-                geometry.check_index()
-            found = examine(geometry, files)
-            if aside is not None:
-                found.notes.append(
-                    "the last process was broken off while it set the log aside: all of it is in "
-                    f"{aside} now"
-                )
-            last_stop.begin(found)
-            abort.create(os.getpid())
-            parts = open_parts(geometry, files, clock)
-            try:
-                report = recover(parts, found, progress)
-                report.doubt = last_stop.doubt
-                try:
-                    restore_topics(parts, report)
-                except StoreReadOnlyError as fault:
-                    report.waits = report.waits or f"lost topics are not restored: {fault.reason}"
-                store = cls(
-                    parts, report, lock, abort, last_stop, reserve, found.store_timestamp,
-                    confirmed_at_most,
-                )  # fmt: skip
-                saved = True
-                try:
-                    store.persist()
-                except DiskFullError as fault:
-                    saved = False
-                    report.waits = report.waits or f"nothing new is durable yet: {fault.reason}"
-                withdraw(parts, report.log_end, report.queues_rebuilt, saved=saved)
-                last_stop.flushed()
-            except BaseException as fault:
-                if isinstance(fault, FlushFailedError):
-                    last_stop.note_failed_fsync()
-                close_parts(parts)
-                raise
-        except OSError as fault:
-            lock.release()
-            raise refusal(f"{config.directory} cannot be opened", fault) from fault
-        except BaseException:
-            lock.release()
-            raise
-        report.seconds = clock.monotonic() - began
-        if report.waits:
-            logger.error("the store is open on a full disk: %s", report.waits)
-        logger.info(
-            "store open: directory=%s log=%d..%d seconds=%.2f",
-            config.directory, report.log_start, report.log_end, report.seconds,
-        )  # fmt: skip
-        return store
+        return cls(open_store(config, files, clock, progress, confirmed_at_most))
 
     @property
     def failure(self) -> StoreError | None:
@@ -384,10 +305,10 @@ class MessageStore:
                 now = self.clock.now_ms() if now_ms is None else now_ms
                 result = self._puts.append(batch, now)
         except BatchRefusedError:
-            self.stats.put_refused += 1
+            self.stats.count_refused()
             raise
         except StoreBusyError:
-            self.stats.put_busy += 1
+            self.stats.count_busy()
             raise
         self.stats.count_append(
             batch.count, batch.byte_size, self.clock.monotonic() - began, again=result.duplicate
@@ -439,8 +360,7 @@ class MessageStore:
             if self._closed:
                 raise StoreClosedError("the store is closed")
             self.log.append_raw(offset, data, whole=whole)
-        self.stats.raw_chunks += 1
-        self.stats.raw_bytes += len(data)
+        self.stats.count_raw(len(data))
 
     def raw_intake(self) -> RawIntake:
         """What judges and stores the bytes of one stream of a master."""

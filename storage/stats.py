@@ -1,7 +1,8 @@
 """Plain numbers about one store: what was put and read, how long it took, how far reput lags.
 
-Every counter has one writer (the append thread, the reput thread, or whoever reads under the
-store's get lock), so an increment needs no lock; a reader may see two counters a moment apart.
+Puts are counted by the append thread, reads by as many as there are, the rest by housekeeping: so
+one lock guards all counters. It is taken once or twice a batch, never for a message. The latency of
+puts, `put_latency`, belongs to the one thread that answers them.
 
 Latencies go into a histogram of logarithmic buckets, eight to a doubling, from 1 us to 67 s:
 
@@ -9,6 +10,7 @@ Latencies go into a histogram of logarithmic buckets, eight to a doubling, from 
 """
 
 import math
+import threading
 from collections.abc import Iterator
 
 FIRST_BUCKET_S = 1e-6
@@ -64,6 +66,7 @@ class StoreStats:
 
     def __init__(self, opened_at_s: float) -> None:
         self.opened_at_s = opened_at_s
+        self._lock = threading.Lock()
         self.puts = 0
         self.put_batches = 0
         self.put_bytes = 0
@@ -85,36 +88,84 @@ class StoreStats:
 
     def count_append(self, records: int, size: int, seconds: float, *, again: bool) -> None:
         """One batch that was stored, or (`again`) known from before; `size` in bytes."""
-        self.append_latency.record(seconds, records)
-        if again:
-            self.put_duplicates += records
-            return
-        self.puts += records
-        self.put_batches += 1
-        self.put_bytes += size
+        with self._lock:
+            self.append_latency.record(seconds, records)
+            if again:
+                self.put_duplicates += records
+                return
+            self.puts += records
+            self.put_batches += 1
+            self.put_bytes += size
+
+    def count_refused(self) -> None:
+        """A batch that could not be stored, for what is in it."""
+        with self._lock:
+            self.put_refused += 1
+
+    def count_busy(self) -> None:
+        """A batch for which the disk is not fast enough."""
+        with self._lock:
+            self.put_busy += 1
+
+    def count_raw(self, size: int) -> None:
+        """A chunk of a master's log, in bytes."""
+        with self._lock:
+            self.raw_chunks += 1
+            self.raw_bytes += size
+
+    def count_get(self) -> None:
+        """A read of a queue; `count_found` or `count_miss` follows if it returns."""
+        with self._lock:
+            self.gets += 1
+
+    def count_found(self, records: int, size: int) -> None:
+        """A read that has found messages; `size` in bytes."""
+        with self._lock:
+            self.get_messages += records
+            self.get_bytes += size
+
+    def count_miss(self) -> None:
+        """A read that has found none."""
+        with self._lock:
+            self.get_misses += 1
+
+    def count_query(self) -> None:
+        """A look-up by key."""
+        with self._lock:
+            self.queries += 1
+
+    def count_checkpoint(self) -> None:
+        with self._lock:
+            self.checkpoints += 1
+
+    def count_deleted(self, files: int) -> None:
+        """Log files that have expired."""
+        with self._lock:
+            self.files_deleted += files
 
     def values(self, now_s: float) -> dict[str, float]:
         """`now_s` is the monotonic clock that `opened_at_s` came from."""
-        return {
-            "puts_total": self.puts,
-            "put_batches_total": self.put_batches,
-            "put_bytes_total": self.put_bytes,
-            "put_duplicates_total": self.put_duplicates,
-            "put_refused_total": self.put_refused,
-            "put_busy_total": self.put_busy,
-            "raw_chunks_total": self.raw_chunks,
-            "raw_bytes_total": self.raw_bytes,
-            "gets_total": self.gets,
-            "get_misses_total": self.get_misses,
-            "get_messages_total": self.get_messages,
-            "get_bytes_total": self.get_bytes,
-            "queries_total": self.queries,
-            "checkpoints_total": self.checkpoints,
-            "files_deleted_total": self.files_deleted,
-            "uptime_seconds": now_s - self.opened_at_s,
-            **_summary("put", self.put_latency),
-            **_summary("append", self.append_latency),
-        }
+        with self._lock:
+            return {
+                "puts_total": self.puts,
+                "put_batches_total": self.put_batches,
+                "put_bytes_total": self.put_bytes,
+                "put_duplicates_total": self.put_duplicates,
+                "put_refused_total": self.put_refused,
+                "put_busy_total": self.put_busy,
+                "raw_chunks_total": self.raw_chunks,
+                "raw_bytes_total": self.raw_bytes,
+                "gets_total": self.gets,
+                "get_misses_total": self.get_misses,
+                "get_messages_total": self.get_messages,
+                "get_bytes_total": self.get_bytes,
+                "queries_total": self.queries,
+                "checkpoints_total": self.checkpoints,
+                "files_deleted_total": self.files_deleted,
+                "uptime_seconds": now_s - self.opened_at_s,
+                **_summary("put", self.put_latency),
+                **_summary("append", self.append_latency),
+            }
 
 
 def _summary(name: str, histogram: LatencyHistogram) -> dict[str, float]:

@@ -24,12 +24,13 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from storage.errors import StoreClosedError, StoreError
-from tandemlog.format.record.batch import AppendSegment, RecordBatch
+from storage.puts.put_path import AppendResult
+from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError, error_of, put_status_of
@@ -55,19 +56,6 @@ ANSWER_BYTES = 8 << 20
 FEW_ANSWER_BYTES = 256 << 10
 ALL_ANSWER_BYTES = 64 << 20
 MAX_TIMEOUT_MS = 3_600_000
-
-
-class AppendResult(Protocol):
-    """What the store says of an appended batch; `end_offset` is where its last record ends."""
-
-    @property
-    def segments(self) -> Sequence[AppendSegment]: ...
-    @property
-    def end_offset(self) -> int: ...
-    @property
-    def store_timestamp(self) -> int: ...
-    @property
-    def duplicate(self) -> bool: ...
 
 
 class AppendStore(Protocol):

@@ -13,14 +13,13 @@ with it: QUICK_FIELDS may be read in the event loop, MOST_FIELDS by a thread, mo
 A client of ours needs a field for each topic, and nine others.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.record.batch import AppendSegment, RecordBatch
+from storage.puts.put_path import AppendResult
+from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
@@ -44,15 +43,6 @@ _DURABILITY = _FIELDS["durability"].number
 _TIMEOUT_MS = _FIELDS["timeout_ms"].number
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-
-class Appended(Protocol):
-    @property
-    def segments(self) -> Sequence[AppendSegment]: ...
-    @property
-    def store_timestamp(self) -> int: ...
-    @property
-    def duplicate(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -250,7 +240,7 @@ def _texts(topics: list[bytes]) -> tuple[str, ...]:
 
 
 def answer_of(
-    request_id: int, status: int, error: common_pb2.Error | None, result: Appended | None
+    request_id: int, status: int, error: common_pb2.Error | None, result: AppendResult | None
 ) -> broker_pb2.AppendResponse:
     """The answer to a request; `result` where something was stored, however safely."""
     response = broker_pb2.AppendResponse(

@@ -52,33 +52,33 @@ class MappedFileQueue:
         self.directory = directory
         self.file_size = file_size
         self.allocator = allocator
-        self._files = files
+        self._disk = files
         self._read_only = read_only
         self._directory_changed = False
-        self.row: tuple[MappedFile, ...] = ()
+        self.files: tuple[MappedFile, ...] = ()
         """The files, oldest first; replaced as a whole, never changed."""
-        self._row_lock = threading.Lock()
+        self._files_lock = threading.Lock()
         self._load()
 
     @property
     def start(self) -> int:
         """Offset of the first byte of the first file; 0 where there is none."""
-        row = self.row
-        return row[0].base if row else 0
+        files = self.files
+        return files[0].base if files else 0
 
     @property
     def end(self) -> int:
         """Offset after the last byte of the last file; 0 where there is none."""
-        row = self.row
-        return row[-1].end if row else 0
+        files = self.files
+        return files[-1].end if files else 0
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds `offset`, or None."""
-        row = self.row
-        if not row:
+        files = self.files
+        if not files:
             return None
-        index = (offset - row[0].base) // self.file_size
-        return row[index] if 0 <= index < len(row) else None
+        index = (offset - files[0].base) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
 
     def ensure(self, offset: int) -> MappedFile:
         """The file that holds `offset`; it and those before it are created where missing.
@@ -89,16 +89,16 @@ class MappedFileQueue:
         found = self.find(offset)
         if found is not None:
             return found
-        row = self.row
-        if row and offset < row[0].base:
+        files = self.files
+        if files and offset < files[0].base:
             raise StoreLayoutError(
-                f"{self.directory}: offset {offset} lies before the first file {row[0].path.name}"
+                f"{self.directory}: offset {offset} lies before the first file {files[0].path.name}"
             )
-        base = row[-1].end if row else offset - offset % self.file_size
+        base = files[-1].end if files else offset - offset % self.file_size
         while base <= offset:
             self._add(base)
             base += self.file_size
-        return self.row[-1]
+        return self.files[-1]
 
     def write(self, offset: int, data: Buffer) -> None:
         """Write `data` at `offset`, over file ends too, creating files as needed.
@@ -127,20 +127,20 @@ class MappedFileQueue:
         if self._directory_changed:
             self._directory_changed = False  # before the call: a file may be added meanwhile
             try:
-                self._files.fsync_directory(self.directory)
+                self._disk.fsync_directory(self.directory)
             except OSError:
                 self._directory_changed = True
                 raise
-        for file in self.row:
+        for file in self.files:
             if file.base < end and start < file.end:
                 file.sync()
 
     def sync_loaded(self) -> None:
         """Make everything durable that an earlier process may have left to the page cache."""
-        if not self.row:
+        if not self.files:
             return
-        self._files.fsync_directory(self.directory)
-        for file in self.row:
+        self._disk.fsync_directory(self.directory)
+        for file in self.files:
             file.sync()
             file.release()
 
@@ -149,14 +149,14 @@ class MappedFileQueue:
 
         The file that holds `offset` keeps its bytes: making them invalid is the owner's part.
         """
-        return self._delete(tuple(file for file in reversed(self.row) if file.base > offset))
+        return self._delete(tuple(file for file in reversed(self.files) if file.base > offset))
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, oldest first, never the last one.
 
         Raises OSError; those that are left are in the row then.
         """
-        return self._delete(tuple(file for file in self.row[:-1] if file.end <= offset))
+        return self._delete(tuple(file for file in self.files[:-1] if file.end <= offset))
 
     def clear(self, move_to: Path | None = None) -> list[Path]:
         """Delete every file, newest first, or move all of them into the directory `move_to`.
@@ -164,18 +164,18 @@ class MappedFileQueue:
         Where that is on another disk they go to one of their own, `move_to`'s parent's name in
         this directory: nobody looks for log files there.
         """
-        return self._delete(tuple(reversed(self.row)), move_to)
+        return self._delete(tuple(reversed(self.files)), move_to)
 
     def release(self) -> None:
         """Give back descriptors and maps; the next use opens them again."""
-        for file in self.row:
+        for file in self.files:
             file.release()
 
     def close(self) -> None:
         """Close every file for good; views that readers hold stay valid. Raises the first OSError,
         after all the others are closed."""
         faults = []
-        for file in self.row:
+        for file in self.files:
             try:
                 file.close()
             except OSError as fault:
@@ -185,20 +185,20 @@ class MappedFileQueue:
 
     def _add(self, base: int) -> None:
         path = self.directory / queue_file_name(base)
-        if not self.row:
-            self._files.make_directory(self.directory)
+        if not self.files:
+            self._disk.make_directory(self.directory)
         if self.allocator is not None:
             self.allocator.take(path)
         else:
             self._create_sparse(path)
         self._directory_changed = True
-        with self._row_lock:
-            self.row = (*self.row, MappedFile(self._files, path, base, self.file_size))
+        with self._files_lock:
+            self.files = (*self.files, MappedFile(self._disk, path, base, self.file_size))
 
     def _create_sparse(self, path: Path) -> None:
         draft = self.directory.with_name(f"{self.directory.name}.new")
         try:
-            make_sparse(self._files, draft, path, self.file_size)
+            make_sparse(self._disk, draft, path, self.file_size)
         except OSError as error:
             raise refusal(f"cannot create {path}", error) from error
 
@@ -206,15 +206,15 @@ class MappedFileQueue:
         if not gone:
             return []
         if move_to is not None:
-            self._files.make_directory(move_to)
+            self._disk.make_directory(move_to)
         for file in gone:
             move_to = self._remove(file, move_to)
-            with self._row_lock:
-                self.row = tuple(each for each in self.row if each is not file)
+            with self._files_lock:
+                self.files = tuple(each for each in self.files if each is not file)
             file.close()
         if move_to is not None:
-            self._files.fsync_directory(move_to)
-        self._files.fsync_directory(self.directory)
+            self._disk.fsync_directory(move_to)
+        self._disk.fsync_directory(self.directory)
         return [file.path for file in gone]
 
     def _remove(self, file: MappedFile, move_to: Path | None) -> Path | None:
@@ -224,18 +224,18 @@ class MappedFileQueue:
                 file.unlink()
             else:
                 file.keep()
-                move_to = move_file(self._files, file.path, move_to)
+                move_to = move_file(self._disk, file.path, move_to)
         except FileNotFoundError:
-            if self._files.status(file.path) is not None:
+            if self._disk.status(file.path) is not None:
                 raise  # it is the directory `move_to` that is missing
             logger.warning("was gone before it was deleted: %s", file.path)
         return move_to
 
     def _load(self) -> None:
         found: list[tuple[int, Path, int]] = []
-        for name in self._files.listdir(self.directory):
+        for name in self._disk.listdir(self.directory):
             path = self.directory / name
-            status = self._files.status(path)
+            status = self._disk.status(path)
             if status is None or status.is_directory:
                 continue
             base = parse_queue_file_name(name)
@@ -247,8 +247,8 @@ class MappedFileQueue:
             self._drop_empty(found.pop()[1])
         if found:
             self.file_size = file_size_of(found)
-        self.row = tuple(
-            MappedFile(self._files, path, base, size, writable=not self._read_only)
+        self.files = tuple(
+            MappedFile(self._disk, path, base, size, writable=not self._read_only)
             for base, path, size in found
         )
 
@@ -256,8 +256,8 @@ class MappedFileQueue:
         """A crash while the newest file was made leaves it without a length."""
         logger.warning("newest file is empty and left out: %s", path)
         if not self._read_only:
-            self._files.unlink(path)
-            self._files.fsync_directory(self.directory)
+            self._disk.unlink(path)
+            self._disk.fsync_directory(self.directory)
 
 
 def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:

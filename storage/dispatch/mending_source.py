@@ -164,7 +164,7 @@ class MendingSource(DispatchSource):
         durable = max(self.durable, whole)
         if start >= durable:
             return None
-        following = next_record(self.log.row, start, durable)
+        following = next_record(self.log.mapped, start, durable)
         if following is None and start < whole:
             following = whole
         if following is not None:

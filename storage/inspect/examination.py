@@ -100,17 +100,17 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
         checkpoint=checkpoint.load(),
         notes=list(geometry.notes),
     )
-    row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
-    if row.row:
+    mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
+    if mapped.files:
         found.notes += [note for note in (checkpoint.note, points.note) if note]
     else:
         _check_log_is_here(paths, geometry, found.point)
     try:
-        found.log_start = row.start
-        _scan(found, row, geometry, config)
-        found.remains = remains_behind(row, found.log_end)
+        found.log_start = mapped.start
+        _scan(found, mapped, geometry, config)
+        found.remains = remains_behind(mapped, found.log_end)
     finally:
-        row.close()
+        mapped.close()
     return found
 
 
@@ -134,24 +134,24 @@ def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoi
 
 
 def _scan(
-    found: Examination, row: MappedFileQueue, geometry: Geometry, config: StoreConfig
+    found: Examination, mapped: MappedFileQueue, geometry: Geometry, config: StoreConfig
 ) -> None:
     point, crc = found.point, config.verify_crc_on_recover
     if point is None:
-        start = row.start
-        found.durable = _durable_of_foreign(found, row, geometry)
+        start = mapped.start
+        found.durable = _durable_of_foreign(found, mapped, geometry)
         crc = crc and not found.clean
     else:
-        start = max(min(point.dispatched, point.flushed), row.start)
+        start = max(min(point.dispatched, point.flushed), mapped.start)
         found.durable = point.flushed
-        if start > row.end:
-            start = row.row[-1].base if row.row else 0
-    durable = min(found.durable, row.end)
-    whole = min(_whole_below(found, config), row.end)
+        if start > mapped.end:
+            start = mapped.files[-1].base if mapped.files else 0
+    durable = min(found.durable, mapped.end)
+    whole = min(_whole_below(found, config), mapped.end)
 
     def scan(start: int) -> LogScanner:
         return LogScanner(
-            row,
+            mapped,
             start,
             durable=durable,
             whole=whole,
@@ -160,18 +160,18 @@ def _scan(
         ).run()
 
     scanner = scan(start)
-    base = start - start % row.file_size
+    base = start - start % mapped.file_size
     if scanner.damages and scanner.damages[0].start == start > base:
         # Perhaps no record begins there any more: another program has gone on with this log.
-        start = max(base, row.start)
+        start = max(base, mapped.start)
         scanner = scan(start)
     found.scanned_from, found.scanned_records = scanner.start, scanner.records
     found.log_end, found.reason = scanner.end, scanner.reason
-    if crc and scanner.last_record >= 0 and _is_torn(row, scanner, found.durable):
+    if crc and scanner.last_record >= 0 and _is_torn(mapped, scanner, found.durable):
         found.log_end = scanner.last_record
         found.reason = f"record at {scanner.last_record}: its properties end in zero bytes"
     found.damages = scanner.damages
-    _look_for_lost(found, row, config)
+    _look_for_lost(found, mapped, config)
     # Not the checkpoint's times too: they carry no checksum, what they can say the records or our
     # point say as well, and no message is stored earlier than this from now on.
     found.store_timestamp = max(
@@ -190,15 +190,15 @@ def _whole_below(found: Examination, config: StoreConfig) -> int:
     return point.dispatched if point.dispatched <= point.flushed else 0
 
 
-def _look_for_lost(found: Examination, row: MappedFileQueue, config: StoreConfig) -> None:
+def _look_for_lost(found: Examination, mapped: MappedFileQueue, config: StoreConfig) -> None:
     """Whether files are gone that held what was durable. Raises StoreLayoutError on a node that
     confirms for itself."""
     point = found.point
-    if not row.row or found.durable <= row.end or (point is None and not found.clean):
+    if not mapped.files or found.durable <= mapped.end or (point is None and not found.clean):
         return
-    path = row.directory / queue_file_name(row.end)
+    path = mapped.directory / queue_file_name(mapped.end)
     paths = StorePaths(config.directory)
-    reason = f"the log was durable up to {found.durable}, its files end at {row.end}"
+    reason = f"the log was durable up to {found.durable}, its files end at {mapped.end}"
     if config.confirm is ConfirmSource.LOCAL:
         known = paths.recovery_point if point is not None else paths.queues
         raise StoreLayoutError(
@@ -207,36 +207,36 @@ def _look_for_lost(found: Examination, row: MappedFileQueue, config: StoreConfig
             f"{known} to go on without what was in it, whose queue offsets are given again"
         )
     found.lost = found.durable
-    found.damages = [*found.damages, Damage(row.end, found.durable, str(path), "it is missing")]
+    found.damages = [*found.damages, Damage(mapped.end, found.durable, str(path), "it is missing")]
     found.notes.append(
         f"{path} is missing or empty: {reason}. This node does not lead before it has followed "
         "one that has the rest, or the file is back"
     )
 
 
-def _is_torn(row: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
+def _is_torn(mapped: MappedFileQueue, scanner: LogScanner, durable: int) -> bool:
     """Whether the last record, of which not all was durable, was written only in part: what the
     CRC does not cover is its properties, and their text never ends in a zero byte."""
-    file = row.find(scanner.last_record)
+    file = mapped.find(scanner.last_record)
     assert file is not None
     record = decode_record(record_view(file, scanner.last_record - file.base), check_crc=False)
     return scanner.last_record + record.size > durable and record.properties_raw.endswith(b"\0")
 
 
-def _durable_of_foreign(found: Examination, row: MappedFileQueue, geometry: Geometry) -> int:
+def _durable_of_foreign(found: Examination, mapped: MappedFileQueue, geometry: Geometry) -> int:
     if not found.clean:
-        return max(found.checkpoint.logics_physical_offset, _recovery_start(found, row))
+        return max(found.checkpoint.logics_physical_offset, _recovery_start(found, mapped))
     return max(
         (queue.log_end for queue in open_queues(geometry, geometry.files, [])),
         default=0,
     )
 
 
-def _recovery_start(found: Examination, row: MappedFileQueue) -> int:
+def _recovery_start(found: Examination, mapped: MappedFileQueue) -> int:
     """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
     enough to be durable by the checkpoint's times; 0 where none is."""
     limit = found.checkpoint.min_timestamp
-    for file in reversed(row.row) if limit else ():
+    for file in reversed(mapped.files) if limit else ():
         try:
             first = decode_record(record_view(file, 0), physical_offset=file.base)
         except CorruptRecordError:
@@ -246,10 +246,10 @@ def _recovery_start(found: Examination, row: MappedFileQueue) -> int:
     return 0
 
 
-def remains_behind(row: MappedFileQueue, end: int) -> Remains | None:
+def remains_behind(mapped: MappedFileQueue, end: int) -> Remains | None:
     """What is left behind the log's end, within REMAINS_WINDOW; None where all of it is zero."""
     last, has_records = 0, False
-    for file in row.row:
+    for file in mapped.files:
         if file.end <= end or file.base >= end + REMAINS_WINDOW:
             continue
         begin = max(end - file.base, 0)

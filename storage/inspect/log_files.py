@@ -33,24 +33,24 @@ class LogScan:
     def __init__(
         self, files: FileSystem, directory: Path, file_size: int, *, start: int | None = None
     ) -> None:
-        self._row = MappedFileQueue(files, directory, file_size, read_only=True)
-        self.start = self._row.start if start is None else start
+        self._mapped = MappedFileQueue(files, directory, file_size, read_only=True)
+        self.start = self._mapped.start if start is None else start
         self.end = self.start
         self.reason = ""
         self.at_zeros = False
 
     @property
     def file_size(self) -> int:
-        return self._row.file_size
+        return self._mapped.file_size
 
     @property
     def file(self) -> str:
         """Path of the file that holds `end`."""
-        found = self._row.find(self.end)
-        return str(found.path if found is not None else self._row.directory)
+        found = self._mapped.find(self.end)
+        return str(found.path if found is not None else self._mapped.directory)
 
     def __iter__(self) -> Iterator[Record]:
-        for file in self._row.row:
+        for file in self._mapped.files:
             if file.end <= self.start:
                 continue
             data = file.span(0, file.size)
@@ -69,7 +69,7 @@ class LogScan:
                 front.reach(position)
             file.release()
             self.end = file.end
-        self.reason = "end of the last file" if self._row.row else "there is no log file"
+        self.reason = "end of the last file" if self._mapped.files else "there is no log file"
         self.at_zeros = True
 
     def _stop(self, data: memoryview, position: int, fault: CorruptRecordError) -> None:

@@ -28,7 +28,7 @@ class QueueFiles:
 
     topic: str
     queue_id: int
-    row: MappedFileQueue
+    mapped: MappedFileQueue
     first: int
     end: int
 
@@ -37,7 +37,7 @@ class QueueFiles:
         stop = min(queue_offset + count, self.end)
         pieces = []
         while queue_offset < stop:
-            view = self.row.view(queue_offset * UNIT_SIZE, (stop - queue_offset) * UNIT_SIZE)
+            view = self.mapped.view(queue_offset * UNIT_SIZE, (stop - queue_offset) * UNIT_SIZE)
             if not len(view):
                 break
             pieces.append(np.frombuffer(view, dtype=UNIT_DTYPE))
@@ -47,8 +47,8 @@ class QueueFiles:
 
     def file_of(self, queue_offset: int) -> str:
         """Path of the file that holds the unit."""
-        found = self.row.find(queue_offset * UNIT_SIZE)
-        return str(found.path if found is not None else self.row.directory)
+        found = self.mapped.find(queue_offset * UNIT_SIZE)
+        return str(found.path if found is not None else self.mapped.directory)
 
     @property
     def log_end(self) -> int:
@@ -85,22 +85,22 @@ def open_queue(
 ) -> QueueFiles | None:
     """None where the directory has no files. Raises StoreLayoutError for files of lengths that no
     queue file has."""
-    row = MappedFileQueue(files, directory, file_size, read_only=True)
-    if not row.row:
+    mapped = MappedFileQueue(files, directory, file_size, read_only=True)
+    if not mapped.files:
         return None
-    if row.file_size % UNIT_SIZE:
+    if mapped.file_size % UNIT_SIZE:
         # where there is only one file, nothing beside it says so
         raise StoreLayoutError(
-            f"{row.row[0].path} has {row.file_size} bytes, queue files have {file_size}: bring the "
-            "whole file back, or rebuild the queues"
+            f"{mapped.files[0].path} has {mapped.file_size} bytes, queue files have {file_size}: "
+            "bring the whole file back, or rebuild the queues"
         )
-    end = row.row[0].base
-    for file in row.row:
+    end = mapped.files[0].base
+    for file in mapped.files:
         units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
         valid = valid_units(units)
         if not valid.all():
             end = file.base + int(valid.argmin()) * UNIT_SIZE
             break
         end = file.end
-    row.release()
-    return QueueFiles(topic, queue_id, row, row.row[0].base // UNIT_SIZE, end // UNIT_SIZE)
+    mapped.release()
+    return QueueFiles(topic, queue_id, mapped, mapped.files[0].base // UNIT_SIZE, end // UNIT_SIZE)

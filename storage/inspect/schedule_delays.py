@@ -57,7 +57,7 @@ def _units(files: FileSystem, directory: Path, file_size: int) -> Iterator[NDArr
     except StoreLayoutError:
         return
     try:
-        for file in reversed(queue.row):
+        for file in reversed(queue.files):
             yield np.frombuffer(file.view(0, file.size // UNIT_SIZE * UNIT_SIZE), UNIT_DTYPE)
     finally:
         queue.close()

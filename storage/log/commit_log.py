@@ -47,9 +47,8 @@ from ..errors import (
     StoreLayoutError,
     StoreReadOnlyError,
 )
-from ..queues.queue_table import QueueTable
 from ..store_paths import StorePaths
-from .append_assign import assign_offsets, check_queues
+from .append_assign import assign_offsets
 from .append_plan import AppendPlan, plan_append, plan_raw
 from .append_room import with_room
 from .batch_check import CheckedBatch, check_batch
@@ -79,20 +78,16 @@ class CommitLog:
             warm_up=config.warm_up,
             lock_memory=config.lock_memory,
         )
-        self._row = MappedFileQueue(
+        self._mapped = MappedFileQueue(
             files, paths.commit_log, config.commit_log_file_size, allocator=self._allocator
         )
         self._allocator.open()
-        self._allocator.resize(self._row.file_size)
-        self._stages = LogStages(self._row, clock, buffered=config.buffered)
+        self._allocator.resize(self._mapped.file_size)
+        self._stages = LogStages(self._mapped, clock, buffered=config.buffered)
         self.wrote = self._stages.wrote
         self.committed = self._stages.committed
         self.flushed = self._stages.flushed
-        self._reader = LogReader(self._row, self.committed)
-        self.read = self._reader.read
-        self.view = self._reader.view
-        self.parts = self._reader.parts
-        self.in_memory = self._reader.in_memory
+        self._reader = LogReader(self._mapped, self.committed)
         self._store_host = host_bytes(config.store_host)
         self.limits = self._limits()
         """What `check` holds a client's batch against."""
@@ -106,16 +101,16 @@ class CommitLog:
 
     @property
     def file_size(self) -> int:
-        return self._row.file_size
+        return self._mapped.file_size
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
         """The files, oldest first."""
-        return self._row.row
+        return self._mapped.files
 
     @property
-    def row(self) -> MappedFileQueue:
-        return self._row
+    def mapped(self) -> MappedFileQueue:
+        return self._mapped
 
     @property
     def failure(self) -> StoreError | None:
@@ -141,6 +136,20 @@ class CommitLog:
         """Where the first file begins; the end where there is none."""
         return self._reader.min_offset
 
+    # -- reading: see LogReader
+
+    def read(self, offset: int, max_bytes: int) -> memoryview:
+        return self._reader.read(offset, max_bytes)
+
+    def view(self, offset: int, size: int) -> memoryview:
+        return self._reader.view(offset, size)
+
+    def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
+        return self._reader.parts(base, begins, lengths)
+
+    def in_memory(self, offset: int, max_bytes: int) -> bool:
+        return self._reader.in_memory(offset, max_bytes)
+
     def _limits(self) -> RecordLimits:
         return RecordLimits(
             max_body=self._config.max_message_size,
@@ -165,24 +174,22 @@ class CommitLog:
 
     def append(
         self,
-        batch: RecordBatch,
+        checked: CheckedBatch,
         dense: NDArray[np.int64],
-        queue_table: QueueTable,
+        next_queue_offsets: NDArray[np.int64],
         store_timestamp: int,
-        checked: CheckedBatch | None = None,
     ) -> list[AppendSegment]:
-        """Store a client's batch, all of it or nothing; answers where it is.
+        """Store a client's batch, which `check` has taken, all of it or nothing; returns where it
+        is.
 
-        `dense` i8[q]: queue_table's index of each entry of the batch's table; `checked`: what
-        `check` answered, else it is checked here. Raises BatchRefusedError, StoreBusyError (too
-        much not yet flushed), DiskFullError, StoreReadOnlyError; nothing is stored then.
+        `next_queue_offsets` i8[queues]: what the next record of each queue gets, moved behind the
+        batch; `dense` i8[q]: where each entry of the batch's table stands in it, all of them
+        different. Raises StoreBusyError (too much not yet flushed), DiskFullError,
+        StoreReadOnlyError; nothing is stored then.
         """
-        if checked is None:
-            checked = self.check(batch)
-        check_queues(batch, dense)
         data = checked.data
         if data is None:
-            data = np.frombuffer(batch.records, np.uint8).copy()
+            data = np.frombuffer(checked.batch.records, np.uint8).copy()
         with self._write_lock:
             self._require_room(len(data))
             plan = plan_append(checked.positions + checked.sizes, self.wrote.value, self.file_size)
@@ -190,7 +197,7 @@ class CommitLog:
                 checked.positions[each.first : each.first + each.count] + (each.offset - each.start)
                 for each in plan.pieces
             ]
-            next_offsets = queue_table.next_queue_offsets[dense]
+            next_offsets = next_queue_offsets[dense]
             segments = assign_offsets(
                 checked,
                 plan,
@@ -204,7 +211,7 @@ class CommitLog:
             self._store(plan, data)
             for each in starts:
                 self.starts.add(each)
-            queue_table.next_queue_offsets[dense] = next_offsets
+            next_queue_offsets[dense] = next_offsets
             self._published(plan.end)
             self._stages.store_timestamp = store_timestamp
         return segments
@@ -247,8 +254,8 @@ class CommitLog:
     def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
         """Write pieces and blanks. The files come first: without room nothing is written."""
         try:
-            self._row.ensure(self.wrote.value)
-            self._row.ensure(plan.end - 1)
+            self._mapped.ensure(self.wrote.value)
+            self._mapped.ensure(plan.end - 1)
         except OSError as error:
             raise refusal("cannot make the next log file", error) from error
         try:
@@ -265,7 +272,7 @@ class CommitLog:
         if self._stages.buffer is not None:
             self._stages.buffer.add(offset, bytes(data))
             return
-        file = self._row.ensure(offset)
+        file = self._mapped.ensure(offset)
         file.write(offset - file.base, data)
 
     def _undo(self, plan: AppendPlan, error: OSError) -> None:
@@ -275,7 +282,7 @@ class CommitLog:
         stretches += [(blank.offset, blank.size) for blank in plan.blanks]
         try:
             for offset, size in stretches:
-                file = self._row.ensure(offset)
+                file = self._mapped.ensure(offset)
                 file.zero(offset - file.base, size)
                 file.sync()
         except (OSError, StoreError) as second:
@@ -293,12 +300,12 @@ class CommitLog:
 
     def _prepare_next(self) -> None:
         """Have the next file made once half of this one is used, at once where it is warmed."""
-        left = self._row.end - self.wrote.value
+        left = self._mapped.end - self.wrote.value
         if left < self.file_size // 2 or (self._config.warm_up and left <= self.file_size):
             self._allocator.prepare()
 
     def _begin_at(self, offset: int) -> None:
-        if self._row.row or self.wrote.value != 0:
+        if self._mapped.files or self.wrote.value != 0:
             raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
         require_file_start(offset, self.file_size)
         self._stages.begin_at(offset)
@@ -355,13 +362,13 @@ class CommitLog:
             self.commit()
         self._stages.retreat(offset)
         if not self._synced_since_open:
-            self._row.sync_loaded()
+            self._mapped.sync_loaded()
             self._synced_since_open = True
-        file = self._row.find(offset)
+        file = self._mapped.find(offset)
         if file is not None:
             file.zero(offset - file.base, file.end - offset)
             file.sync()
-        deleted = self._row.truncate_after(offset)
+        deleted = self._mapped.truncate_after(offset)
         logger.info("log cut: offset=%d files_deleted=%d", offset, len(deleted))
         return deleted
 
@@ -383,9 +390,9 @@ class CommitLog:
                 self._stages.buffer.clear()
             self._stages.retreat(offset)
             try:
-                self._row.clear(move_to)
+                self._mapped.clear(move_to)
                 if file_size is not None and file_size != self.file_size:
-                    self._row.file_size = file_size
+                    self._mapped.file_size = file_size
                     self._allocator.resize(file_size)
                     self.limits = self._limits()
             except OSError as error:
@@ -401,7 +408,7 @@ class CommitLog:
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that
         is not flushed; answers which. Views that readers hold stay valid."""
-        return self._row.drop_before(min(offset, self.flushed.value))
+        return self._mapped.drop_before(min(offset, self.flushed.value))
 
     def close(self) -> None:
         """Take no more writes and let the files go. Flush first."""
@@ -409,7 +416,7 @@ class CommitLog:
             if self._stages.failure is None:
                 self._stages.failure = StoreClosedError("the log is closed")
             self._allocator.close()
-            self._row.close()
+            self._mapped.close()
 
 
 def require_file_start(offset: int, file_size: int) -> None:

@@ -191,6 +191,6 @@ def damage_end(log: CommitLog, offset: int) -> int:
     blank = found.stop is StopReason.BLANK and not found.count
     if found.count or (blank and size == left):
         return 0
-    following = next_record(log.row, offset, end)
+    following = next_record(log.mapped, offset, end)
     logger.warning("a slave has found damage in this log: %d..%s", offset, following or end)
     return end if following is None else following

@@ -15,17 +15,17 @@ from ..positions import Position
 
 
 class LogReader:
-    """Reads below `committed` of the files in `row`; all offsets are positions in the log."""
+    """Reads below `committed` of the files in `mapped`; all offsets are positions in the log."""
 
-    def __init__(self, row: MappedFileQueue, committed: Position) -> None:
-        self._row = row
+    def __init__(self, mapped: MappedFileQueue, committed: Position) -> None:
+        self._mapped = mapped
         self._committed = committed
 
     @property
     def min_offset(self) -> int:
         """Where the first file begins; the end where there is none."""
-        row = self._row.row
-        return row[0].base if row else self._committed.value
+        files = self._mapped.files
+        return files[0].base if files else self._committed.value
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
         """Up to `max_bytes` from `offset`, within one file; no copy.
@@ -33,7 +33,7 @@ class LogReader:
         Empty at the committed end. Raises OffsetOutOfRangeError outside the log, UnreadableError.
         """
         committed = self._committed.value
-        file = self._row.find(offset)
+        file = self._mapped.find(offset)
         if offset == committed:
             return memoryview(b"")
         if file is None or offset > committed:
@@ -45,7 +45,7 @@ class LogReader:
 
         Raises OffsetOutOfRangeError where they do not, UnreadableError.
         """
-        file = self._row.find(offset)
+        file = self._mapped.find(offset)
         if file is None or offset + size > min(self._committed.value, file.end):
             raise self._out_of_range(offset)
         return self._view(file, offset, size)
@@ -53,7 +53,7 @@ class LogReader:
     def parts(self, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> memoryview:
         """The file that begins at log offset `base`, to the end of the last of these stretches of
         it, i8[n] >= 1; only they may be looked at. Raises as `view`."""
-        file = self._row.find(base)
+        file = self._mapped.find(base)
         size = int((begins + lengths).max())
         if file is None or base + size > min(self._committed.value, file.end):
             raise self._out_of_range(base)
@@ -65,7 +65,7 @@ class LogReader:
 
     def in_memory(self, offset: int, max_bytes: int) -> bool:
         """Whether `read` of these would answer without waiting for the disk."""
-        file = self._row.find(offset)
+        file = self._mapped.find(offset)
         if file is None:
             return True
         try:

@@ -97,7 +97,7 @@ class LogScanner:
 
     def __init__(
         self,
-        row: MappedFileQueue,
+        mapped: MappedFileQueue,
         start: int,
         *,
         durable: int = 0,
@@ -107,7 +107,7 @@ class LogScanner:
         check_crc: bool = True,
         check_property_crc: bool = False,
     ) -> None:
-        self._row = row
+        self._mapped = mapped
         self._check_property_crc = check_property_crc
         self._durable = durable
         self._whole = whole
@@ -129,7 +129,7 @@ class LogScanner:
             if self._stop is not None and self.end >= self._stop:
                 self.reason, self.at_zeros = "the log ends", True
                 return
-            file = self._row.find(self.end)
+            file = self._mapped.find(self.end)
             if file is None:
                 self.reason, self.at_zeros = "the last file is full", True
                 return
@@ -188,7 +188,7 @@ class LogScanner:
         if at >= self._durable:
             self.reason = "the log ends" if self.at_zeros else reason
             return False
-        following = next_record(self._row, at, self._durable)
+        following = next_record(self._mapped, at, self._durable)
         if following is None and at < self._whole:
             following = self._whole
         if following is None:
@@ -267,10 +267,10 @@ def _without_blank(data: bytes) -> bytes:
     return data
 
 
-def next_record(row: MappedFileQueue, offset: int, below: int) -> int | None:
+def next_record(mapped: MappedFileQueue, offset: int, below: int) -> int | None:
     """Where the first whole record behind `offset` starts; None where none does below `below`.
     Raises UnreadableError."""
-    for file in row.row:
+    for file in mapped.files:
         if file.end > offset and file.base < below:
             found = find_record(file, max(offset + 1 - file.base, 0), file.size)
             if found is not None:

@@ -26,22 +26,22 @@ SLOW_FLUSH_S = 1.0
 
 
 class LogStages:
-    """The three positions of the log in `row`, all at `end`; `buffered` as the module says.
+    """The three positions of the log in `mapped`, all at `end`; `buffered` as the module says.
 
     Lock order: the writer's lock, flush_lock, commit_lock.
     """
 
-    def __init__(self, row: MappedFileQueue, clock: Clock, *, buffered: bool) -> None:
-        self.wrote = Position("wrote", row.end)
-        self.committed = Position("committed", row.end)
-        self.flushed = Position("flushed", row.end)
+    def __init__(self, mapped: MappedFileQueue, clock: Clock, *, buffered: bool) -> None:
+        self.wrote = Position("wrote", mapped.end)
+        self.committed = Position("committed", mapped.end)
+        self.flushed = Position("flushed", mapped.end)
         self.buffer = WriteBuffer() if buffered else None
         self.failure: StoreError | None = None
         self.store_timestamp = 0
         self.flushed_timestamp = 0
         self.flush_lock = threading.Lock()
         self.commit_lock = threading.Lock()
-        self._row = row
+        self._mapped = mapped
         self._clock = clock
 
     def publish(self, end: int) -> None:
@@ -70,8 +70,8 @@ class LogStages:
             with self.commit_lock:
                 self.require_writable()
                 try:
-                    for offset, data in self.buffer.take(self._row.file_size):
-                        self._row.write(offset, data)
+                    for offset, data in self.buffer.take(self._mapped.file_size):
+                        self._mapped.write(offset, data)
                         self.committed.advance(offset + len(data))
                 except OSError as error:
                     raise self.flush_failed("write", error) from error
@@ -90,7 +90,7 @@ class LogStages:
             target, start = self.commit(), self.flushed.value
             if target > start:
                 try:
-                    self._row.sync(start, target)
+                    self._mapped.sync(start, target)
                 except OSError as error:
                     raise self.flush_failed("fdatasync", error) from error
                 took = self._clock.monotonic() - began

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
-from ..producers.producer_table import Duplicate, Resume
-from ..store_parts import StoreParts
+from ..log.commit_log import CommitLog
+from ..producers.producer_table import Duplicate, ProducerTable, Resume
+from ..queues.queue_table import QueueTable
 from .retries import extents_of, mark_of, rest_of, stored_segments
 from .targets import PutTargets
 
@@ -32,13 +33,15 @@ class AppendResult:
 class PutPath:
     """The one that appends to a master's log."""
 
-    def __init__(self, parts: StoreParts) -> None:
-        self._log = parts.log
-        self._table = parts.queue_table
-        self._producers = parts.producers
-        self._targets = PutTargets(parts.topics, parts.queue_table, parts.config.max_queues)
+    def __init__(
+        self, log: CommitLog, table: QueueTable, producers: ProducerTable, targets: PutTargets
+    ) -> None:
+        self._log = log
+        self._next_queue_offsets = table.next_queue_offsets
+        self._producers = producers
+        self._targets = targets
         self._earliest_time = 0
-        self.begin_after(parts.log.store_timestamp)
+        self.begin_after(log.store_timestamp)
 
     def begin_after(self, store_timestamp: int) -> None:
         """The newest record of the log has that time (ms), and this store begins to append.
@@ -57,7 +60,7 @@ class PutPath:
         time = max(now_ms, self._log.store_timestamp, self._earliest_time)
         mark = mark_of(batch)
         if mark is None:
-            segments = self._log.append(batch, dense, self._table, time, checked)
+            segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             return AppendResult(segments, self._log.wrote.value, time)
         outcome = self._producers.check(mark, batch.count)
         if isinstance(outcome, Duplicate):
@@ -67,7 +70,7 @@ class PutPath:
             left, mark = rest_of(batch, outcome.have, mark)
             checked = self._log.check(left)
         with self._producers.appending():
-            segments = self._log.append(left, dense, self._table, time, checked)
+            segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             self._producers.record(mark, extents_of(segments, left.sizes), time)
         if left is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)

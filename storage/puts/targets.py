@@ -13,7 +13,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.arrays.ragged import all_true
+from tandemlog.format.arrays.ragged import all_true, first_true
 from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.words import counted
@@ -38,7 +38,7 @@ class PutTargets:
         """i8[q]: the dense index of each entry of the batch's table.
 
         Raises BatchRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE, INVALID_TOPIC_NAME,
-        INVALID_ARGUMENT) for the first one that may not be put to.
+        INVALID_ARGUMENT) for the first one that may not be put to, or stands there twice.
         """
         if self._stale.is_set():
             self._stale.clear()
@@ -46,6 +46,7 @@ class PutTargets:
         dense = self._table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
         if len(self._allowed) == self._table.count and int(dense.min()) >= 0:
             if all_true(self._allowed[dense]):
+                _require_each_once(batch, dense)
                 return dense
         else:
             dense = self._register(batch, dense)
@@ -53,6 +54,7 @@ class PutTargets:
         refused = np.flatnonzero(~self._allowed[dense])
         if len(refused):
             raise self._refusal(batch, int(refused[0]))
+        _require_each_once(batch, dense)
         return dense
 
     def _register(self, batch: RecordBatch, dense: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -133,4 +135,19 @@ class PutTargets:
             limit=config.write_queues,
             actual=queue_id,
             record_index=record,
+        )
+
+
+def _require_each_once(batch: RecordBatch, dense: NDArray[np.int64]) -> None:
+    """Raises BatchRefusedError if a queue stands twice in the batch's table: the offsets of its
+    records would be counted twice from the same number."""
+    if len(dense) == 1:
+        return
+    ordered = np.sort(dense)
+    twice = first_true(ordered[1:] == ordered[:-1])
+    if twice >= 0:
+        entry = int(np.flatnonzero(dense == ordered[twice])[1])
+        topic, queue_id = batch.topics[int(batch.queue_topics[entry])], batch.queue_ids[entry]
+        raise BatchRefusedError(
+            "INVALID_ARGUMENT", "queue_ids", f"queue {queue_id} of {topic} is in the table twice"
         )

@@ -176,7 +176,7 @@ class StoreReader:
         given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
         UnreadableError where the disk does not give the first record.
         """
-        self._stats.gets += 1
+        self._stats.count_get()
         dense = self._table.get(topic, queue_id)
         if dense < 0:
             return self._missed(GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0))
@@ -295,8 +295,7 @@ class StoreReader:
             gone = chosen.removed
             status = GetStatus.MESSAGE_WAS_REMOVING if gone else GetStatus.NO_MATCHED_MESSAGE
             return self._missed(GetResult(status, following, minimum, maximum))
-        self._stats.get_messages += len(chosen.sizes)
-        self._stats.get_bytes += len(records)
+        self._stats.count_found(len(chosen.sizes), len(records))
         return GetResult(
             GetStatus.FOUND,
             following,
@@ -308,7 +307,7 @@ class StoreReader:
         )
 
     def _missed(self, result: GetResult) -> GetResult:
-        self._stats.get_misses += 1
+        self._stats.count_miss()
         return result
 
     def _damaged(self, dense: int, queue_offset: int) -> StoreError:
@@ -400,7 +399,7 @@ class StoreReader:
         `max_looked_up` of them the answer is what was found, if anything, and where to go on.
         Raises TooManyEntriesError where more than MAX_PASSED entries would have to be passed.
         """
-        self._stats.queries += 1
+        self._stats.count_query()
         if self.index is None:
             return FoundRecords((), ())
         wanted = tag_key(key) if tags else key

@@ -17,7 +17,7 @@ def save_copy(parts: StoreParts, start: int, end: int) -> Path:
     try:
         position = start
         while position < end:
-            piece = parts.log.row.view(position, min(COPY_STEP, end - position))
+            piece = parts.log.mapped.view(position, min(COPY_STEP, end - position))
             if not len(piece):
                 break
             parts.files.pwrite(handle, piece, position - start)

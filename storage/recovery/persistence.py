@@ -91,7 +91,7 @@ class Persistence:
             point = self._save_point(queues, flushed, durable, whole=whole)
             with refusing(f"{parts.checkpoint.path} cannot be written"):
                 parts.checkpoint.save(self._checkpoint(point, index_time, durable))
-            parts.stats.checkpoints += 1
+            parts.stats.count_checkpoint()
             return point
 
     def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:

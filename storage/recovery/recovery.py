@@ -50,16 +50,7 @@ def recover(
     `progress(bytes done, bytes in all)` is told how far the dispatch has come. Raises StoreError:
     files that cannot be used or written. The store is then not open.
     """
-    report = RecoveryReport(
-        clean_stop=found.clean,
-        foreign=found.point is None,
-        log_start=found.log_start,
-        log_end=found.log_end,
-        scanned_from=found.scanned_from,
-        scanned_records=found.scanned_records,
-        damages=found.damages,
-        notes=found.notes,
-    )
+    report = RecoveryReport.of(found)
     for loaded in (parts.topics, parts.groups, parts.consumer_offsets, parts.epochs):
         if loaded.note:
             report.notes.append(loaded.note)
@@ -77,11 +68,8 @@ def recover(
 
 
 def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
-    if found.remains is not None:
-        report.cut_bytes = found.remains.end - found.log_end
-        report.cut_reason = found.reason
-        if found.cuts_records:
-            report.cut_saved = str(save_copy(parts, found.log_end, found.remains.end))
+    if found.remains is not None and found.cuts_records:
+        report.cut_saved = str(save_copy(parts, found.log_end, found.remains.end))
     point = found.point
     if point is not None and point.flushed > found.log_end and not found.damages:
         # the beginning of a record is cut, which a replica had flushed: after a crash behind the

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tandemlog.format.words import counted
 
+from ..inspect.examination import Examination
 from ..log.scan import Damage
 
 MAX_LINES = 10
@@ -53,6 +54,24 @@ class RecoveryReport:
     doubt: str = ""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+    @classmethod
+    def of(cls, found: Examination) -> "RecoveryReport":
+        """What is known once the log is examined, and before anything is changed."""
+        report = cls(
+            clean_stop=found.clean,
+            foreign=found.point is None,
+            log_start=found.log_start,
+            log_end=found.log_end,
+            scanned_from=found.scanned_from,
+            scanned_records=found.scanned_records,
+            damages=found.damages,
+            notes=found.notes,
+        )
+        if found.remains is not None:
+            report.cut_bytes = found.remains.end - found.log_end
+            report.cut_reason = found.reason
+        return report
 
     def add_damages(self, damages: Iterable[Damage]) -> None:
         """Those that are not known yet."""

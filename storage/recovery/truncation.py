@@ -151,7 +151,7 @@ def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
     """The judgement of recovery on what is not dispatched yet, all of which is durable here."""
     log, end = parts.log, parts.log.committed.value
     start = max(min(parts.queues.next_offset, end), log.min_offset)
-    found = LogScanner(log.row, start, durable=end, keep_tail=True, stop=end).run()
+    found = LogScanner(log.mapped, start, durable=end, keep_tail=True, stop=end).run()
     position = found.end if found.end <= end else found.blank_at
     for damage in found.damages:
         logger.error("damaged bytes of the log are passed over: %s", damage)

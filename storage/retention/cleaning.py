@@ -100,7 +100,7 @@ class Cleaner:
         the derived ones after all the others."""
         parts = self._parts
         gone = parts.log.drop_before(offset)
-        parts.stats.files_deleted += len(gone)
+        parts.stats.count_deleted(len(gone))
         start = parts.log.min_offset
         with ExitStack() as derived:  # calls each, the last first, whatever they raise
             derived.callback(parts.epochs.truncate_prefix, start)

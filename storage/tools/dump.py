@@ -101,8 +101,8 @@ def _queues(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterato
     geometry = Geometry.of(config, files)
     notes += geometry.notes
     for topic, queue_id, directory in geometry.queue_directories():
-        row = MappedFileQueue(files, directory, geometry.queue_file_size, read_only=True)
-        for file in row.row:
+        mapped = MappedFileQueue(files, directory, geometry.queue_file_size, read_only=True)
+        for file in mapped.files:
             units = np.frombuffer(file.view(0, file.size), dtype=UNIT_DTYPE)
             valid = valid_units(units)
             end = len(units) if valid.all() else int(valid.argmin())
@@ -117,7 +117,7 @@ def _queues(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterato
                 }
             if end < len(units):
                 break
-        row.close()
+        mapped.close()
 
 
 def _index(config: StoreConfig, files: FileSystem, notes: list[str]) -> Iterator[Row]:

@@ -104,9 +104,9 @@ def rebuild(
 def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> None:
     """What the log does not tell of the queues that are about to go: the numbers of those whose
     records have all expired. Of one that cannot be read the recovery point has it."""
-    row = MappedFileQueue(files, paths.commit_log, geometry.log_file_size, read_only=True)
-    log_start = row.start
-    row.close()
+    mapped = MappedFileQueue(files, paths.commit_log, geometry.log_file_size, read_only=True)
+    log_start = mapped.start
+    mapped.close()
     kept = QueueBeginsFile(paths.queue_begins, files)
     point, held = RecoveryPointFile(paths.recovery_point, files).load(), kept.load()
     begins = {topic: dict(queues) for topic, queues in held.begins.items()} if held else {}
@@ -127,37 +127,37 @@ def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> N
 class _LogFiles:
     """The log as dispatch reads it, from its files alone."""
 
-    def __init__(self, row: MappedFileQueue) -> None:
-        self._row = row
+    def __init__(self, mapped: MappedFileQueue) -> None:
+        self._mapped = mapped
 
     @property
     def file_size(self) -> int:
-        return self._row.file_size
+        return self._mapped.file_size
 
     @property
     def min_offset(self) -> int:
-        return self._row.start
+        return self._mapped.start
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        return self._row.view(offset, max_bytes)
+        return self._mapped.view(offset, max_bytes)
 
 
 def _indexes_tags(config: StoreConfig, files: FileSystem, clock: Clock) -> bool:
     """Whether the index that is about to go has entries of tags; True where it does not tell."""
     paths = StorePaths(config.directory)
-    row = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
+    mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     index = IndexService(
         paths.index, paths.own, files, clock,
         slots=config.index_slots, entries=config.index_entries, time_of=lambda _: -1,
     )  # fmt: skip
     try:
         index.open_files()
-        return has_tag_entries(index, DispatchSource(_LogFiles(row)), row.end) is not False
+        return has_tag_entries(index, DispatchSource(_LogFiles(mapped)), mapped.end) is not False
     except StoreError:
         return True
     finally:
         index.close()
-        row.close()
+        mapped.close()
 
 
 def _set_aside(

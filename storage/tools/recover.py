@@ -16,12 +16,13 @@ from ..config import ConfirmSource, StoreConfig
 from ..disk.files import FileSystem
 from ..disk.real_files import RealFileSystem
 from ..errors import DiskFullError
-from ..inspect.examination import Examination, examine
+from ..inspect.examination import Examination
 from ..inspect.geometry import Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..message_store import MessageStore
 from ..metadata.epoch_file import EpochFile
 from ..recovery.last_stop import LastStop
+from ..recovery.opening import survey
 from ..recovery.report import RecoveryReport
 from ..recovery.set_aside import NOTHING
 from ..state_files.abort_file import AbortFile
@@ -83,31 +84,15 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
     LockFile(paths.lock, abort, files).check()
     broken_off = set_aside_caution(paths, files)
     if broken_off is None:
-        geometry = Geometry.of(config, files)
-        if config.index_enabled:
-            geometry.check_index()
-        found = examine(geometry, files)
+        geometry, found = survey(config, files)
     else:
         # what is left here goes too, and is not looked at
         found = Examination(not abort.exists(), NOTHING, Checkpoint())
-    last_stop = LastStop(paths, files)
-    report = RecoveryReport(
-        clean_stop=found.clean,
-        foreign=found.point is None,
-        log_start=found.log_start,
-        log_end=found.log_end,
-        scanned_from=found.scanned_from,
-        scanned_records=found.scanned_records,
-        damages=found.damages,
-        confirmed=found.log_end,
-        doubt=last_stop.following(found).doubt,
-        notes=found.notes,
-    )
+    report = RecoveryReport.of(found)
+    report.confirmed = found.log_end
+    report.doubt = LastStop(paths, files).following(found).doubt
     if found.point is None or found.point.dispatched <= found.scanned_from:
         report.dispatched = found.scanned_records
-    if found.remains is not None:
-        report.cut_bytes = found.remains.end - found.log_end
-        report.cut_reason = found.reason
     if broken_off is None:
         _plan_queues(geometry, files, found, report)
     for caution in (page_cache_caution(paths, files), broken_off):

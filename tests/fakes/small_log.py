@@ -8,7 +8,7 @@ from fakes.memory_files import MemoryFiles
 from storage.config import StoreConfig
 from storage.log.commit_log import CommitLog
 from storage.queues.queue_table import QueueTable
-from tandemlog.format.record.batch import AppendSegment
+from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.format.record.record import Record, decode_record, is_blank
 
 ROOT = Path("/store")
@@ -28,7 +28,7 @@ class Log:
 
     def put(self, *puts: Put) -> list[AppendSegment]:
         batch = batch_of(puts)
-        return self.log.append(batch, registered(self.table, batch), self.table, NOW)
+        return append(self.log, self.table, batch)
 
     def again(self) -> "Log":
         """The same store opened by the next process."""
@@ -49,6 +49,14 @@ class Log:
             found.append(decode_record(data, physical_offset=offset))
             offset += found[-1].size
         return found
+
+
+def append(
+    log: CommitLog, table: QueueTable, batch: RecordBatch, now_ms: int = NOW
+) -> list[AppendSegment]:
+    """As the put path does: checked, its queues registered."""
+    dense = registered(table, batch)
+    return log.append(log.check(batch), dense, table.next_queue_offsets, now_ms)
 
 
 def positions(log: CommitLog) -> tuple[int, int, int]:

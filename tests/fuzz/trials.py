@@ -109,7 +109,7 @@ def slave_hears(name: str, frames: list[bytes]) -> str:
 
 def _stored_fault(log: CommitLog, wrote: int, frames: list[bytes]) -> str:
     """A slave's log holds records to its end, unless the master said that it has damage there."""
-    scanner = LogScanner(log.row, log.min_offset, stop=wrote).run()
+    scanner = LogScanner(log.mapped, log.min_offset, stop=wrote).run()
     if scanner.end >= wrote or _announces_damage(frames):
         return ""
     return f"stored up to {wrote}, from {scanner.end} on it is no record: {scanner.reason}"

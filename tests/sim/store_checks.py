@@ -31,7 +31,7 @@ from storage.state_files.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
-from tandemlog.format.producer_mark import MARK_NAME
+from tandemlog.format.record.producer_mark import MARK_NAME
 
 CRC_END = 12
 """A record begins with size, magic and the CRC of its body."""

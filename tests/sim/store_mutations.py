@@ -12,8 +12,8 @@ from typing import Any
 
 import storage.inspect.examination
 import storage.log.scan
-import storage.message_store
 import storage.queues.consume_queue_store
+import storage.recovery.opening
 import storage.recovery.prologue
 import storage.recovery.recovery
 import storage.recovery.truncation
@@ -116,12 +116,12 @@ def never(*_: Any) -> bool:
     return False
 
 
-def damage_is_the_end(row: Any, start: int, **known: Any) -> LogScanner:
-    return LogScanner(row, start, stop=known.get("stop"))
+def damage_is_the_end(mapped: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(mapped, start, stop=known.get("stop"))
 
 
-def the_last_record_is_cut(row: Any, start: int, **known: Any) -> LogScanner:
-    return LogScanner(row, start, **{**known, "whole": 0, "keep_tail": False})
+def the_last_record_is_cut(mapped: Any, start: int, **known: Any) -> LogScanner:
+    return LogScanner(mapped, start, **{**known, "whole": 0, "keep_tail": False})
 
 
 def constant(value: Any) -> property:
@@ -131,7 +131,7 @@ def constant(value: Any) -> property:
 
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
-NOT_WITHDRAWN: Patch = (storage.message_store, "withdraw", nothing)
+NOT_WITHDRAWN: Patch = (storage.recovery.opening, "withdraw", nothing)
 NO_HEADLESS: Patch = (storage.log.scan, "whole_but_for_head", nothing)
 MUTATIONS: dict[str, list[Patch]] = {
     "dispatch goes beyond what is confirmed": [

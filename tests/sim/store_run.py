@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import storage.message_store
 import storage.queues.queue_table
 import storage.queues.units
+import storage.recovery.opening
 from sim.ha_nodes import ViolationError
 from sim.store_world import StoreWorld
 from storage.queues.consume_queue_store import ConsumeQueueStore
@@ -31,7 +31,7 @@ def small_world() -> Iterator[None]:
             patch.object(storage.queues.queue_table, "MAX_QUEUES", QUEUES),
             patch.object(storage.queues.units, "MAX_QUEUES", QUEUES),
             patch.dict(ConsumeQueueStore.__init__.__kwdefaults__, memory_bytes=UNITS_BYTES),
-            patch.object(storage.message_store.os, "getpid", lambda: 4242),
+            patch.object(storage.recovery.opening.os, "getpid", lambda: 4242),
         ):
             yield
     finally:

@@ -1,3 +1,6 @@
+import sys
+import threading
+
 import pytest
 
 from storage.stats import LatencyHistogram, StoreStats
@@ -46,3 +49,40 @@ def test_values_are_plain_numbers() -> None:
     assert (values["put_batches_total"], values["put_duplicates_total"]) == (1, 2)
     assert values["append_seconds_count"] == 5
     assert values["append_seconds_p99"] == pytest.approx(0.002, rel=0.09)
+
+
+class Counter(int):
+    """An int whose sum takes a call, so that another thread may run in the middle of `+=`."""
+
+    def __add__(self, other: int) -> "Counter":
+        return Counter(int(self) + other)
+
+
+def test_threads_that_read_at_once_lose_no_count() -> None:
+    threads, turns = 4, 2_000
+    stats = StoreStats(0.0)
+    stats.gets = stats.get_messages = stats.get_bytes = stats.get_misses = Counter(0)
+    stats.queries = Counter(0)
+
+    def read() -> None:
+        for _ in range(turns):
+            stats.count_get()
+            stats.count_found(3, 100)
+            stats.count_miss()
+            stats.count_query()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        readers = [threading.Thread(target=read) for _ in range(threads)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+    finally:
+        sys.setswitchinterval(interval)
+    count = threads * turns
+    values = stats.values(1.0)
+    assert (values["gets_total"], values["get_misses_total"]) == (count, count)
+    assert (values["get_messages_total"], values["get_bytes_total"]) == (3 * count, 100 * count)
+    assert values["queries_total"] == count

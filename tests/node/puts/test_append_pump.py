@@ -16,16 +16,9 @@ from node.puts.append_wire import QUICK_FIELDS
 from node.puts.confirm_waiters import ConfirmWaiters
 from storage.errors import BatchRefusedError, StoreBusyError
 from storage.positions import Position
+from storage.puts.put_path import AppendResult
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
-
-
-@dataclass
-class Result:
-    segments: list[AppendSegment]
-    end_offset: int
-    store_timestamp: int = 77
-    duplicate: bool = False
 
 
 @dataclass
@@ -37,7 +30,7 @@ class FakeStore:
     problems: dict[int, Exception] = field(default_factory=dict)
     hold: threading.Event | None = None
 
-    def append(self, batch: RecordBatch) -> Result:
+    def append(self, batch: RecordBatch) -> AppendResult:
         if self.hold is not None:
             assert self.hold.wait(10)
         number = len(self.batches)
@@ -46,7 +39,7 @@ class FakeStore:
             raise self.problems[number]
         start, self.end = self.end, self.end + batch.byte_size
         segment = AppendSegment(0, batch.count, start, np.zeros(len(batch.queue_ids), np.int64))
-        return Result([segment], self.end)
+        return AppendResult([segment], self.end, store_timestamp=77)
 
 
 @dataclass
@@ -367,8 +360,8 @@ async def test_the_bytes_of_a_refused_put_do_not_wait_for_the_collector(
         gc.enable()
 
 
-def _refusing(problem: Exception) -> Callable[[RecordBatch], Result]:
-    def append(batch: RecordBatch) -> Result:
+def _refusing(problem: Exception) -> Callable[[RecordBatch], AppendResult]:
+    def append(batch: RecordBatch) -> AppendResult:
         raise problem
 
     return append

@@ -4,12 +4,11 @@ import random
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fakes.batches import Put, batch_of, registered
+from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
-from fakes.small_log import FILE_SIZE, NOW, ROOT, SIZE, Log, positions, sized
+from fakes.small_log import FILE_SIZE, NOW, ROOT, SIZE, Log, append, positions, sized
 from storage.config import StoreConfig
 from storage.disk.real_files import RealFileSystem
 from storage.errors import (
@@ -156,16 +155,6 @@ def test_a_blank_covers_bytes_of_an_older_life(log: Log) -> None:
 
 
 # -- refusals
-
-
-def test_an_unknown_queue_and_a_double_one(log: Log) -> None:
-    batch = batch_of([Put(), Put(queue_id=1)])
-    with pytest.raises(BatchRefusedError, match="TopicTest has no queue 1") as refused:
-        log.log.append(batch, np.array([0, -1]), log.table, NOW)
-    assert refused.value.code == "UNKNOWN_QUEUE"
-    with pytest.raises(BatchRefusedError, match="queue 1 of TopicTest is in the table twice"):
-        log.log.append(batch, np.array([0, 0]), log.table, NOW)
-    assert positions(log.log) == (0, 0, 0)
 
 
 def test_a_bad_batch_leaves_nothing(log: Log) -> None:
@@ -319,7 +308,6 @@ def test_readers_never_see_half_a_record(tmp_path: Path) -> None:
     log.start()
     table = QueueTable()
     batch = batch_of([sized(300 + number) for number in range(100)])
-    dense = registered(table, batch)
     done = threading.Event()
     faults: list[object] = []
     seen = 0
@@ -346,7 +334,7 @@ def test_readers_never_see_half_a_record(tmp_path: Path) -> None:
     reader.start()
     flusher.start()
     for _ in range(20):
-        log.append(batch, dense, table, NOW)
+        append(log, table, batch)
     done.set()
     reader.join()
     flusher.join()

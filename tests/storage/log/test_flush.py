@@ -4,12 +4,12 @@ import errno
 import threading
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
+from fakes.small_log import append
 from storage.config import FlushMode, StoreConfig
 from storage.errors import FlushFailedError
 from storage.log.commit_log import CommitLog
@@ -36,11 +36,10 @@ class Rig:
         self.log = CommitLog(config, self.files, self.clock)
         self.service = FlushService(self.log, config, self.clock)
         self.table = QueueTable()
-        self.table.register("TopicTest", 0)
 
     def put(self, size: int = 200) -> int:
         batch = batch_of([Put(body=bytes(size - OVERHEAD))])
-        self.log.append(batch, np.array([0]), self.table, 1)
+        append(self.log, self.table, batch, 1)
         return self.log.wrote.value
 
     @property
@@ -198,7 +197,7 @@ def test_a_fault_of_our_own_is_no_silent_end(caplog: pytest.LogCaptureFixture) -
     def broken(start: int, end: int) -> None:
         raise ZeroDivisionError("oops")
 
-    rig.log.row.sync = broken  # type: ignore[method-assign]
+    rig.log.mapped.sync = broken  # type: ignore[method-assign]
     rig.service.start()
     end = rig.put()
     with pytest.raises(FlushFailedError, match="oops"):

@@ -48,7 +48,7 @@ def test_the_same_puts_make_the_same_log(store: golden.Golden, tmp_path: Path) -
     table = QueueTable()
     ours: CommitLog | None = None
     appended = 0
-    for file in theirs.row:
+    for file in theirs.files:
         data = file.view(0, file.size)
         position = 0
         while any(data[position : position + 8]) and not is_blank(data, position):
@@ -73,7 +73,9 @@ def test_the_same_puts_make_the_same_log(store: golden.Golden, tmp_path: Path) -
             batch = as_sent(stored, record)
             dense = table.dense(batch.topics, batch.queue_topics, batch.queue_ids)
             skip_what_a_batch_left_over(ours, theirs, record)
-            (segment,) = ours.append(batch, dense, table, record.store_timestamp)
+            (segment,) = ours.append(
+                ours.check(batch), dense, table.next_queue_offsets, record.store_timestamp
+            )
             assert segment.physical_offset == record.physical_offset
             assert segment.queue_offsets.tolist() == [record.queue_offset]
     assert ours is not None

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.batches import Put, batch_of, registered
+from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
 from fakes.memory_files import MemoryFiles
+from fakes.small_log import append
 from storage.config import StoreConfig
 from storage.errors import DiskFullError, StoreError
 from storage.log.commit_log import CommitLog
@@ -54,8 +55,7 @@ class Run:
             size = self.rng.choice([100, 100, 500, 3000])
             puts.append(Put(body=self.bodies.to_bytes(4, "big") * (size // 4)))
         batch = batch_of(puts)
-        dense = registered(self.table, batch)
-        for segment in self.log.append(batch, dense, self.table, self.bodies):
+        for segment in append(self.log, self.table, batch, self.bodies):
             offset = segment.physical_offset
             for put in puts[segment.first_index : segment.first_index + segment.count]:
                 self.expected.append((offset, put.body))

@@ -50,8 +50,8 @@ def flip(files: MemoryFiles, offset: int) -> None:
 
 
 def scan(files: MemoryFiles, start: int = 0, durable: int = 0, crc: bool = True) -> LogScanner:
-    row = MappedFileQueue(files, DIRECTORY, FILE, read_only=True)
-    return LogScanner(row, start, durable=durable, check_crc=crc).run()
+    mapped = MappedFileQueue(files, DIRECTORY, FILE, read_only=True)
+    return LogScanner(mapped, start, durable=durable, check_crc=crc).run()
 
 
 def test_a_whole_log_ends_at_its_last_record() -> None:

@@ -7,6 +7,7 @@ import pytest
 from fakes.crashed_stores import flip, log_byte
 from fakes.stores import CONFIG, Bench
 from storage.config import ConfirmSource, StoreConfig
+from storage.errors import CorruptStoreError
 from tandemlog.format.constants import FIXED_SIZE
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
@@ -143,8 +144,8 @@ def test_a_dispatch_that_has_stopped_at_damage_goes_on() -> None:
     flip(slave, path, position + 5)
     slave.store.advance_confirmed(1 << 40)
     slave.store.start()
-    while slave.store.reput.failure is None:
-        slave.store.reputed.wait(1 << 40, 0.01)
+    with pytest.raises(CorruptStoreError):  # which the wait raises, once dispatch has met it
+        slave.store.reputed.wait(1 << 40, 30)
     lead(slave, 2)
     assert slave.store.reput.failure is None
     slave.put()

@@ -150,7 +150,7 @@ class Pair:
         if not units:
             return
         _, start = self.random.choice(units)
-        file = store.log.row.find(start)
+        file = store.log.mapped.find(start)
         assert file is not None
         field = self.random.choice([*range(8), *range(28, 36)])
         bench.files.content(file.path)[start - file.base + field] ^= 1 << self.random.randrange(8)

@@ -46,7 +46,7 @@ def test_dispatch_may_be_ahead_of_what_a_power_cut_left() -> None:
     bench.store.reput.run_to()
     bench.store.persist()
     bench.crash()
-    assert bench.store.log.wrote.value < bench.store.log.row.end
+    assert bench.store.log.wrote.value < bench.store.log.mapped.end
     assert everything(bench) == kept
     assert_whole(bench)
 

@@ -156,7 +156,7 @@ def test_a_log_of_which_every_file_is_missing_is_not_taken_for_an_empty_one(end:
 
 def test_an_empty_newest_file_is_no_obstacle() -> None:
     bench, _ = full()
-    end = bench.store.log.row.end
+    end = bench.store.log.mapped.end
     bench.store.close()
     bench.files.atomic_replace(LOG / f"{end:020d}", b"")
     bench.open()

@@ -9,6 +9,10 @@ from storage.config import StoreConfig
 from storage.positions import Position
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
+TOPICS = "topics"
+GROUPS = "groups"
+CONSUMER_OFFSETS = "consumer-offsets"
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -166,3 +170,12 @@ class StorePort(Protocol):
         ...
 
     def become_slave(self) -> None: ...
+
+
+def tables_of(store: StorePort) -> dict[str, TablePort]:
+    """The tables of `store` under the names that they have on the stream."""
+    return {
+        TOPICS: store.topics,
+        GROUPS: store.groups,
+        CONSUMER_OFFSETS: store.consumer_offsets,
+    }

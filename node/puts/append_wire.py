@@ -19,12 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.puts.put_path import AppendResult
-from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.batch import MAX_TABLE, RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
 
-MAX_TABLE = 65_535
 MAX_TOPIC_BYTES = 255
 QUICK_FIELDS = 2_048
 # unpacked columns of a whole table, its topics, and what a newer client may add

@@ -30,7 +30,7 @@ from tandemlog.format.constants import (
     NAME_END,
 )
 from tandemlog.format.errors import FormatError
-from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.record.batch import MAX_TABLE, RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.record.sys_flag import (
     INNER_BATCH,
@@ -44,7 +44,6 @@ from ..errors import BatchRefusedError
 from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, check_record
 
 FEW_RECORDS: Final = 64
-MAX_TABLE: Final = 65_535
 
 _MARK_END: Final = np.uint16(int.from_bytes(MARK_NAME[-2:], sys.byteorder))
 _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))

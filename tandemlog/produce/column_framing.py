@@ -19,7 +19,7 @@ from ..format.arrays.java_hash_columns import java_hashes
 from ..format.columns.encode import encode_columns
 from ..format.constants import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from ..format.errors import FormatError
-from ..format.record.batch import RecordBatch
+from ..format.record.batch import MAX_TABLE, RecordBatch
 from ..format.record.properties import encode_properties
 from ..v1 import broker_pb2
 from .columns_input import byte_column, constant_column, integer_column
@@ -31,7 +31,7 @@ from .framing import (
     too_large_body,
     too_large_properties,
 )
-from .put_batch import MAX_TABLE, PutBatch, Sink
+from .put_batch import PutBatch, Sink
 from .routes import Route, shard, unknown_queue
 from .unique_columns import MAX_AT_ONCE
 

@@ -21,12 +21,10 @@ from ..answer import PutAnswer
 from ..errors import TandemlogError
 from ..format.columns.request_checksum import content_checksum, request_checksum
 from ..format.constants import PRODUCER_MARK
+from ..format.record.batch import MAX_TABLE
 from ..format.record.producer_mark import ProducerMark
 from ..v1 import broker_pb2
 from .framing import with_property
-
-MAX_TABLE = 65_535
-"""Entries of a request's table of queues."""
 
 
 class Sink(Protocol):

@@ -16,7 +16,7 @@ One lock serialises everything that changes the log; positions are read without 
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -45,7 +45,6 @@ from .metadata.topics import TopicConfig
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
 from .puts.targets import PutTargets
-from .reads.reader import GetResult
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
 from .recovery.recovery import Progress
@@ -332,19 +331,6 @@ class MessageStore:
         what no topic can be, one that is there already, and queues with messages that an update
         would take away."""
         return create_topic(self._parts, topic, self._write_lock, update=update)
-
-    # ---- reads: see StoreReader
-
-    def get(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        max_messages: int,
-        max_bytes: int,
-        tag_hashes: Collection[int] = (),
-    ) -> GetResult:
-        return self.reader.get(topic, queue_id, queue_offset, max_messages, max_bytes, tag_hashes)
 
     def on_dispatch(self, listener: Callable[[NDArray[np.int64]], None]) -> Callable[[], None]:
         """Call `listener(dense indexes of queues that grew)` in the dispatching thread; it must be

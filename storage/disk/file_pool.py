@@ -64,14 +64,6 @@ class FilePool:
         self._dirty: set[str] = set()
         self._dirty_directories: set[Path] = set()
 
-    @property
-    def open_count(self) -> int:
-        return len(self._open)
-
-    @property
-    def dirty_count(self) -> int:
-        return len(self._dirty) + len(self._dirty_directories)
-
     def read(self, path: str, position: int, size: int) -> bytes:
         """Up to `size` bytes of an existing file."""
         entry = self._acquire(path)

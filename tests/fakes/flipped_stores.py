@@ -226,7 +226,7 @@ class Served:
         offset = 0
         for _ in range(100):
             try:
-                found = store.get(topic, queue_id, offset, 0, 1 << 20)
+                found = store.reader.get(topic, queue_id, offset, 0, 1 << 20)
             except StoreError as fault:
                 self.named.append(str(fault))
                 try:

@@ -92,7 +92,7 @@ class Bench:
         found: list[bytes] = []
         offset = 0
         while True:
-            result = self.store.get(topic, queue_id, offset, 0, 4096)
+            result = self.store.reader.get(topic, queue_id, offset, 0, 4096)
             if not result.count and result.next_offset <= offset:
                 return found
             found += [record.body for record in records_of(result)]

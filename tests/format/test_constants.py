@@ -2,14 +2,7 @@
 
 import pytest
 
-from tandemlog.format import constants
 from tandemlog.format.constants import group_fault, is_system_topic, topic_fault
-
-
-def test_magic_numbers_as_java_prints_them() -> None:
-    assert constants.MAGIC_V1_SIGNED == -626843481
-    assert constants.MAGIC_V2_SIGNED == -626843477
-    assert constants.MAGIC_BLANK_SIGNED == -875286124
 
 
 @pytest.mark.parametrize("topic", ["a", "T-1_%|", "x" * 127, "%RETRY%" + "g" * 248])

@@ -229,7 +229,7 @@ def _records(store: MessageStore) -> Iterator[tuple[tuple[str, int, int], Record
         while rounds < 1_000:
             rounds += 1
             try:
-                result = store.get(topic, queue, at, 0, 4096)
+                result = store.reader.get(topic, queue, at, 0, 4096)
             except TYPED:
                 break
             if not result.count and result.next_offset <= at:

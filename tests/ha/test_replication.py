@@ -89,7 +89,7 @@ async def test_what_is_put_while_it_follows_arrives_and_is_dispatched(replica: M
     await slave.caught_up(master)
     assert slave.log() == master.log()
     await eventually(lambda: slave.store.reputed.value == master.store.log.wrote.value)
-    assert slave.store.get("T", 1, 0, 3, 1 << 20).status is not None
+    assert slave.store.reader.get("T", 1, 0, 3, 1 << 20).status is not None
 
 
 async def test_a_slave_goes_on_where_it_stopped(replica: Make) -> None:

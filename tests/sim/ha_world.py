@@ -226,8 +226,8 @@ class World(Cluster):
             # an epoch in which nothing was written proves nothing: a wiped master has those too
             if node.disk.end == node.disk.start:
                 return (-1, 0)
-            last = node.disk.epochs.epoch_of(node.disk.end - 1)
-            return (-1 if last is None else last, node.disk.end)
+            last = node.disk.epochs.entry_at(node.disk.end - 1)
+            return (-1 if last is None else last.epoch, node.disk.end)
 
         refused = [node for node in self.nodes.values() if node.slave and node.slave.refused]
         master = self.nodes[self.master_name]

@@ -148,7 +148,7 @@ class Clients(StoreCluster):
     def consume(self, node: StoreNode, consumer: Consumer) -> None:
         topic, queue_id, position = consumer.topic, consumer.queue_id, consumer.position
         store = node.store
-        result = store.get(topic, queue_id, position, 4, 4000)
+        result = store.reader.get(topic, queue_id, position, 4, 4000)
         if result.status not in (GetStatus.FOUND, GetStatus.OFFSET_TOO_SMALL):
             return
         read = set()

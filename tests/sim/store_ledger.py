@@ -218,7 +218,7 @@ def patient_get(store: MessageStore, topic: str, queue_id: int, position: int) -
     """A queue that is made again is there as soon as that has been done."""
     for _ in range(3):
         try:
-            return store.get(topic, queue_id, position, 0, 1 << 20)
+            return store.reader.get(topic, queue_id, position, 0, 1 << 20)
         except StoreBusyError:
             store.reput.run_to()
     raise ViolationError(f"{topic}/{queue_id} cannot be read at {position}, and stays so")

@@ -10,6 +10,7 @@ import pyarrow.dataset as dataset
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite, varied
+from fakes.plain_format import encode_unit
 from tandemlog.format.files.index_layout import (
     ENTRY_DTYPE,
     decode_index_header,
@@ -17,7 +18,7 @@ from tandemlog.format.files.index_layout import (
     key_hash,
     tag_key,
 )
-from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit, tags_code
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, tags_code
 from tandemlog.format.record.properties import split_keys
 from tandemlog.format.record.record import Record
 from tandemlog.spark.audit.audit_span import audit_span

@@ -199,7 +199,7 @@ def _check_messages(store: MessageStore, copy: golden.GoldenCopy) -> None:
         wanted.setdefault((row["topic"], row["queue_id"]), []).append(row)
     for (topic, queue_id), rows in wanted.items():
         found, offset = [], rows[0]["queue_offset"]
-        while (result := store.get(topic, queue_id, offset, 0, 1 << 20)).count:
+        while (result := store.reader.get(topic, queue_id, offset, 0, 1 << 20)).count:
             found += [as_the_client_sees_it(record) for record in records_of(result)]
             offset = result.next_offset
         assert_same(found, rows)
@@ -211,7 +211,7 @@ def test_its_pulls_end_where_rocketmqs_do(
     store, copy = served
     for row in copy.client("pull"):
         tags = set() if row["tags"] == "*" else {tag.strip() for tag in row["tags"].split("||")}
-        result = store.get(
+        result = store.reader.get(
             row["topic"],
             row["queue_id"],
             row["offset"],

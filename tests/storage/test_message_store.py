@@ -21,7 +21,7 @@ def test_what_is_put_is_read_back() -> None:
     assert result.segments[0].queue_offsets.tolist() == [0]
     bench.settle()
     assert bench.bodies() == [b"0-0.....", b"0-1.....", b"0-2....."]
-    found = bench.store.get("T", 0, 1, 1, 4096)
+    found = bench.store.reader.get("T", 0, 1, 1, 4096)
     (record,) = records_of(found)
     assert (record.queue_offset, record.topic, record.store_host) == (1, "T", "127.0.0.1:10911")
     assert record.store_timestamp == result.store_timestamp
@@ -48,7 +48,7 @@ def test_async_flush_confirms_what_is_written() -> None:
 
 def test_the_statuses_are_rocketmqs() -> None:
     bench = Bench()
-    get = bench.store.get
+    get = bench.store.reader.get
     assert get("nobody", 0, 0, 1, 100).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
     assert get("T", 0, 0, 1, 100).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
     bench.put(5)
@@ -69,9 +69,9 @@ def test_a_get_ends_with_its_queue_file() -> None:
     bench = Bench()
     bench.put(25)
     bench.settle()
-    result = bench.store.get("T", 0, 15, 0, 1 << 20)
+    result = bench.store.reader.get("T", 0, 15, 0, 1 << 20)
     assert (result.count, result.next_offset) == (5, 20)
-    missed = bench.store.get("T", 0, 15, 0, 1 << 20, {12345})
+    missed = bench.store.reader.get("T", 0, 15, 0, 1 << 20, {12345})
     assert (missed.status, missed.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 20)
 
 
@@ -85,7 +85,7 @@ def test_a_get_takes_what_fits_whatever_the_sizes(max_bytes: int) -> None:
     bench.settle()
     read: list[bytes] = []
     while len(read) < len(bodies):
-        result = bench.store.get("T", 0, len(read), 0, max_bytes)
+        result = bench.store.reader.get("T", 0, len(read), 0, max_bytes)
         assert result.status is GetStatus.FOUND
         assert result.next_offset == len(read) + result.count
         assert len(result.records) == result.sizes.sum()
@@ -105,17 +105,15 @@ def test_gets_of_few_messages_find_all_of_them(max_messages: int) -> None:
     bench.settle()
     log = bench.store.log
     with patch.object(type(log), "min_offset", first):  # its head has expired this very moment
-        found = bench.store.get("T", 0, 0, max_messages, 1 << 20)
+        found = bench.store.reader.get("T", 0, 0, max_messages, 1 << 20)
         assert [record.body for record in records_of(found)] == [
             b"new %d" % n for n in range(min(max_messages, 400))
         ]
         assert found.next_offset == 400 + found.count
     read: list[bytes] = []
     while len(read) < 1300:
-        read += [
-            record.body
-            for record in records_of(bench.store.get("T", 0, len(read), max_messages, 1 << 20))
-        ]
+        found = bench.store.reader.get("T", 0, len(read), max_messages, 1 << 20)
+        read += [record.body for record in records_of(found)]
     assert read == [b"old"] * 400 + [b"new %d" % n for n in range(900)]
 
 
@@ -124,7 +122,7 @@ def test_a_get_goes_over_log_files() -> None:
     bench.put(20, size=900)
     bench.settle()
     assert len(bench.store.log.files) > 2
-    result = bench.store.get("T", 0, 0, 0, 1 << 20)
+    result = bench.store.reader.get("T", 0, 0, 0, 1 << 20)
     assert [record.queue_offset for record in records_of(result)] == list(range(20))
 
 

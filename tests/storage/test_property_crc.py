@@ -18,7 +18,7 @@ FEW, MANY = 3, 70
 def stored(bench: Bench, queue_id: int = 0) -> list[bytes]:
     found: list[bytes] = []
     offset = 0
-    while (got := bench.store.get("T", queue_id, offset, 0, 4096)).count:
+    while (got := bench.store.reader.get("T", queue_id, offset, 0, 4096)).count:
         position = 0
         for size in got.sizes.tolist():
             found.append(bytes(got.records[position : position + size]))

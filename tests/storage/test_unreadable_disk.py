@@ -38,10 +38,10 @@ def test_a_pull_gives_what_lies_before_it() -> None:
         bench.bodies()
     found: list[bytes] = []
     while len(found) < 20:
-        result = bench.store.get("T", 0, len(found), 0, 4096)
+        result = bench.store.reader.get("T", 0, len(found), 0, 4096)
         found += [record.body for record in records_of(result)]
     assert found == bodies[:20]
-    result = bench.store.get("T", 0, 21, 0, 4096)
+    result = bench.store.reader.get("T", 0, 21, 0, 4096)
     assert [record.body for record in records_of(result)] == bodies[21:]
     with pytest.raises(UnreadableError):
         bench.store.reader.record_at(int(bad))
@@ -95,7 +95,7 @@ def test_a_queue_is_made_again_from_the_log() -> None:
     bench.reopen()
     bench.files.spoil(QUEUE, 100, 1)
     with pytest.raises(StoreBusyError, match="cannot be read"):
-        bench.store.get("T", 0, 5, 0, 4096)
+        bench.store.reader.get("T", 0, 5, 0, 4096)
     bench.store.reput.run_to()
     assert bench.bodies() == bodies
 
@@ -128,14 +128,14 @@ def test_a_node_outlives_a_log_file_that_was_cut_short(tmp_path: Path) -> None:
     os.truncate(log, 16_384)
     found = 0
     while found < 14:
-        found += store.get("T", 0, found, 0, 1 << 20).count
+        found += store.reader.get("T", 0, found, 0, 1 << 20).count
     with pytest.raises(UnreadableError, match=r"16384\.\."):
-        store.get("T", 0, 14, 0, 1 << 20)
+        store.reader.get("T", 0, 14, 0, 1 << 20)
     with pytest.raises(UnreadableError):
         store.log.read(0, 1 << 16)
     store.log.files[0].release()
     with pytest.raises(UnreadableError, match="the file has 16384 of 65536 bytes"):
-        store.get("T", 0, 0, 0, 1 << 20)
+        store.reader.get("T", 0, 0, 0, 1 << 20)
     store.close()
 
 

@@ -96,11 +96,6 @@ class EpochTable:
         index = bisect_right(self._starts, offset) - 1
         return self.entries[index] if index >= 0 else None
 
-    def epoch_of(self, offset: int) -> int | None:
-        """The epoch that byte `offset` belongs to; None below the first."""
-        entry = self.entry_at(offset)
-        return None if entry is None else entry.epoch
-
     def end_of(self, offset: int) -> int | None:
         """Where the term of byte `offset` ends, that is the next start; None in the last."""
         index = bisect_right(self._starts, offset)

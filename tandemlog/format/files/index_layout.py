@@ -114,10 +114,3 @@ def key_hash(topic: str, key: str) -> int:
 def tag_key(tag: str) -> str:
     """The key that stands for a tag: `T#tag`."""
     return f"T#{tag}"
-
-
-def time_diff(begin_timestamp: int, store_timestamp: int) -> int:
-    """An entry's seconds after its file's begin; 0 where the file has none or time ran back."""
-    if begin_timestamp <= 0:
-        return 0
-    return min(max((store_timestamp - begin_timestamp) // 1000, 0), MAX_TIME_DIFF)

@@ -81,11 +81,6 @@ class DelayLevels:
         return DelayLevels(" ".join(pieces))
 
 
-def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
-    """The 20 bytes of a unit."""
-    return UNIT.pack(physical_offset, size, tags_code)
-
-
 def is_valid_unit(physical_offset: int, size: int) -> bool:
     """Whether a unit points to a record (zeros do not; a PRE_BLANK unit counts as valid)."""
     return physical_offset >= 0 and size > 0

@@ -25,7 +25,6 @@ from ..constants import (
     BORN_HOST_OFFSET,
     CRC_MASK,
     FIXED_SIZE,
-    IPV6_EXTRA,
     KEYS,
     MAGIC_BLANK,
     MAGIC_OFFSET,
@@ -115,16 +114,6 @@ class Record:
     def msg_id(self) -> str:
         """The offset message id: store host and physical offset."""
         return encode_offset_id(self.store_host, self.physical_offset)
-
-
-def record_size(
-    body: int, topic: int, properties: int, *, sys_flag: int = 0, version: int | None = None
-) -> int:
-    """Bytes of a record whose parts have these lengths (bytes); `version` as in encode_record."""
-    if version is None:
-        version = 1 if topic <= MAX_TOPIC_V1 else 2
-    extra = IPV6_EXTRA * (bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6))
-    return MIN_RECORD_SIZE + (version - 1) + extra + body + topic + properties
 
 
 def encode_record(

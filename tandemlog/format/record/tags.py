@@ -39,8 +39,3 @@ def _in_quotes(tag: str) -> bool:
 def tag_hashes(tags: Iterable[str] | None) -> frozenset[int] | None:
     """What the queue units of messages with these tags hold; None for all."""
     return None if tags is None else frozenset(java_hash(tag) for tag in tags)
-
-
-def tag_matches(tags: frozenset[str] | None, tag: str | None) -> bool:
-    """The exact check: whether a message with TAGS `tag` was asked for."""
-    return tags is None or tag in tags

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from record_strategies import LogPiece, log_of, log_pieces
 
+from fakes.plain_format import encode_unit
 from tandemlog.format.columns.dispatch import (
     DispatchColumns,
     dispatch_columns,
@@ -27,7 +28,7 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.index_layout import key_hash, tag_key
-from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels, encode_unit, tags_code
+from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels, tags_code
 from tandemlog.format.java_hash import java_hash
 from tandemlog.format.record.properties import split_keys
 from tandemlog.format.record.record import Record

@@ -2,8 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.plain_format import time_diff
 from tandemlog.format.files.index_chains import link, time_diffs
-from tandemlog.format.files.index_layout import MAX_TIME_DIFF, SLOT_DTYPE, time_diff
+from tandemlog.format.files.index_layout import MAX_TIME_DIFF, SLOT_DTYPE
 
 SLOTS = 7
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fakes.plain_format import time_diff
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.index_layout import (
     DEFAULT_ENTRIES,
@@ -18,7 +19,6 @@ from tandemlog.format.files.index_layout import (
     key_hash,
     slot_position,
     tag_key,
-    time_diff,
 )
 
 

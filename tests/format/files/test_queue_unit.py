@@ -6,6 +6,7 @@ from format.vectors import PRE_BLANK as PRE_BLANK_VECTOR
 from format.vectors import UNIT as UNIT_VECTOR
 from numpy.typing import NDArray
 
+from fakes.plain_format import encode_unit
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.queue_unit import (
     PRE_BLANK,
@@ -16,7 +17,6 @@ from tandemlog.format.files.queue_unit import (
     DelayLevels,
     delay_of_unit,
     delays_of_queues,
-    encode_unit,
     is_extended_address,
     is_valid_unit,
     last_unit,

@@ -7,6 +7,7 @@ from format.vectors import BLANK_100, FIELDS, MSG_ID, PROPERTIES, RECORD, RECORD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.plain_format import record_size
 from tandemlog.format import constants
 from tandemlog.format.errors import CorruptRecordError, FormatError, RecordTooLargeError
 from tandemlog.format.record.record import (
@@ -16,7 +17,6 @@ from tandemlog.format.record.record import (
     encode_record,
     frame_message,
     is_blank,
-    record_size,
     verify_property_crc,
 )
 

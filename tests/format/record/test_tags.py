@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tandemlog.format.errors import FormatError
-from tandemlog.format.record.tags import parse_tags, tag_hashes, tag_matches
+from tandemlog.format.record.tags import parse_tags, tag_hashes
 
 
 @pytest.mark.parametrize("expression", [None, "", "  ", "*", " * "])
@@ -47,10 +47,3 @@ def test_signs_within_a_tag_are_part_of_it(tag: str) -> None:
 def test_hashes() -> None:
     assert tag_hashes(None) is None
     assert tag_hashes(frozenset({"TagA", "TagB"})) == {2598919, 2598920}
-
-
-def test_exact_check() -> None:
-    assert tag_matches(None, None)
-    assert tag_matches(frozenset({"Aa"}), "Aa")
-    assert not tag_matches(frozenset({"Aa"}), "BB")  # the same hash
-    assert not tag_matches(frozenset({"Aa"}), None)

@@ -55,7 +55,6 @@ def test_the_bytes_of_a_rocketmq_store_are_epoch_0() -> None:
     store = filled()
     begin(store)
     assert store.epochs.table.entries[0] == EpochEntry(0, 0)
-    assert store.epochs.table.epoch_of(0) == 0
 
 
 def test_bytes_below_a_table_that_begins_late_are_epoch_0() -> None:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tandemlog.format.files.queue_unit import PRE_BLANK, encode_unit
+from fakes.plain_format import encode_unit
+from tandemlog.format.files.queue_unit import PRE_BLANK
 from tandemlog.spark.log.queue_ends import QueueEnds, queue_ends
 
 

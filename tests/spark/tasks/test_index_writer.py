@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.plain_format import time_diff
 from tandemlog.format.files.index_layout import (
     ENTRY,
     ENTRY_SIZE,
@@ -13,7 +14,6 @@ from tandemlog.format.files.index_layout import (
     entry_position,
     index_file_size,
     slot_position,
-    time_diff,
 )
 from tandemlog.spark.log.dispatch import INDEX_ITEM
 from tandemlog.spark.tasks.index_writer import plan_index, write_index_file

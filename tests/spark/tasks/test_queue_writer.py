@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, encode_unit
+from fakes.plain_format import encode_unit
+from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE
 from tandemlog.spark.errors import PipelineError
 from tandemlog.spark.tasks.queue_writer import QueueWriter, WrittenQueue
 

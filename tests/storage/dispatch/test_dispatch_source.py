@@ -3,7 +3,8 @@ import pytest
 from fakes.memory_log import MemoryLog
 from storage.dispatch.source import DispatchSource
 from storage.errors import CorruptStoreError, OffsetOutOfRangeError
-from tandemlog.format.constants import QUEUE_ID_OFFSET
+
+QUEUE_ID = 12  # where a record has it
 
 
 def log_of(records: int, *, file_size: int = 1000, body: bytes = b"x") -> MemoryLog:
@@ -114,7 +115,7 @@ def test_a_topic_that_names_no_folder_is_damage(topic: str) -> None:
 def test_a_queue_id_that_cannot_be_is_damage(queue_id: int) -> None:
     log = log_of(4, file_size=10_000)
     bad = starts(log)[2]
-    log.data[bad + QUEUE_ID_OFFSET : bad + QUEUE_ID_OFFSET + 4] = queue_id.to_bytes(4, signed=True)
+    log.data[bad + QUEUE_ID : bad + QUEUE_ID + 4] = queue_id.to_bytes(4, signed=True)
     source = DispatchSource(log)
     before = source.batch(0, log.end)
     assert (before.end, before.columns.count) == (bad, 2)

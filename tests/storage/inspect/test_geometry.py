@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder
+from fakes.plain_format import encode_unit
 from storage.config import StoreConfig
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLayoutError
 from storage.inspect.geometry import Geometry
-from tandemlog.format.files.queue_unit import encode_unit
 from tandemlog.format.record.record import Record
 
 

@@ -81,7 +81,7 @@ class Pair:
             offset = 0
             while True:
                 try:
-                    result = bench.store.get("T", queue_id, offset, 0, 4096)
+                    result = bench.store.reader.get("T", queue_id, offset, 0, 4096)
                 except StoreBusyError:
                     bench.store.reput.run_to()
                     continue

@@ -6,11 +6,12 @@ import pytest
 
 from fakes.log_builder import LogBuilder
 from fakes.log_builder import flip as flip_stored
+from fakes.plain_format import encode_unit
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
 from storage.tools.recover import plan, recover
 from tandemlog.format.files.checkpoint import Checkpoint
-from tandemlog.format.files.queue_unit import encode_unit, tags_code
+from tandemlog.format.files.queue_unit import tags_code
 
 
 @pytest.mark.parametrize("known", [True, False])

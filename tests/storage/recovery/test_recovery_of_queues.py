@@ -105,7 +105,7 @@ def test_a_record_that_is_lost_while_the_store_is_open_is_passed_over() -> None:
     found = everything(bench)
     assert len(found) == len(kept) - 1
     assert bench.store.failure is None
-    missed = bench.store.get("T", 0, 20, 1, 100)
+    missed = bench.store.reader.get("T", 0, 20, 1, 100)
     assert (missed.status, missed.next_offset) == (GetStatus.FOUND, 22)
 
 

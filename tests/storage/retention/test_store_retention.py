@@ -51,7 +51,7 @@ def test_old_files_go_with_their_queues_and_index() -> None:
     assert bench.files.listdir(DIRECTORY / "consumequeue" / "T" / "0")[0] != f"{0:020d}"
     assert bench.store.epochs.table.entries == (EpochEntry(2, 100),)
     assert bench.store.stats.files_deleted == files - 1
-    assert bench.store.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
+    assert bench.store.reader.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
     assert len(bench.bodies()) == 301 - only.min_offset
     bench.reopen()
     first = bench.store.reader.ranges()[0]
@@ -148,7 +148,7 @@ def test_the_log_begins_behind_files_that_somebody_has_deleted() -> None:
     assert bench.store.log.min_offset == third.base
     (only,) = (each for each in bench.store.reader.ranges() if each.queue_id == 0)
     assert only.min_offset > 0
-    assert bench.store.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
+    assert bench.store.reader.get("T", 0, 0, 1, 100).status is GetStatus.OFFSET_TOO_SMALL
     assert len(bench.bodies()) == 300 - only.min_offset
     assert clean(bench) == 0
 

@@ -93,7 +93,7 @@ def test_an_idle_queue_goes_on_where_it_was_on_a_promoted_slave(idle: int) -> No
     assert next_of(slave) == idle
     assert next_of(slave) == idle + 1
     assert len(slave.bodies(queue_id=1)) == 2
-    assert slave.store.get("T", 1, idle, 1, 4096).count == 1
+    assert slave.store.reader.get("T", 1, idle, 1, 4096).count == 1
     slave.reopen()
     assert len(slave.bodies(queue_id=1)) == 2
     slave.store.close()

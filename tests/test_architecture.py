@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OWN = ("storage", "ha", "node", "tandemlog")
 MADE_UP = ("copy.py", "job.py")  # programs of a reader's own in the documents
 MAX_LINES = 565  # a ratchet: 450 is the aim
-MAX_FUNCTION_LINES = 85  # a ratchet: 70 is the aim; what a command line's options need is left out
+MAX_FUNCTION_LINES = 83  # a ratchet: 70 is the aim; what a command line's options need is left out
 
 # Which of our own packages a package may import; the longest matching name counts.
 ALLOWED: dict[str, tuple[str, ...]] = {
@@ -34,7 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 # From the ground up. A room imports from lower floors and from itself.
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "storage": (
-        ("clock", "config", "errors", "listeners", "stats", "store_paths"),
+        ("__init__", "clock", "config", "errors", "listeners", "stats", "store_paths"),
         ("disk_refusal", "positions", "store_keeper"),
         ("disk",),
         ("index", "log", "metadata", "producers", "queues"),
@@ -43,7 +43,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("store_parts",),
         ("puts", "recovery", "retention", "topic_changes"),
         ("message_store",),
-        ("__init__", "tools"),
+        ("tools",),
     ),
     "ha": (
         ("__init__", "config", "errors", "store_port"),

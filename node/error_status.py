@@ -32,7 +32,7 @@ from storage.errors import (
     UnreadableError,
 )
 from storage.metadata.topics import MetadataError
-from storage.reads.reader import NoRecordError, TooManyEntriesError
+from storage.reads.results import NoRecordError, TooManyEntriesError
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2

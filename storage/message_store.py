@@ -38,6 +38,7 @@ from .errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from .housekeeping import housekeeping, save_offsets
 from .log.flush import FlushService
 from .log.raw_intake import RawIntake, damage_end
 from .log.scan import Damage
@@ -51,17 +52,12 @@ from .recovery.recovery import Progress
 from .recovery.set_aside import drop_set_aside
 from .recovery.truncation import cut_store, set_aside, take_over_log_end
 from .retention.cleaning import Cleaner
-from .store_keeper import StoreKeeper, Task
+from .store_keeper import StoreKeeper
 from .store_parts import close_parts
 from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_INTERVAL_S = 5.0
-FORGET_INTERVAL_S = 60.0
-MAPS_INTERVAL_S = 1.0
-FLAG_INTERVAL_S = 5.0
-RESERVE_INTERVAL_S = 5.0
 SLAVE = "it is a slave: put to the master"
 
 
@@ -93,7 +89,6 @@ class MessageStore:
         self._lock_file = opened.lock
         self._abort = opened.abort
         self._last_stop = opened.last_stop
-        self._reserve = opened.reserve
         self._persistence = opened.persistence
         parts.log.flushed.listen(self._note_failure_apart)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
@@ -109,7 +104,14 @@ class MessageStore:
         self._started = False
         self._read_only = ""
         self._closed = False
-        self._keeper = StoreKeeper(self._tasks(), parts.clock)
+        tasks = housekeeping(
+            parts,
+            persist=self.persist,
+            clean=self._clean,
+            note_failure=self._note_failure,
+            keep_reserve=opened.reserve.keep,
+        )
+        self._keeper = StoreKeeper(tasks, parts.clock)
         if parts.config.confirm is ConfirmSource.LOCAL:
             self._follow_log()
         else:
@@ -223,7 +225,7 @@ class MessageStore:
             self.reput.stop()
             if self.failure is None:
                 self.reput.run_to()
-            self.consumer_offsets.save(self.clock.now_ms())
+            save_offsets(self._parts)
             self._persistence.save(closing=True)
         except (StoreError, OSError) as fault:
             logger.error("the store could not be closed cleanly: %s", fault)
@@ -258,30 +260,6 @@ class MessageStore:
             if source.announced < flushed:
                 source.announced = 0
         return flushed
-
-    def _tasks(self) -> list[Task]:
-        config = self.config
-        return [
-            Task("checkpoint", config.checkpoint_interval_ms / 1000, self.persist),
-            Task("consumer-offsets", OFFSETS_INTERVAL_S, self._save_offsets),
-            Task("retention", config.retention.check_interval_ms / 1000, self._clean),
-            Task("producers", FORGET_INTERVAL_S, self._forget_producers),
-            Task("log-maps", MAPS_INTERVAL_S, self._release_maps),
-            Task("fsync-flag", FLAG_INTERVAL_S, self._note_failure),
-            Task("reserve", RESERVE_INTERVAL_S, self._reserve.keep),
-        ]
-
-    def _save_offsets(self) -> None:
-        self.consumer_offsets.save(self.clock.now_ms())
-
-    def _forget_producers(self) -> None:
-        self.producers.forget(self.config.producer_retention_ms)
-
-    def _release_maps(self) -> None:
-        """Pages that were read once would count as this process's memory for ever; the next read
-        maps the file again."""
-        for file in self.log.files:
-            file.release()
 
     def _clean(self) -> None:
         self._cleaner.run(self._write_lock)

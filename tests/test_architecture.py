@@ -41,7 +41,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("state_files",),
         ("dispatch", "inspect", "reads"),
         ("store_parts",),
-        ("puts", "recovery", "retention", "topic_changes"),
+        ("housekeeping", "puts", "recovery", "retention", "topic_changes"),
         ("message_store",),
         ("tools",),
     ),

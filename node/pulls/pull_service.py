@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from storage.reads.reader import GetResult, GetStatus
+from storage.reads.results import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ from numpy.typing import NDArray
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
 
+from .outcomes import Duplicate, New, Outcome, ProducerState, Resume
 from .refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
 from .requests import CountRecords, Extent, Producer, Request, cut_request
 from .snapshot import TableSnapshot, decode, encode_row
@@ -53,41 +54,6 @@ GRACE_S: Final = 3600.0
 IDLE_KEPT: Final = 4
 _STEP: Final = 128
 """Rows of a snapshot that are encoded while others wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class New:
-    """A request that was not stored: append all of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """The first `have` records are stored, the rest is not: append it behind a mark with that
-    index."""
-
-    have: int
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """Stored before. Where, unless it is too long ago: `extents` is empty then; `end_offset` is
-    the position to be confirmed before the request is answered, 0 for long ago."""
-
-    extents: tuple[Extent, ...] = ()
-    end_offset: int = 0
-    store_timestamp: int = 0
-
-
-Outcome: TypeAlias = New | Resume | Duplicate
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerState:
-    """The last request of a producer; `timestamp` is its store time in ms."""
-
-    epoch: int
-    last_sequence: int
-    timestamp: int
 
 
 class ProducerTable:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
 from ..log.commit_log import CommitLog
-from ..producers.producer_table import Duplicate, ProducerTable, Resume
+from ..producers.outcomes import Duplicate, Resume
+from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import QueueTable
 from .retries import extents_of, mark_of, rest_of, stored_segments
 from .targets import PutTargets

@@ -3,23 +3,9 @@
 All of it stops at the confirm offset: queues end there by construction, and the index and the
 log are asked for nothing beyond it. Records leave as raw bytes, end to end, and are decoded by
 whoever asked; a stretch of records that lie end to end in the log is copied as one slice.
-
-Statuses and next offsets are RocketMQ's (format text, section 9.1), in this order:
-
-    no such queue                 NO_MATCHED_LOGIC_QUEUE   0
-    the queue never had a message NO_MESSAGE_IN_QUEUE      0
-    offset < min                  OFFSET_TOO_SMALL         min
-    offset = max                  OFFSET_OVERFLOW_ONE      offset
-    offset > max                  OFFSET_OVERFLOW_BADLY    max
-    units cannot be read          OFFSET_FOUND_NULL        start of the next queue file
-    nothing taken                 NO_MATCHED_MESSAGE, or MESSAGE_WAS_REMOVING: after the last
-                                  unit examined; no get goes beyond one queue file
-    something taken               FOUND                    after the last unit examined
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 from struct import Struct
 
 import numpy as np
@@ -51,6 +37,14 @@ from ..queues.queue_table import QueueTable
 from ..queues.search import Boundary
 from ..stats import StoreStats
 from .record_copy import Expected, copy_records, first_missing, first_wrong
+from .results import (
+    FoundRecords,
+    GetResult,
+    GetStatus,
+    NoRecordError,
+    QueueRange,
+    TooManyEntriesError,
+)
 from .selection import (
     MIN_EXAMINED,
     Selection,
@@ -69,73 +63,6 @@ ATTEMPTS = 3
 _I32 = Struct(">i")
 _MAGIC = Struct(">I")
 _I64 = Struct(">q")
-_NO_SIZES: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
-
-
-class NoRecordError(StoreError):
-    """No record starts at that position of the log."""
-
-
-class TooManyEntriesError(StoreError):
-    """A query for a key that the index has too often."""
-
-
-class GetStatus(Enum):
-    """RocketMQ's GetMessageStatus; the names are those of tandemlog.v1 PullStatus too."""
-
-    FOUND = "FOUND"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GetResult:
-    """`sizes` u4[n] and `records`, n records end to end; the offsets are queue offsets.
-
-    `behind` is how many bytes the last unit's record lies before the end of what can be read;
-    RocketMQ suggests a slave where that is much.
-    """
-
-    status: GetStatus
-    next_offset: int
-    min_offset: int = 0
-    max_offset: int = 0
-    sizes: NDArray[np.uint32] = field(default_factory=lambda: _NO_SIZES)
-    records: bytes | memoryview = b""
-    behind: int = 0
-
-    @property
-    def count(self) -> int:
-        return len(self.sizes)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRange:
-    """What a queue holds: queue offsets min..max-1, and the store times (ms) of the first and
-    the last of them, -1 where there is none."""
-
-    topic: str
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    min_timestamp: int
-    max_timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRecords:
-    """Records by key or position: where each lies in the log, and the bytes. `next_before` is for
-    a query that goes on with older records, 0 where there are none."""
-
-    physical_offsets: tuple[int, ...]
-    records: tuple[bytes, ...]
-    next_before: int = 0
 
 
 class StoreReader:
@@ -170,7 +97,7 @@ class StoreReader:
         max_bytes: int,
         tag_hashes: Collection[int] = (),
     ) -> GetResult:
-        """Messages of a queue from `queue_offset` on; see the module for the statuses.
+        """Messages of a queue from `queue_offset` on; see results.py for the statuses.
 
         `max_messages` 0 is no limit of count; no tag hashes is every tag. The first record is
         given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
@@ -247,11 +174,10 @@ class StoreReader:
                 topic, queue_id, chosen.rows + queue_offset, chosen.physical_offsets, chosen.sizes,
                 self._property_crc,
             )  # fmt: skip
-            row = (
-                first_missing(self._log, wanted)
-                if records is None
-                else (first_wrong(records, wanted))
-            )
+            if records is None:
+                row = first_missing(self._log, wanted)
+            else:
+                row = first_wrong(records, wanted)
             if records is not None and row < 0:
                 return self._taken(chosen, records, queue_offset, minimum, maximum)
             wrong = int(chosen.rows[max(row, 0)])

@@ -23,7 +23,7 @@ from storage.errors import StoreError
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
 from storage.queues.search import Boundary
-from storage.reads.reader import GetStatus, NoRecordError
+from storage.reads.results import GetStatus, NoRecordError
 from storage.state_files.queue_begins import QueueBegins
 from storage.tools.verify import VerifyReport, verify
 from tandemlog.format.errors import CorruptRecordError

@@ -11,7 +11,7 @@ from storage.config import StoreConfig
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
 from storage.puts.put_path import AppendResult
-from storage.reads.reader import GetResult
+from storage.reads.results import GetResult
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record, decode_record
 

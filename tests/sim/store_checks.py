@@ -25,7 +25,8 @@ from storage.config import FlushMode
 from storage.errors import BatchRefusedError, StoreError
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
-from storage.producers.producer_table import ProducerTable, Resume
+from storage.producers.outcomes import Resume
+from storage.producers.producer_table import ProducerTable
 from storage.puts.retries import mark_of
 from storage.state_files.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths

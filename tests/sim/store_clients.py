@@ -9,7 +9,7 @@ from sim.store_nodes import CONFIG, StoreNode
 from sim.store_requests import Producer, Request, some_puts
 from storage.config import StoreConfig
 from storage.errors import BatchRefusedError, StoreBusyError, StoreError
-from storage.reads.reader import GetStatus
+from storage.reads.results import GetStatus
 
 
 @dataclass

@@ -19,7 +19,7 @@ from sim.store_requests import Request
 from storage.errors import OffsetOutOfRangeError, StoreBusyError
 from storage.message_store import MessageStore
 from storage.puts.put_path import AppendResult
-from storage.reads.reader import GetResult, GetStatus
+from storage.reads.results import GetResult, GetStatus
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record, is_blank
 

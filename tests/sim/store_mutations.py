@@ -43,7 +43,8 @@ from sim.store_stage import Scene
 from storage.dispatch.reput import ReputService
 from storage.log.raw_intake import RawIntake
 from storage.log.scan import LogScanner
-from storage.producers.producer_table import New, ProducerTable
+from storage.producers.outcomes import New
+from storage.producers.producer_table import ProducerTable
 from storage.producers.requests import Request
 from storage.queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
 from storage.queues.floors import QueueFloors

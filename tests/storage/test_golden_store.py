@@ -17,7 +17,7 @@ import golden
 from storage.config import ConfirmSource, StoreConfig
 from storage.message_store import MessageStore
 from storage.queues.search import Boundary
-from storage.reads.reader import GetResult, GetStatus
+from storage.reads.results import GetResult, GetStatus
 from storage.tools.dump import dump
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import plan, recover

@@ -11,7 +11,7 @@ from storage.config import FlushMode
 from storage.errors import BatchRefusedError
 from storage.metadata.topics import MetadataError, TopicConfig
 from storage.queues.search import Boundary
-from storage.reads.reader import GetStatus, NoRecordError
+from storage.reads.results import GetStatus, NoRecordError
 from tandemlog.format.record.record import decode_record
 
 

@@ -20,6 +20,7 @@ from storage.errors import (
     StoreError,
     StoreReadOnlyError,
 )
+from storage.housekeeping import release_maps
 from storage.state_files.fsync_flag import FsyncFlag
 from storage.state_files.session_file import FSYNC
 from storage.tools.compare import compare
@@ -381,7 +382,7 @@ def test_maps_that_are_let_go_come_back() -> None:
     bench.put(50)
     bench.settle()
     before = bench.bodies()
-    bench.store._release_maps()
+    release_maps(bench.store.log)
     assert bench.bodies() == before
     bench.put()
 

@@ -13,7 +13,7 @@ from node.pulls import pull_service
 from node.pulls.long_polling import LongPolling
 from node.pulls.pull_service import PullLimits, PullService
 from node.pulls.read_turns import Caller, ReadTurns
-from storage.reads.reader import GetResult, GetStatus
+from storage.reads.results import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
 
 

@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import BatchRefusedError, StoreBusyError
-from storage.producers.producer_table import (
-    GRACE_S,
-    IDLE_KEPT,
-    Duplicate,
-    New,
-    ProducerState,
-    ProducerTable,
-    Resume,
-)
+from storage.producers.outcomes import Duplicate, New, ProducerState, Resume
+from storage.producers.producer_table import GRACE_S, IDLE_KEPT, ProducerTable
 from storage.producers.requests import Extent
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32

@@ -11,6 +11,7 @@ import pytest
 
 from fakes.stores import CONFIG, Bench
 from storage.errors import StoreError, StoreReadOnlyError
+from storage.housekeeping import forget_producers
 from storage.message_store import MessageStore
 from storage.producers.producer_table import ProducerTable
 from tandemlog.format.record.producer_mark import ProducerMark
@@ -63,7 +64,7 @@ class World:
             elif step == "jump":
                 # the clock alone
                 self.bench.clock._now_ms += 8 * 86_400_000
-                store._forget_producers()
+                forget_producers(store._parts)
             elif random.random() < 0.2:
                 self.wait()
         except StoreReadOnlyError:
@@ -90,7 +91,7 @@ class World:
         self.bench.clock.advance(8 * 86_400)
         self.bench.put(1, queue_id=1)
         self.bench.settle()
-        self.store._forget_producers()
+        forget_producers(self.store._parts)
         assert len(self.store.producers) == 0
         for client in self.clients:
             self.gone.append(client)

@@ -10,6 +10,7 @@ import pytest
 from fakes.batches import batch_of
 from fakes.stores import CONFIG, DIRECTORY, Bench, marked
 from storage.errors import BatchRefusedError
+from storage.housekeeping import forget_producers
 from storage.message_store import MessageStore
 from tandemlog.format.record.producer_mark import ProducerMark
 
@@ -146,7 +147,7 @@ def test_producers_are_forgotten_after_their_time() -> None:
     bench.clock.advance(CONFIG.producer_retention_ms / 1000 + 1)
     bench.put(1)  # the log goes on, and only its own time counts
     bench.settle()
-    bench.store._forget_producers()
+    forget_producers(bench.store._parts)
     with pytest.raises(BatchRefusedError) as refused:
         bench.put_marked(replace(MARK, sequence=1), 3)
     assert refused.value.code == "UNKNOWN_PRODUCER"

@@ -23,7 +23,7 @@ def with_a_lost_tail(bench: Bench) -> int:
     bench.put_marked(LAST, 3)
     bench.store.reput.run_to()
     bench.store.consumer_offsets.commit("g", "T", 0, 6)
-    bench.store._save_offsets()
+    bench.store.consumer_offsets.save(bench.clock.now_ms())
     bench.store.persist()
     bench.files.atomic_replace(OWN / "producers", bench.store.producers.snapshot().encode())
     bench._abandon()

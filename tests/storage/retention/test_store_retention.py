@@ -9,7 +9,8 @@ import pytest
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource, RetentionConfig
-from storage.reads.reader import GetStatus
+from storage.housekeeping import release_maps
+from storage.reads.results import GetStatus
 from storage.retention.cleaning import PAUSE_S, Cleaner
 from tandemlog.format.files.epochs import EpochEntry
 
@@ -140,7 +141,7 @@ def test_the_log_begins_behind_files_that_somebody_has_deleted() -> None:
         bench.put(10, size=50)
     bench.settle()
     bench.store.persist()
-    bench.store._release_maps()
+    release_maps(bench.store.log)
     first, second, third, *_ = bench.store.log.files
     for file in (first, second):
         bench.files.unlink(file.path)

@@ -21,17 +21,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 from ..disk.file_pool import FilePool
 from ..disk.files import FileSystem
 from ..disk_refusal import refusal
 from ..errors import CorruptStoreError, StoreBusyError, StoreError
 from .consume_queue import ConsumeQueue
-from .floors import QueueFloors
-from .numbers import is_stray
+from .mending import QueueMender
 from .queue_table import QueueTable
-from .runs import QueueRuns, regroup
+from .runs import regroup
 from .search import Boundary, search_by_time
 from .tails import MEMORY_BYTES
 from .units import Change, QueueUnits
@@ -71,16 +70,13 @@ class ConsumeQueueStore:
         self.file_size = file_size
         # every unit of the log below this position is in the queues
         self.next_offset = 0
-        # whether dispatch has seen the log from its first record on: then a queue whose first
-        # record is not number 0 is not damaged
-        self.from_log_start = True
         # called when a reader has found a queue damaged
         self.on_damage: Callable[[], None] = lambda: None
-        self.floors = QueueFloors()
         self._table = table
         self._disk = FilePool(directory, files, open_files=open_files, workshop=workshop)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
-        self._damaged: dict[int, str] = {}
+        self.mender = QueueMender(self._units, table)
+        self.floors = self.mender.floors
         self._minimum: dict[int, tuple[int, int]] = {}
         self._log_minimum = 0
         self._lock = threading.RLock()
@@ -101,7 +97,7 @@ class ConsumeQueueStore:
     @property
     def damaged(self) -> dict[int, str]:
         """Queues that have to be made again from the log, and why."""
-        return dict(self._damaged)
+        return dict(self.mender.damaged)
 
     def ends(self) -> NDArray[np.int64]:
         """i8[table.count]: the queue offset after the newest unit of every queue, a copy."""
@@ -111,7 +107,7 @@ class ConsumeQueueStore:
         """i8[table.count]: the least that the next record of every queue gets, by what is
         dispatched: its end, or where it is damaged the end that it will have at least."""
         following = self.ends()
-        for dense in self._damaged:
+        for dense in self.mender.damaged:
             following[dense] = max(int(following[dense]), self.floors.of(dense))
         return following
 
@@ -121,7 +117,7 @@ class ConsumeQueueStore:
         with self._lock:
             ends = self.next_offsets()
             without = self._units.last_physical[: len(ends)] < log_offset
-            without[list(self._damaged)] = True
+            without[list(self.mender.damaged)] = True
             return {
                 dense: int(ends[dense]) for dense in np.flatnonzero(without & (ends > 0)).tolist()
             }
@@ -132,25 +128,25 @@ class ConsumeQueueStore:
         with self._lock, Change(self._units):
             self.floors.begins.update(numbers)
             for dense, number in numbers.items():
-                if dense not in self._damaged and not int(self._units.ends[dense]):
+                if dense not in self.mender.damaged and not int(self._units.ends[dense]):
                     self._units.stand_at(dense, number)
 
     def newest_physical(self) -> int:
         """Log offset of the newest record that is in a queue which is not damaged; -1 where there
         is none."""
         ends = self.ends()
-        ends[list(self._damaged)] = 0
+        ends[list(self.mender.damaged)] = 0
         found = self._units.last_physical[: len(ends)][ends > 0]
         return int(found.max(initial=-1))
 
     def max_offset(self, dense: int) -> int:
         """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
-        self._check_whole(dense)
+        self.mender.check_whole(dense)
         return int(self._units.ends[dense])
 
     def min_offset(self, dense: int) -> int:
         """The first unit whose record the log still holds; max_offset where none has one."""
-        self._check_whole(dense)
+        self.mender.check_whole(dense)
         log_minimum = self._log_minimum
         known, minimum = self._minimum.get(dense, (-1, 0))
         if known != log_minimum or minimum > int(self._units.ends[dense]):
@@ -161,7 +157,7 @@ class ConsumeQueueStore:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
         where their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
         here where a file is missing or too short."""
-        self._check_whole(dense)
+        self.mender.check_whole(dense)
         try:
             return self._units.read(dense, queue_offset, count)
         except CorruptStoreError as fault:
@@ -213,18 +209,15 @@ class ConsumeQueueStore:
         where it is not the next of its queue, whose number then tells itself, or is not right.
         Raises as `put` does."""
         with self._lock:
-            known = dense >= 0 and dense not in self._damaged
+            known = dense >= 0 and dense not in self.mender.damaged
             if known and int(self._units.ends[dense]) == queue_offset:
-                self._raise_to(dense, queue_offset + 1)
+                self.mender.raise_to(dense, queue_offset + 1)
 
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
         """Take no more units for this queue and answer no reads until it is rebuilt; it will not
         end below where it does now, nor below `end`."""
         with self._lock:
-            if dense not in self._damaged:
-                logger.warning("consume queue %s is damaged: %s", self._name(dense), reason)
-                self._damaged = {**self._damaged, dense: reason}
-                self.floors.keep(dense, max(end, int(self._units.ends[dense])))
+            self.mender.mark_damaged(dense, reason, end)
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """Drop all units of these queues; they stay unreadable until rebuild_end.
@@ -254,11 +247,7 @@ class ConsumeQueueStore:
         """These queues are whole again. One that had come further than the log can tell, since its
         last records are damaged or expired, ends where it did. Raises as `put` does."""
         with self._lock:
-            whole = set(queues)
-            for dense in whole:
-                self._raise_to(dense, self.floors.of(dense))
-            self.floors.whole(whole)
-            self._damaged = {q: why for q, why in self._damaged.items() if q not in whole}
+            self.mender.healed(queues)
 
     # ---- durability
 
@@ -272,7 +261,7 @@ class ConsumeQueueStore:
             while True:
                 with self._lock:
                     generation, offset = self._units.generation, self.next_offset
-                    ends, damaged = self.ends(), self._damaged
+                    ends, damaged = self.ends(), self.mender.damaged
                 pending = np.flatnonzero(self._units.spilled[: len(ends)] < ends)
                 for dense in pending.tolist():
                     self._units.spill(dense)
@@ -313,7 +302,7 @@ class ConsumeQueueStore:
             units, ends = self._units, self.ends()
             beyond = (ends > 0) & (units.last_physical[: len(ends)] >= log_offset)
             for dense in np.flatnonzero(beyond).tolist():
-                if dense in self._damaged:
+                if dense in self.mender.damaged:
                     continue
                 try:
                     units.cut(dense, units.first_at_or_after(dense, log_offset))
@@ -322,7 +311,7 @@ class ConsumeQueueStore:
                 except OSError as fault:
                     # nobody knows which part of it the disk still has
                     self.mark_damaged(dense, f"it could not be cut: {fault}")
-                    name = self._name(dense)
+                    name = self.mender.name(dense)
                     faults.append(StoreError(f"consume queue {name} could not be cut: {fault}"))
             if log_offset < self.next_offset:
                 self.floors.cut()
@@ -351,7 +340,7 @@ class ConsumeQueueStore:
 
     def _drop_below(self, dense: int, log_offset: int) -> int:
         queue, deleted = self._units.queues[dense], 0
-        while dense not in self._damaged and 0 <= queue.first < queue.last:
+        while dense not in self.mender.damaged and 0 <= queue.first < queue.last:
             try:
                 newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
             except CorruptStoreError as fault:
@@ -370,7 +359,8 @@ class ConsumeQueueStore:
         with self._lock, Change(self._units):
             self._forget(gone)
             self.floors.forget(gone)
-            self._damaged = {q: why for q, why in self._damaged.items() if q not in set(gone)}
+            damaged = self.mender.damaged
+            self.mender.damaged = {q: why for q, why in damaged.items() if q not in set(gone)}
 
     def reset(self, log_offset: int) -> None:
         """Forget all queues, whose files are no longer there; the log begins at `log_offset`."""
@@ -378,11 +368,11 @@ class ConsumeQueueStore:
             self._disk.close()
             self._units.queues.clear()
             self._minimum.clear()
-            self._damaged = {}
+            self.mender.damaged = {}
             self.floors.clear()
             self._forget(range(self._table.count))
             self.next_offset = self._log_minimum = log_offset
-            self.from_log_start = True
+            self.mender.from_log_start = True
 
     # ---- for the loader
 
@@ -406,8 +396,8 @@ class ConsumeQueueStore:
             except OSError as fault:
                 faults.append(
                     StoreError(
-                        f"consume queue {self._name(dense)} could not be removed: {fault}; let its "
-                        "files be deleted, or delete them, then restart the node"
+                        f"consume queue {self.mender.name(dense)} could not be removed: {fault}; "
+                        "let its files be deleted, or delete them, then restart the node"
                     )
                 )
         if faults:
@@ -424,112 +414,15 @@ class ConsumeQueueStore:
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
         next_in_queue = runs.straight & (runs.first == self._units.ends[runs.queues])
-        if self._damaged and not remake:
-            next_in_queue &= ~np.isin(runs.queues, list(self._damaged))
+        if self.mender.damaged and not remake:
+            next_in_queue &= ~np.isin(runs.queues, list(self.mender.damaged))
         grown = next_in_queue
         if not next_in_queue.all():
             grown = next_in_queue.copy()
             for run in np.flatnonzero(~next_in_queue).tolist():
-                grown[run] = self._put_irregular(runs, run, remake)
+                grown[run] = self.mender.put(runs, run, remake)
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
         return runs.queues if grown.all() else runs.queues[grown]
-
-    def _put_irregular(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
-        """A run that does not simply continue its queue; True where the queue grew."""
-        dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
-        offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
-        if dense in remake:
-            return self._remake(dense, offsets, cells)
-        if dense in self._damaged:
-            return False
-        units, first = self._units, int(offsets[0])
-        self._give_way(dense, first)
-        end = int(units.ends[dense])
-        if not runs.straight[run] or first > end:
-            self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
-            return False
-        known = min(end - first, count)
-        try:
-            there = self._is_there(dense, first, cells[:known])
-        except CorruptStoreError as fault:
-            self.mark_damaged(dense, str(fault))
-            return False
-        if not there:
-            self.mark_damaged(dense, f"units from number {first} on are not those of the log")
-            self.floors.contradicted(dense, first)
-            return False
-        if known < count:
-            units.extend(dense, cells[known:])
-        return known < count
-
-    def _give_way(self, dense: int, first: int) -> None:
-        """The log has a record of number `first` for the queue, and is right: one that has no
-        units begins there, and pre-blank ones that keep numbers back make room."""
-        units = self._units
-        end = int(units.ends[dense])
-        if units.has_no_files(dense):
-            if first < end or (first > end and (self.from_log_start or end)):
-                self.floors.contradicted(dense, first)
-                with Change(units):
-                    units.begin(dense, first)
-        elif first < end and units.stands_for_nothing(dense, first):
-            self.floors.contradicted(dense, first)
-            with Change(units):
-                units.cut(dense, first)
-
-    def _raise_to(self, dense: int, end: int) -> None:
-        """Let the queue end at `end` at least, with nothing in what is added."""
-        units = self._units
-        if int(units.ends[dense]) >= end:
-            return
-        if units.has_no_files(dense):
-            with Change(units):
-                units.stand_at(dense, end)
-        else:
-            logger.warning(
-                "the log has no %d..%d of %s", int(units.ends[dense]), end - 1, self._name(dense)
-            )
-            units.fill(dense, end)
-
-    def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
-        """Append whatever numbers the log has: rare, so one unit after the other."""
-        units = self._units
-        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
-        for index, offset in enumerate(offsets.tolist()):
-            end = int(units.ends[dense])
-            empty = end == 0 and units.queue(dense).first < 0
-            before = -1 if empty else int(units.last_physical[dense])
-            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
-                logger.warning(
-                    "the record at offset %d of the log says that it is number %d of %s, where %d "
-                    "is next: it is left out",
-                    int(physical[index]), offset, self._name(dense), end,
-                )  # fmt: skip
-                continue
-            if offset < end:
-                logger.warning("the log has number %d of %s twice", offset, self._name(dense))
-                continue
-            if offset > end:
-                if units.queue(dense).first < 0 and end == 0:
-                    units.begin(dense, offset)
-                else:
-                    logger.warning(
-                        "the log has no %d..%d of %s", end, offset - 1, self._name(dense)
-                    )
-                    units.fill(dense, offset)
-            units.extend(dense, cells[index : index + 1])
-        return True
-
-    def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
-        """Whether the queue holds these units already; those of deleted files count as held where
-        they lie below the first that it has in the log."""
-        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
-        if skip:
-            last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
-            if last >= self._units.first_physical(dense):
-                return False
-        held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
-        return held.tobytes() == cells[skip:].tobytes()
 
     def _find_minimum(self, dense: int, log_minimum: int) -> int:
         while True:
@@ -542,22 +435,8 @@ class ConsumeQueueStore:
                 self._minimum[dense] = (log_minimum, minimum)
                 return minimum
 
-    def _check_whole(self, dense: int) -> None:
-        if self._damaged and dense in self._damaged:
-            raise self._busy(dense, self._damaged[dense])
-
     def _found_damaged(self, dense: int, fault: CorruptStoreError) -> StoreBusyError:
         """A reader has come to a file that is missing or too short."""
         self.mark_damaged(dense, str(fault))
         self.on_damage()
-        return self._busy(dense, str(fault))
-
-    def _busy(self, dense: int, reason: str) -> StoreBusyError:
-        return StoreBusyError(
-            f"consume queue {self._name(dense)} is being rebuilt from the log ({reason}): "
-            "try again later"
-        )
-
-    def _name(self, dense: int) -> str:
-        topic, queue_id = self._table.name(dense)
-        return f"{topic}/{queue_id}"
+        return self.mender.busy(dense, str(fault))

@@ -74,7 +74,7 @@ def load_queues(
     Raises StoreLayoutError where the files of a foreign store do not fit together.
     """
     store.next_offset = context.dispatched
-    store.from_log_start = context.dispatched <= context.log_start
+    store.mender.from_log_start = context.dispatched <= context.log_start
     store.set_log_minimum(context.log_start)
     loader = _Loader(store, table, context)
     for topic, queue_id, _ in directories:

@@ -260,7 +260,7 @@ def test_retention_does_not_stop_a_slow_dispatch(world: World) -> None:
     world.put(60)
     del world.log.data[:4096]
     world.log.min_offset = 4096
-    assert world.derived.queues.from_log_start
+    assert world.derived.queues.mender.from_log_start
     derived = world.derived.dispatch()
     assert derived.reput.reputed.value == world.log.end
 

@@ -1,0 +1,169 @@
+"""Units that do not simply continue their queue, and queues that are not whole.
+
+    what the log gives                       the queue
+    a number below its end                   has the same unit there, or is damaged
+    a number above its end                   is damaged: units are missing
+    the first record of a queue              begins there
+    a number that only a pre-blank holds     makes room: the log is right
+
+A damaged queue takes no units and is made again from the log, where what the log has twice is taken
+once, and numbers that it does not have become pre-blank units. It then ends where it did before, at
+least: its floor (floors.py) is noted when it is found damaged. All of it is rare, and the caller
+holds the store's lock.
+"""
+
+import logging
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.files.queue_unit import UNIT_DTYPE
+
+from ..errors import CorruptStoreError, StoreBusyError
+from .floors import QueueFloors
+from .numbers import is_stray
+from .queue_table import QueueTable
+from .runs import QueueRuns
+from .units import Change, QueueUnits
+
+logger = logging.getLogger(__name__)
+
+
+class QueueMender:
+    """Mends the queues of `units`; see the module."""
+
+    def __init__(self, units: QueueUnits, table: QueueTable) -> None:
+        self.damaged: dict[int, str] = {}
+        """dense -> why; replaced and never changed, so that readers take no lock."""
+        self.floors = QueueFloors()
+        # whether dispatch has seen the log from its first record on: then a queue whose first
+        # record is not number 0 is not damaged
+        self.from_log_start = True
+        self._units = units
+        self._table = table
+
+    def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
+        """Take no more units for this queue and answer no reads until it is rebuilt; it will not
+        end below where it does now, nor below `end`."""
+        if dense not in self.damaged:
+            logger.warning("consume queue %s is damaged: %s", self.name(dense), reason)
+            self.damaged = {**self.damaged, dense: reason}
+            self.floors.keep(dense, max(end, int(self._units.ends[dense])))
+
+    def healed(self, queues: Iterable[int]) -> None:
+        """These queues are whole again, and end at their floor at least."""
+        whole = set(queues)
+        for dense in whole:
+            self.raise_to(dense, self.floors.of(dense))
+        self.floors.whole(whole)
+        self.damaged = {q: why for q, why in self.damaged.items() if q not in whole}
+
+    def check_whole(self, dense: int) -> None:
+        if self.damaged and dense in self.damaged:
+            raise self.busy(dense, self.damaged[dense])
+
+    def busy(self, dense: int, reason: str) -> StoreBusyError:
+        return StoreBusyError(
+            f"consume queue {self.name(dense)} is being rebuilt from the log ({reason}): "
+            "try again later"
+        )
+
+    def name(self, dense: int) -> str:
+        topic, queue_id = self._table.name(dense)
+        return f"{topic}/{queue_id}"
+
+    def put(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
+        """A run that does not simply continue its queue; True where the queue grew."""
+        dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
+        offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
+        if dense in remake:
+            return self._remake(dense, offsets, cells)
+        if dense in self.damaged:
+            return False
+        units, first = self._units, int(offsets[0])
+        self._give_way(dense, first)
+        end = int(units.ends[dense])
+        if not runs.straight[run] or first > end:
+            self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
+            return False
+        known = min(end - first, count)
+        try:
+            there = self._is_there(dense, first, cells[:known])
+        except CorruptStoreError as fault:
+            self.mark_damaged(dense, str(fault))
+            return False
+        if not there:
+            self.mark_damaged(dense, f"units from number {first} on are not those of the log")
+            self.floors.contradicted(dense, first)
+            return False
+        if known < count:
+            units.extend(dense, cells[known:])
+        return known < count
+
+    def _give_way(self, dense: int, first: int) -> None:
+        """The log has a record of number `first` for the queue, and is right: one that has no
+        units begins there, and pre-blank ones that keep numbers back make room."""
+        units = self._units
+        end = int(units.ends[dense])
+        if units.has_no_files(dense):
+            if first < end or (first > end and (self.from_log_start or end)):
+                self.floors.contradicted(dense, first)
+                with Change(units):
+                    units.begin(dense, first)
+        elif first < end and units.stands_for_nothing(dense, first):
+            self.floors.contradicted(dense, first)
+            with Change(units):
+                units.cut(dense, first)
+
+    def raise_to(self, dense: int, end: int) -> None:
+        """Let the queue end at `end` at least, with nothing in what is added."""
+        units = self._units
+        if int(units.ends[dense]) >= end:
+            return
+        if units.has_no_files(dense):
+            with Change(units):
+                units.stand_at(dense, end)
+        else:
+            logger.warning(
+                "the log has no %d..%d of %s", int(units.ends[dense]), end - 1, self.name(dense)
+            )
+            units.fill(dense, end)
+
+    def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
+        """Append whatever numbers the log has: rare, so one unit after the other."""
+        units = self._units
+        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
+        for index, offset in enumerate(offsets.tolist()):
+            end = int(units.ends[dense])
+            empty = end == 0 and units.queue(dense).first < 0
+            before = -1 if empty else int(units.last_physical[dense])
+            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
+                logger.warning(
+                    "the record at offset %d of the log says that it is number %d of %s, where %d "
+                    "is next: it is left out",
+                    int(physical[index]), offset, self.name(dense), end,
+                )  # fmt: skip
+                continue
+            if offset < end:
+                logger.warning("the log has number %d of %s twice", offset, self.name(dense))
+                continue
+            if offset > end:
+                if units.queue(dense).first < 0 and end == 0:
+                    units.begin(dense, offset)
+                else:
+                    logger.warning("the log has no %d..%d of %s", end, offset - 1, self.name(dense))
+                    units.fill(dense, offset)
+            units.extend(dense, cells[index : index + 1])
+        return True
+
+    def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
+        """Whether the queue holds these units already; those of deleted files count as held where
+        they lie below the first that it has in the log."""
+        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+        if skip:
+            last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
+            if last >= self._units.first_physical(dense):
+                return False
+        held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
+        return held.tobytes() == cells[skip:].tobytes()

@@ -26,6 +26,7 @@ from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
 from tandemlog.format.constants import (
     CRC_PROPERTY_SIZE,
+    MAX_TABLE,
     MIN_RECORD_SIZE,
     NAME_END,
 )
@@ -44,7 +45,6 @@ from ..errors import BatchRefusedError
 from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, check_record
 
 FEW_RECORDS: Final = 64
-MAX_TABLE: Final = 65_535
 
 _MARK_END: Final = np.uint16(int.from_bytes(MARK_NAME[-2:], sys.byteorder))
 _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))

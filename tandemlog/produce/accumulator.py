@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
+from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
-from .put_batch import MAX_TABLE, OpenBatch, PutBatch, Sink
+from .put_batch import OpenBatch, PutBatch, Sink
 
 FutureT_co = TypeVar("FutureT_co", covariant=True)
 FutureT = TypeVar("FutureT")

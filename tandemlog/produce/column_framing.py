@@ -17,7 +17,7 @@ from ..errors import InvalidArgumentError, InvalidMessageError
 from ..format.arrays.byte_column import ByteColumn
 from ..format.arrays.java_hash_columns import java_hashes
 from ..format.columns.encode import encode_columns
-from ..format.constants import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
+from ..format.constants import KEYS, MAX_TABLE, SHARDING_KEY, TAGS, UNIQ_KEY
 from ..format.errors import FormatError
 from ..format.record.batch import RecordBatch
 from ..format.record.properties import encode_properties
@@ -31,7 +31,7 @@ from .framing import (
     too_large_body,
     too_large_properties,
 )
-from .put_batch import MAX_TABLE, PutBatch, Sink
+from .put_batch import PutBatch, Sink
 from .routes import Route, shard, unknown_queue
 from .unique_columns import MAX_AT_ONCE
 

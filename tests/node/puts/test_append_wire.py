@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from node.error_status import RequestRefusedError
 from node.puts.append_wire import (
-    MAX_TABLE,
     MAX_TOPIC_BYTES,
     MOST_FIELDS,
     QUICK_FIELDS,
@@ -19,6 +18,7 @@ from node.puts.append_wire import (
     packed_numbers,
     parse_put,
 )
+from tandemlog.format.constants import MAX_TABLE
 from tandemlog.v1 import broker_pb2
 
 requests = st.builds(

@@ -13,6 +13,8 @@ could never begin another term. Limits of a frame in bytes hold before it is tak
 
 from collections.abc import Iterable, Sized
 
+from tandemlog.format.constants import MAX_GRPC_MESSAGE
+
 from .errors import ProtocolError
 
 MAX_ID_BYTES = 255
@@ -26,7 +28,7 @@ MAX_OFFSET = 1 << 62
 MAX_EPOCH = 1 << 30
 MAX_SLAVE_FRAME_BYTES = 8 << 20
 MAX_ACK_BYTES = 16 << 10
-MAX_MASTER_FRAME_BYTES = 64 << 20
+MAX_MASTER_FRAME_BYTES = MAX_GRPC_MESSAGE
 MAX_SMALL_MASTER_FRAME_BYTES = 8 << 20
 """Of a frame that is no chunk."""
 

@@ -10,6 +10,10 @@ from storage.positions import Position
 from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
+TOPICS = "topics"
+GROUPS = "groups"
+CONSUMER_OFFSETS = "consumer-offsets"
+
 
 class LogPort(Protocol):
     """The commit log: wrote >= committed >= flushed."""
@@ -165,3 +169,12 @@ class StorePort(Protocol):
         ...
 
     def become_slave(self) -> None: ...
+
+
+def tables_of(store: StorePort) -> dict[str, TablePort]:
+    """The tables of `store` under the names that they have on the stream."""
+    return {
+        TOPICS: store.topics,
+        GROUPS: store.groups,
+        CONSUMER_OFFSETS: store.consumer_offsets,
+    }

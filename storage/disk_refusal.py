@@ -9,16 +9,18 @@ A failed fsync is none of these: see FlushFailedError and decision 0007.
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from .errors import DiskFullError, StoreReadOnlyError
 
-NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or what this user may have of it, is full."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def refusal(what: str, error: OSError) -> StoreReadOnlyError:
     """What an OSError in the way of a write means for the store."""
-    if error.errno in NO_SPACE:
+    if is_full(error):
         return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
     return StoreReadOnlyError(f"{what}: {error}")
 

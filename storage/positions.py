@@ -11,8 +11,7 @@ import threading
 from collections.abc import Callable
 
 from .errors import StoreError
-
-Listener = Callable[[], None]
+from .listeners import Listeners
 
 
 class Position:
@@ -24,7 +23,7 @@ class Position:
         self.failure: StoreError | None = None
         self._changed = threading.Condition()
         self._waiting = 0
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: Listeners[[]] = Listeners()
 
     def advance(self, value: int) -> None:
         """Move forward to `value` and wake everybody; a smaller value changes nothing."""
@@ -44,14 +43,9 @@ class Position:
             self.failure = failure
             self._publish()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener()` after every change or failure; the answer ends that."""
-        self._listeners = (*self._listeners, listener)
-
-        def stop() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
-
-        return stop
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener()` after every change or failure; returns a function that ends that."""
+        return self._listeners.add(listener)
 
     def wait(self, value: int, timeout_s: float) -> bool:
         """Wait until the position has reached `value`; False where the time ran out first.
@@ -78,5 +72,4 @@ class Position:
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
-        for listener in self._listeners:
-            listener()
+        self._listeners.tell()

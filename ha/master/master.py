@@ -27,10 +27,10 @@ from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
 from ..protocol.replication_service import Context, ReplicationService
 from ..state_file import StateFile
-from ..store_port import StorePort
+from ..store_port import GROUPS, TOPICS, StorePort, tables_of
 from .group import MasterGroup
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
-from .metadata_sync import GROUPS, TOPICS, MetadataSource, tables_of
+from .metadata_sync import MetadataSource
 from .stream import MasterStream
 from .table_waiters import TableWaiters
 from .term import Term, begin_term, own_position

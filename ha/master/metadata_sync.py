@@ -19,25 +19,12 @@ from storage.clock import Clock
 
 from ..protocol.frames import encode_master_frame
 from ..protocol.table_pieces import cut_up
-from ..store_port import StorePort, TablePort
+from ..store_port import TablePort
 
 logger = logging.getLogger(__name__)
 
-TOPICS = "topics"
-GROUPS = "groups"
-CONSUMER_OFFSETS = "consumer-offsets"
-
 REST = 20
 """A table is encoded at most this part of the time: encoding holds its lock."""
-
-
-def tables_of(store: StorePort) -> dict[str, TablePort]:
-    """The tables of `store` under the names that they have on the stream."""
-    return {
-        TOPICS: store.topics,
-        GROUPS: store.groups,
-        CONSUMER_OFFSETS: store.consumer_offsets,
-    }
 
 
 class MetadataSource:

@@ -18,6 +18,7 @@ from storage.clock import Clock
 from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreError
+from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
@@ -34,10 +35,9 @@ from .stream import Call, SlaveStream, StoreThreads
 logger = logging.getLogger(__name__)
 
 CLEAN_INTERVAL_S = 600.0
-MAX_MESSAGE_BYTES = 64 << 20
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE),
+    ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
     # our own back-off decides when to try again
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),

@@ -29,7 +29,7 @@ from ..protocol.frames import Checksum, Hello
 from ..protocol.handshake import SlaveView, checksum_blocks
 from ..protocol.log_crc import log_crc
 from ..state import HaState, InSyncRecord, remembered
-from ..store_port import StorePort
+from ..store_port import StorePort, tables_of
 from .session import (
     AcceptEpoch,
     AdoptEpochs,
@@ -259,12 +259,7 @@ class SlaveStore:
         self.store.epochs.replace(EpochTable(()))
 
     def _replace_table(self, action: ReplaceTable) -> None:
-        tables = {
-            "topics": self.store.topics,
-            "groups": self.store.groups,
-            "consumer-offsets": self.store.consumer_offsets,
-        }
-        table = tables.get(action.update.kind)
+        table = tables_of(self.store).get(action.update.kind)
         if table is None:
             logger.warning("the master sent a table of the unknown kind %r", action.update.kind)
             return

@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from ha.protocol.replication_service import ReplicationService
+from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import admin_pb2, broker_pb2, replication_pb2
 
 from ..settings.endpoints import ListenError
@@ -24,7 +25,6 @@ from .health_service import HealthService
 
 logger = logging.getLogger(__name__)
 
-MAX_ANSWER_BYTES = 64 << 20
 CALLS_OF_A_CONNECTION = 1_024
 """Under way at one time; a client keeps further ones back by itself."""
 CONNECTIONS = 16_384
@@ -32,7 +32,7 @@ _COLUMNS_BYTES = 12 << 20
 """Of a put, beside its records: the longest table of topics has 8 MiB."""
 _PENDING_CALLS = 1 << 16
 _OPTIONS = (
-    ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
+    ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
     ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
     ("grpc.max_allowed_incoming_connections", CONNECTIONS),
     ("grpc.server.max_pending_requests", _PENDING_CALLS),

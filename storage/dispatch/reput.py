@@ -30,6 +30,7 @@ from tandemlog.format.columns.dispatch import unit_columns
 from ..clock import Clock
 from ..errors import CorruptStoreError, StoreError
 from ..index.index_service import IndexService
+from ..listeners import Listeners
 from ..positions import Position
 from ..producers.producer_table import ProducerTable
 from ..queues.consume_queue_store import ConsumeQueueStore
@@ -90,7 +91,7 @@ class ReputService:
         self._confirmed = confirmed
         self._clock = clock
         self._batch_bytes = batch_bytes
-        self._listeners: tuple[Listener, ...] = ()
+        self._listeners: Listeners[[NDArray[np.int64]]] = Listeners()
         self._rebuild: _Rebuild | None = None
         self._index_retry_at = 0.0
         self._lock = threading.RLock()
@@ -158,13 +159,8 @@ class ReputService:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(dense indexes of queues that grew)` after each batch, in the dispatching
-        thread; it must be quick and must not raise. The answer ends that."""
-        self._listeners = (*self._listeners, listener)
-
-        def stop() -> None:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
-
-        return stop
+        thread; it must be quick and must not raise. Returns a function that ends that."""
+        return self._listeners.add(listener)
 
     def start(self) -> None:
         """Dispatch in a thread, whenever `confirmed` moves."""
@@ -335,8 +331,7 @@ class ReputService:
 
     def _tell(self, touched: NDArray[np.int64]) -> None:
         if len(touched):
-            for listener in self._listeners:
-                listener(touched)
+            self._listeners.tell(touched)
 
 
 def _put_index(index: IndexService, batch: DispatchBatch) -> None:

@@ -11,7 +11,6 @@ it missed is dispatched to it from `next_offset`.
 One thread inserts, truncates and resumes, one at a time flushes, anybody queries.
 """
 
-import errno
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from tandemlog.format.files.names import index_file_name, parse_index_file_name
 from ..clock import Clock
 from ..disk.file_pool import FilePool
 from ..disk.files import FileSystem
-from ..disk_refusal import refusal
+from ..disk_refusal import is_full, refusal
 from ..errors import CorruptStoreError, StoreError
 from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
 from .index_state import IndexState, save_index_state
@@ -396,7 +395,7 @@ class IndexService:
         return self._list[at - 1].header if at > 0 else IndexHeader()
 
     def _fail(self, fault: OSError) -> None:
-        if fault.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(fault):
             raise StoreError(f"the index could not be written: {fault}") from fault
         self.stopped = StoreError(
             f"no space for an index file of {self._directory}: keys above log offset "

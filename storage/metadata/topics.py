@@ -20,6 +20,7 @@ from tandemlog.format.errors import FormatError
 
 from ..disk.files import FileSystem
 from ..errors import CorruptStoreError, StoreError
+from ..listeners import Listeners
 from .json_file import Json, JsonFile, integer, parse, table
 
 PERM_READ = 4
@@ -145,7 +146,7 @@ class TopicTable:
         self._max_queues = max_queues
         self._lock = threading.Lock()
         self.table: Mapping[str, TopicConfig] = {}
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: Listeners[[]] = Listeners()
 
     def load(self) -> None:
         with self._lock:
@@ -165,7 +166,7 @@ class TopicTable:
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener()` after every change, in the thread that made it."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def get(self, name: str) -> TopicConfig | None:
         return self.table.get(name)
@@ -255,8 +256,7 @@ class TopicTable:
         self.table = changed
 
     def _tell(self) -> None:
-        for listener in self._listeners:
-            listener()
+        self._listeners.tell()
 
 
 def _queues(topic: TopicConfig) -> int:

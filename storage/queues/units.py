@@ -12,7 +12,6 @@ place before `ends` covers them, and in their file before `spilled` does. Any ot
 inside `Change`, which readers wait for.
 """
 
-import errno
 import threading
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +24,7 @@ from tandemlog.format.files.queue_unit import PRE_BLANK, PRE_BLANK_SIZE, UNIT_DT
 from ..disk.disk_space import RoomForUnits
 from ..disk.file_pool import FilePool
 from ..disk.files import Buffer
+from ..disk_refusal import is_full
 from ..errors import CorruptStoreError, DiskFullError, StoreError
 from .consume_queue import ConsumeQueue
 from .queue_table import MAX_QUEUES, QueueTable
@@ -340,6 +340,6 @@ def _pre_blank(units: NDArray[np.void]) -> NDArray[np.bool_]:
 
 def _write_fault(queue: ConsumeQueue, queue_offset: int, fault: OSError) -> StoreError:
     where = f"unit {queue_offset} of {queue.file(max(queue.last, 0))}"
-    if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(fault):
         return DiskFullError(f"no space to write {where}")
     return StoreError(f"{where} could not be written: {fault}")

@@ -35,6 +35,7 @@ from ..errors import (
     error_from,
     error_from_rpc,
 )
+from ..format.constants import MAX_GRPC_MESSAGE
 from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from .endpoints import parse_endpoints
 from .paging import pages_of_topics
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
 
 logger = logging.getLogger(__name__)
-
-MAX_GRPC_MESSAGE = 64 << 20
-"""Bytes of the largest gRPC message, both ways."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),

@@ -149,3 +149,6 @@ MAX_TABLE: Final = 65_535
 
 PAGE: Final = 4096
 """Bytes that the page cache writes, or a power cut loses, at the least."""
+
+MAX_GRPC_MESSAGE: Final = 64 << 20
+"""Bytes of the largest message between two programs; all of them tell gRPC so."""

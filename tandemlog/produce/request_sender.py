@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ..answer import PutAnswer
-from ..cluster.connection import MAX_GRPC_MESSAGE, Connection
+from ..cluster.connection import Connection
 from ..cluster.endpoints import own_address
 from ..errors import (
     BufferFullError,
@@ -29,6 +29,7 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..format.arrays.byte_column import ByteColumn
+from ..format.constants import MAX_GRPC_MESSAGE
 from ..format.record.batch import RecordBatch
 from .accumulator import Accumulator, FutureGroup
 from .chain import Numbers

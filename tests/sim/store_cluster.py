@@ -16,11 +16,12 @@ from ha.config import HaConfig, Replication, Role
 from ha.errors import ChunkDamagedError, DivergedError, HaError
 from ha.master import term as master_term
 from ha.master.group import MasterGroup
-from ha.master.metadata_sync import GROUPS, TOPICS, MetadataSource, TableCursor, tables_of
+from ha.master.metadata_sync import MetadataSource, TableCursor
 from ha.slave.session import Disconnect, ReplaceTable
 from ha.slave.store import SlaveStore
 from ha.state import HaState, decode_state
 from ha.state_file import StateFile
+from ha.store_port import GROUPS, TOPICS, tables_of
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import SlaveSide
 from sim.store_disk import NodeDeathError, NodeFiles

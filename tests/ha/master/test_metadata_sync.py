@@ -5,16 +5,13 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.master.metadata_sync import (
-    CONSUMER_OFFSETS,
-    GROUPS,
-    TOPICS,
     MetadataSource,
     TableCursor,
-    tables_of,
 )
 from ha.protocol import table_pieces
 from ha.protocol.frames import decode_master_frame
 from ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
+from ha.store_port import CONSUMER_OFFSETS, GROUPS, TOPICS, tables_of
 
 
 def pieces(cursor: TableCursor) -> list[Piece]:

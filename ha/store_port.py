@@ -3,17 +3,16 @@
 All calls may block on the disk, so they run in a worker thread; reading a position does not.
 """
 
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from storage.config import StoreConfig
 from storage.positions import Position
+from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 TOPICS = "topics"
 GROUPS = "groups"
 CONSUMER_OFFSETS = "consumer-offsets"
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class LogPort(Protocol):

@@ -63,7 +63,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "tandemlog.format": (
         ("__init__", "constants", "errors", "fast_crc", "java_hash", "words"),
-        ("arrays",),
+        ("arrays", "wire"),
         ("record",),
         ("files",),
         ("columns",),

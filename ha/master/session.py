@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from tandemlog.format.constants import Buffer
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.files.epochs import EpochEntry
 
 from ..config import HaConfig
-from ..protocol.chunk_codec import Buffer, Chunk
+from ..protocol.chunk_codec import Chunk
 from ..protocol.frames import PREPARING, Ack, Answer, Hello, HelloAction, Refusal, SlaveFrame
 from ..protocol.handshake import MasterView, decide
 

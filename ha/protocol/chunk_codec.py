@@ -16,15 +16,14 @@ classes.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+
+from tandemlog.format.constants import Buffer
+from tandemlog.format.wire import WireError, put_varint, read_varint
 
 from ..errors import ProtocolError
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
-
 _CHUNK_TAG = 0x12
 _DATA_TAG = 0x32
-_MAX_VARINT_BITS = 70
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,12 @@ def encode_chunk(chunk: Chunk) -> bytes:
     ):
         if value:
             head.append(tag)
-            _put_varint(head, value)
+            put_varint(head, value)
     if len(chunk.data):
         head.append(_DATA_TAG)
-        _put_varint(head, len(chunk.data))
+        put_varint(head, len(chunk.data))
     start = bytearray((_CHUNK_TAG,))
-    _put_varint(start, len(head) + len(chunk.data))
+    put_varint(start, len(head) + len(chunk.data))
     return b"".join((start, head, chunk.data))
 
 
@@ -73,14 +72,14 @@ def decode_chunk(data: bytes) -> Chunk | None:
         return None
     fields = [0] * 10
     try:
-        length, position = _varint(data, 1)
+        length, position = read_varint(data, 1)
         if position + length != len(data):
             return None
         for _ in fields:
             if position == len(data):
                 break
             tag = data[position]
-            value, position = _varint(data, position + 1)
+            value, position = read_varint(data, position + 1)
             if tag == _DATA_TAG:
                 if position + value != len(data):
                     return None
@@ -92,6 +91,8 @@ def decode_chunk(data: bytes) -> Chunk | None:
             return None
     except IndexError:
         return None
+    except WireError as error:
+        raise ProtocolError(f"{error} in a chunk") from None
     return Chunk(
         offset=fields[1],
         epoch=fields[2],
@@ -103,25 +104,3 @@ def decode_chunk(data: bytes) -> Chunk | None:
         data=memoryview(data)[position:],
         crc=fields[9],
     )
-
-
-def _put_varint(out: bytearray, value: int) -> None:
-    if value < 0:
-        raise ValueError(f"an offset, epoch or time below zero: {value}")
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift >= _MAX_VARINT_BITS:
-            raise ProtocolError(f"a number of more than {shift // 7} bytes in a chunk")

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
 from ..errors import HandshakeRefusedError, ProtocolError
-from ..protocol.chunk_codec import Buffer, Chunk
+from ..protocol.chunk_codec import Chunk
 from ..protocol.frames import (
     PREPARING,
     Ack,

@@ -14,23 +14,12 @@ from collections.abc import Iterable, Sequence
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
+from tandemlog.format.wire import tag, varint
 from tandemlog.v1 import broker_pb2
-
-_LENGTH_DELIMITED = 2
 
 
 def _tag(message: Descriptor, field: str) -> bytes:
-    return varint(message.fields_by_name[field].number << 3 | _LENGTH_DELIMITED)
-
-
-def varint(value: int) -> bytes:
-    """`value` >= 0 in protobuf's base-128 form."""
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return tag(message.fields_by_name[field].number)
 
 
 _QUEUES = _tag(broker_pb2.PullResponse.DESCRIPTOR, "queues")
@@ -65,8 +54,8 @@ def segment_chunk(small: broker_pb2.SegmentChunk, data: Sequence[bytes | memoryv
     return _with_bytes(small, _DATA, data)
 
 
-def _with_bytes(small: Message, tag: bytes, pieces: Sequence[bytes | memoryview]) -> bytes:
+def _with_bytes(small: Message, head: bytes, pieces: Sequence[bytes | memoryview]) -> bytes:
     length = sum(map(len, pieces))
     if not length:
         return small.SerializeToString()
-    return b"".join((small.SerializeToString(), tag, varint(length), *pieces))
+    return b"".join((small.SerializeToString(), head, varint(length), *pieces))

@@ -19,7 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.puts.put_path import AppendResult
-from tandemlog.format.record.batch import MAX_TABLE, RecordBatch
+from tandemlog.format.constants import MAX_TABLE
+from tandemlog.format.record.batch import RecordBatch
+from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
@@ -40,8 +42,6 @@ _SIZES = _FIELDS["sizes"].number
 _QUEUE_INDEXES = _FIELDS["queue_indexes"].number
 _DURABILITY = _FIELDS["durability"].number
 _TIMEOUT_MS = _FIELDS["timeout_ms"].number
-
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
         raise _unfit(
             "request", f"may have {MOST_FIELDS} fields", MOST_FIELDS + 1, MOST_FIELDS
         ) from None
-    except (IndexError, OverflowError):
+    except WireError:
         raise RequestRefusedError(
             common_pb2.INVALID_ARGUMENT, "the request is no AppendRequest", field="request"
         ) from None
@@ -84,32 +84,14 @@ def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
 
 
 def _parse_into(request: PutRequest, data: bytes, most_fields: int) -> None:
-    position, end = 0, len(data)
     view = memoryview(data)
-    fields = 0
-    while position < end:
-        fields += 1
-        if fields > most_fields:
+    for count, (number, kind, value, start, end) in enumerate(fields(data), 1):
+        if count > most_fields:
             raise ManyFieldsError
-        tag, position = _varint(data, position)
-        number, kind = tag >> 3, tag & 7
-        if kind == _BYTES:
-            length, position = _varint(data, position)
-            stop = position + length
-            if stop > end:
-                raise IndexError
-            _take_bytes(request, number, view[position:stop])
-            position = stop
-        elif kind == _VARINT:
-            value, start = _varint(data, position)
-            _take_number(request, number, value, view[position:start])
-            position = start
-        elif kind in (_FIXED64, _FIXED32):
-            position += 8 if kind == _FIXED64 else 4  # of no field of ours
-        else:
-            raise IndexError
-    if position > end:
-        raise IndexError
+        if kind == BYTES:
+            _take_bytes(request, number, view[start:end])
+        elif kind == VARINT:
+            _take_number(request, number, value, view[start:end])
 
 
 def _take_bytes(request: PutRequest, number: int, value: memoryview) -> None:
@@ -161,23 +143,6 @@ def _take_number(request: PutRequest, number: int, value: int, encoded: memoryvi
         request.queue_topics += encoded
     elif number == _QUEUE_IDS:
         request.queue_ids += encoded
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """The number at `position`, and where it ends. Raises IndexError at the end of `data`."""
-    byte = data[position]
-    if byte < 128:
-        return byte, position + 1
-    value, shift = byte & 127, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value & 0xFFFFFFFFFFFFFFFF, position + 1
-        shift += 7
-        if shift > 63:
-            raise OverflowError
 
 
 def packed_numbers(data: bytes | bytearray, name: str) -> NDArray[np.uint32]:

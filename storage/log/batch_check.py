@@ -26,11 +26,12 @@ from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
 from tandemlog.format.constants import (
     CRC_PROPERTY_SIZE,
+    MAX_TABLE,
     MIN_RECORD_SIZE,
     NAME_END,
 )
 from tandemlog.format.errors import FormatError
-from tandemlog.format.record.batch import MAX_TABLE, RecordBatch
+from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
 from tandemlog.format.record.sys_flag import (
     INNER_BATCH,

@@ -3,7 +3,7 @@
      1  lock            from here on no other process changes the files
      2  leftovers       drafts and spare files of a process that died are removed
      3  reserve         given up if the disk has no room for the small files (disk_space.py)
-     4  page cache      dropped if an fsync had failed: nothing is read before that (last_stop.py)
+     4  page cache      dropped if the last stop was not clean: an fsync may have failed
      5  set aside       a move of the log that was interrupted is finished (set_aside.py)
      6  survey          settings held against the files, the log examined: nothing is changed
      7  begin           what may be missing is noted; then the abort file says that we are open

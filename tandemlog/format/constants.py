@@ -10,7 +10,9 @@ One commit-log record (both hosts IPv4; each IPv6 host moves everything after it
 All integers are big-endian and signed. A file's last record is BLANK: size and magic, 8 bytes.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC_V1: Final = 0xDAA320A7
 MAGIC_V2: Final = 0xDAA320AB
@@ -129,6 +131,9 @@ def _name_fault(name: str, limit: int) -> str | None:
             return f"character {character!r} is not one of a-z A-Z 0-9 % | _ -"
     return None
 
+
+MAX_TABLE: Final = 65_535
+"""Entries of a put request's table of queues."""
 
 PAGE: Final = 4096
 """Bytes that the page cache writes, or a power cut loses, at the least."""

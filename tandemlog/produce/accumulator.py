@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
-from ..format.record.batch import MAX_TABLE
+from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
 from .put_batch import OpenBatch, PutBatch, Sink
 

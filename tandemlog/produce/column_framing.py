@@ -17,9 +17,9 @@ from ..errors import InvalidArgumentError, InvalidMessageError
 from ..format.arrays.byte_column import ByteColumn
 from ..format.arrays.java_hash_columns import java_hashes
 from ..format.columns.encode import encode_columns
-from ..format.constants import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
+from ..format.constants import KEYS, MAX_TABLE, SHARDING_KEY, TAGS, UNIQ_KEY
 from ..format.errors import FormatError
-from ..format.record.batch import MAX_TABLE, RecordBatch
+from ..format.record.batch import RecordBatch
 from ..format.record.properties import encode_properties
 from ..v1 import broker_pb2
 from .columns_input import byte_column, constant_column, integer_column

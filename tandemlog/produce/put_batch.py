@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from ..answer import PutAnswer
 from ..errors import TandemlogError
 from ..format.columns.request_checksum import content_checksum, request_checksum
-from ..format.constants import PRODUCER_MARK
-from ..format.record.batch import MAX_TABLE
+from ..format.constants import MAX_TABLE, PRODUCER_MARK
 from ..format.record.producer_mark import ProducerMark
 from ..v1 import broker_pb2
 from .framing import with_property

@@ -10,7 +10,7 @@ from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
 from ha.master.session import SendChunk
-from ha.protocol.chunk_codec import Buffer, Chunk
+from ha.protocol.chunk_codec import Chunk
 from ha.protocol.frames import (
     Ack,
     Hello,
@@ -24,6 +24,7 @@ from ha.protocol.frames import (
 )
 from ha.protocol.replication_service import PATH, ReplicationService
 from storage.metadata.topics import TopicConfig
+from tandemlog.format.constants import Buffer
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import replication_pb2
 

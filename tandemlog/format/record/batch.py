@@ -16,13 +16,9 @@ store timestamp, store host. Everything else, the body CRC included, is the clie
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-MAX_TABLE: Final = 65_535
-"""Entries of a batch's table of queues."""
 
 
 @dataclass(frozen=True, slots=True)

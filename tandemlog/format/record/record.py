@@ -35,6 +35,7 @@ from ..constants import (
     MIN_RECORD_SIZE,
     TAGS,
     UNIQ_KEY,
+    Buffer,
 )
 from ..errors import CorruptRecordError, FormatError, RecordTooLargeError
 from ..fast_crc import crc32
@@ -44,8 +45,6 @@ from .properties import decode_properties, encode_properties
 from .property_crc import verify_property_crc as verify_property_crc
 from .property_crc import with_property_crc, with_room_for_crc
 from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
-
-Buffer = bytes | bytearray | memoryview
 
 _HEAD: Final = Struct(">iIiiiqqiq")
 """Size to born timestamp: the part in front of the hosts."""

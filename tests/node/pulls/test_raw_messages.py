@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.pulls.raw_messages import pull_response, segment_chunk, varint
+from node.pulls.raw_messages import pull_response, segment_chunk
 from tandemlog.v1 import broker_pb2, common_pb2
 
 smalls = st.builds(
@@ -40,9 +40,3 @@ def test_segment_chunks(pieces: list[bytes], offset: int) -> None:
     assert found == broker_pb2.SegmentChunk(
         physical_offset=offset, commit_log_file_size=7, data=b"".join(pieces)
     )
-
-
-def test_varints() -> None:
-    assert varint(0) == b"\0"
-    assert varint(127) == b"\x7f"
-    assert varint(300) == b"\xac\x02"

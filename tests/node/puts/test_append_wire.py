@@ -18,7 +18,7 @@ from node.puts.append_wire import (
     packed_numbers,
     parse_put,
 )
-from tandemlog.format.record.batch import MAX_TABLE
+from tandemlog.format.constants import MAX_TABLE
 from tandemlog.v1 import broker_pb2
 
 requests = st.builds(

@@ -28,7 +28,7 @@ def housekeeping(
     persist: Callable[[], None],
     clean: Callable[[], None],
     note_failure: Callable[[], None],
-    keep_reserve: Callable[[], None],
+    restore_reserve: Callable[[], None],
 ) -> list[Task]:
     """The tasks in the table's order; `clean` is retention."""
     config = parts.config
@@ -39,7 +39,7 @@ def housekeeping(
         Task("producers", FORGET_INTERVAL_S, lambda: forget_producers(parts)),
         Task("log-maps", MAPS_INTERVAL_S, lambda: release_maps(parts.log)),
         Task("fsync-flag", FLAG_INTERVAL_S, note_failure),
-        Task("reserve", RESERVE_INTERVAL_S, keep_reserve),
+        Task("reserve", RESERVE_INTERVAL_S, restore_reserve),
     ]
 
 

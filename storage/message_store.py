@@ -109,7 +109,7 @@ class MessageStore:
             persist=self.persist,
             clean=self._clean,
             note_failure=self._note_failure,
-            keep_reserve=opened.reserve.keep,
+            restore_reserve=opened.reserve.restore,
         )
         self._keeper = StoreKeeper(tasks, parts.clock)
         if parts.config.confirm is ConfirmSource.LOCAL:
@@ -352,14 +352,14 @@ class MessageStore:
                     offset, self.confirmed.value,
                 )  # fmt: skip
             cut_store(self._parts, self._persistence, offset)
-            self._last_stop.begin_anew()
+            self._last_stop.start_over()
 
     def reset(self, offset: int) -> None:
         """Set the log and what came from it aside, into `resync-<ms>`; an empty log that starts at
         `offset` (the start of a file) takes its place."""
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
-            self._last_stop.begin_anew()
+            self._last_stop.start_over()
 
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave

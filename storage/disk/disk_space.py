@@ -88,7 +88,7 @@ class Reserve:
         self.path = path
         self._files = files
 
-    def give_up(self) -> bool:
+    def release(self) -> bool:
         """Before an open writes: remove the reserve where there is less room than it has; whether
         it was. Raises OSError."""
         files = self._files
@@ -104,7 +104,7 @@ class Reserve:
         )  # fmt: skip
         return True
 
-    def keep(self) -> None:
+    def restore(self) -> None:
         """Make it where it is missing and there is room for it twice. Raises OSError, and leaves
         nothing then."""
         files = self._files

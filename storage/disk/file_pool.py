@@ -111,7 +111,7 @@ class FilePool:
         finally:
             self._release(path, entry, dirty=True)
 
-    def touch(self, path: str) -> None:
+    def mark_dirty(self, path: str) -> None:
         """Something changed the file by other means, through a map: `sync` covers it too."""
         with self._lock:
             self._dirty.add(path)

@@ -8,7 +8,7 @@ what was never fsynced. The rules that both implementations keep:
     fsync_directory of the directory that holds it
     a map shows what pwrite writes; it stays valid after close(handle) and unlink, until its last
     view is gone; nobody may shorten a file that is mapped
-    touching a page of a map that the disk cannot give ends the process (SIGBUS): bring_in comes
+    touching a page of a map that the disk cannot give ends the process (SIGBUS): prefault comes
     before, and raises where a read would have
     a failed fdatasync must never be repeated in the hope that it works: the kernel may have
     dropped the pages that it could not write
@@ -108,7 +108,7 @@ class FileSystem(Protocol):
         shorter."""
         ...
 
-    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+    def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         """Have the pages under a view of a map, or under these parts of it, in memory; while the
         disk reads, other threads run. Raises OSError (EIO) where it cannot give one."""
         ...

@@ -82,11 +82,11 @@ class MappedFile:
         """A read-only view of the map, no copy, its pages in memory. Raises UnreadableError."""
         found = self.span(position, size)
         if not self._there.covers(position, size):
-            self._bring_in(found, position)
+            self._prefault(found, position)
         return found
 
     def span(self, position: int, size: int) -> memoryview:
-        """As `view`, but of it only what `bring_in` was called for may be looked at."""
+        """As `view`, but of it only what `prefault` was called for may be looked at."""
         mapped = self._map
         if mapped is None:
             mapped = self._open_map()
@@ -105,16 +105,16 @@ class MappedFile:
         there.note(position, size)
         return True
 
-    def bring_in(self, position: int, size: int) -> None:
+    def prefault(self, position: int, size: int) -> None:
         """Have these bytes in memory, as far as the file has them. Raises UnreadableError."""
         self.view(position, max(min(size, self.size - position), 0))
 
-    def bring_in_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    def prefault_parts(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         """Have many stretches i8[n] in memory. Raises UnreadableError."""
         whole, ends = self.span(0, self.size), begins + lengths
         long = lengths > CHUNK
         for part in np.flatnonzero(long).tolist():
-            self.bring_in(int(begins[part]), int(lengths[part]))
+            self.prefault(int(begins[part]), int(lengths[part]))
         left = np.flatnonzero(self._there.missing(begins, ends) & ~long)
         if not len(left):
             return
@@ -124,15 +124,15 @@ class MappedFile:
         left = left[self._there.missing(begins[left], ends[left])]
         parts = list(zip(begins[left].tolist(), lengths[left].tolist(), strict=True))
         try:
-            self._files.bring_in(whole, parts)
+            self._files.prefault(whole, parts)
         except OSError:
             for position, size in parts:
-                self._bring_in(whole[position : position + size], position)
+                self._prefault(whole[position : position + size], position)
 
-    def _bring_in(self, view: memoryview, position: int) -> None:
+    def _prefault(self, view: memoryview, position: int) -> None:
         there = self._there
         try:
-            self._files.bring_in(view)
+            self._files.prefault(view)
         except OSError as fault:
             raise self._unreadable(view, position, fault) from fault
         there.note(position, len(view))
@@ -143,7 +143,7 @@ class MappedFile:
         while begin < len(view):
             size = min(PAGE - (position + begin) % PAGE, len(view) - begin)
             try:
-                self._files.bring_in(view[begin : begin + size])
+                self._files.prefault(view[begin : begin + size])
             except OSError:
                 return UnreadableError(str(self.path), position + begin, size, str(fault.strerror))
             begin += size

@@ -109,7 +109,7 @@ class RealFileSystem:
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         return memoryview(mmap.mmap(handle, size, mmap.MAP_SHARED, access))
 
-    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+    def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         if not view.nbytes:
             return
         address = np.frombuffer(view, dtype=np.uint8).ctypes.data

@@ -295,11 +295,11 @@ class IndexService:
         """Delete the newest file. Raises OSError."""
         self._drop(-1)
 
-    def doubt(self) -> None:
+    def mark_all_dirty(self) -> None:
         """What the files hold may be in the page cache alone, as a process leaves it that was
         killed: the next flush fsyncs all of them before it vouches for them."""
         for file in self._list:
-            self._pool.touch(str(file.path))
+            self._pool.mark_dirty(str(file.path))
 
     def remake_newest(self, log_start: int) -> None:
         """Nothing of the newest file holds: go on where the one before ends, which was full and

@@ -98,10 +98,10 @@ def read_index_file(files: FileSystem, path: Path, slots: int, entries: int) -> 
     handle = files.open(path, write=False)
     try:
         data = files.map(handle, files.size(handle))
-        files.bring_in(data, [(0, HEADER_SIZE)])
+        files.prefault(data, [(0, HEADER_SIZE)])
         header = decode_index_header(data[:HEADER_SIZE])
         count = max(min(header.next_entry, entries) - 1, 0)
-        files.bring_in(data, [(0, entry_position(slots, count + 1))])
+        files.prefault(data, [(0, entry_position(slots, count + 1))])
     except OSError as fault:
         raise UnreadableError(str(path), 0, files.size(handle), str(fault.strerror)) from fault
     finally:

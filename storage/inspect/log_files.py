@@ -88,11 +88,11 @@ class _Front:
     def reach(self, position: int) -> None:
         """The record at `position`, whatever its size says, or what the file has left."""
         if position + _HEAD > self._end:
-            self._bring_in(position, _STEP)
+            self._prefault(position, _STEP)
         size = int.from_bytes(self._data[position : position + 4])
         if position + size > self._end:
-            self._bring_in(position, max(size, _STEP))
+            self._prefault(position, max(size, _STEP))
 
-    def _bring_in(self, position: int, size: int) -> None:
-        self._file.bring_in(position, size)
+    def _prefault(self, position: int, size: int) -> None:
+        self._file.prefault(position, size)
         self._end = min(position + size, self._file.size)

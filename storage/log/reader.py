@@ -58,7 +58,7 @@ class LogReader:
         if file is None or base + size > min(self._committed.value, file.end):
             raise self._out_of_range(base)
         try:
-            file.bring_in_parts(begins, lengths)
+            file.prefault_parts(begins, lengths)
             return file.span(0, size)
         except StoreClosedError:
             raise self._out_of_range(base) from None

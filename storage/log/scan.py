@@ -162,7 +162,7 @@ class LogScanner:
         there = file.size if self._stop is None else min(file.size, self._stop - file.base)
         while True:
             end = min(position + step, there)
-            file.bring_in(position, end - position)
+            file.prefault(position, end - position)
             found, headers = walk_strict(
                 data,
                 position,
@@ -195,7 +195,7 @@ class LogScanner:
             self.reason = reason
             position, left = at - file.base, self._durable - at
             size = min(left, file.end - at, MAX_TAIL)
-            file.bring_in(position, size)
+            file.prefault(position, size)
             tail = bytes(data[position : position + size])
             whole = left == size and whole_but_for_head(tail, at) is not None
             if not whole and self._durable <= file.end and _begins_record(tail, left, at):

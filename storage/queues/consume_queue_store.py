@@ -413,7 +413,7 @@ class ConsumeQueueStore:
         if not len(dense):
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
-        next_in_queue = runs.straight & (runs.first == self._units.ends[runs.queues])
+        next_in_queue = runs.contiguous & (runs.first == self._units.ends[runs.queues])
         if self.mender.damaged and not remake:
             next_in_queue &= ~np.isin(runs.queues, list(self.mender.damaged))
         grown = next_in_queue

@@ -84,7 +84,7 @@ class QueueMender:
         units, first = self._units, int(offsets[0])
         self._give_way(dense, first)
         end = int(units.ends[dense])
-        if not runs.straight[run] or first > end:
+        if not runs.contiguous[run] or first > end:
             self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
             return False
         known = min(end - first, count)

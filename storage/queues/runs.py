@@ -27,7 +27,7 @@ class QueueRuns:
     starts: NDArray[np.int64]
     counts: NDArray[np.int64]
     first: NDArray[np.int64]
-    straight: NDArray[np.bool_]
+    contiguous: NDArray[np.bool_]
     dense: NDArray[np.integer]
     offsets: NDArray[np.int64]
     cells: NDArray[np.void]
@@ -36,7 +36,7 @@ class QueueRuns:
 def regroup(
     dense: NDArray[np.int64], queue_offsets: NDArray[np.int64], units: NDArray[np.void]
 ) -> QueueRuns:
-    """The runs of a batch of at least one unit; `straight` says whose offsets rise by one each.
+    """The runs of a batch of at least one unit; `contiguous` says whose offsets rise by one each.
 
     dense i8[n]: indexes >= 0; queue_offsets i8[n]; units UNIT_DTYPE[n].
     """
@@ -49,18 +49,18 @@ def regroup(
     breaks = (keys[1:] != keys[:-1]).nonzero()[0] + 1
     bounds = np.concatenate((_FIRST, breaks, np.array([len(keys)])))
     starts, counts = bounds[:-1], bounds[1:] - bounds[:-1]
-    straight = np.ones(len(starts), dtype=np.bool_)
+    contiguous = np.ones(len(starts), dtype=np.bool_)
     steps = offsets[1:] - offsets[:-1]
     steps[breaks - 1] = 1
-    bent = (steps != 1).nonzero()[0]
-    if len(bent):
-        straight[np.searchsorted(starts, bent, side="right") - 1] = False
+    gaps = (steps != 1).nonzero()[0]
+    if len(gaps):
+        contiguous[np.searchsorted(starts, gaps, side="right") - 1] = False
     return QueueRuns(
         queues=keys[starts].astype(np.int64),
         starts=starts,
         counts=counts,
         first=offsets[starts],
-        straight=straight,
+        contiguous=contiguous,
         dense=keys,
         offsets=offsets,
         cells=np.ascontiguousarray(units).view(CELL).take(order),

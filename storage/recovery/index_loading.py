@@ -52,7 +52,7 @@ def load_index(
         service.next_offset = max(service.next_offset, log_start)
     else:
         if not clean:
-            service.doubt()
+            service.mark_all_dirty()
         service.next_offset = log_end
         if service.newest.header.end_physical_offset >= log_end:
             findings.notes.append(f"entries above the end of the log, {log_end}, were cut")

@@ -1,12 +1,11 @@
 """What an open makes of the stop before it, and leaves for the one after it.
 
-    distrust   an fsync had failed, or may have, as the stop was not clean: drop the page cache
-               before anything is read
-               (a set-aside that was broken off is ended here: set_aside.py)
-    examine    (examination.py)
-    begin      note what may be missing, then lower the flag; only now may the store be changed
-    recover    (recovery.py)
-    flushed    all of the log is durable: nothing that counted as held can be missing any more
+    page cache   dropped before anything is read if an fsync had failed, or may have, as the stop
+                 was not clean (then an interrupted move is finished: set_aside.py)
+    examine      (examination.py)
+    begin        note what may be missing, then lower the flag; only now may the store be changed
+    recover      (recovery.py)
+    flushed      all of the log is durable: nothing that counted as held can be missing any more
 
 A crash between two steps repeats them: the flag goes down when the doubt is durable, and what
 counted as held before it was fsynced counts on until recovery has fsynced it.
@@ -16,7 +15,7 @@ from ..disk.files import FileSystem
 from ..errors import StoreError
 from ..inspect.examination import Examination
 from ..state_files.fsync_flag import FsyncFlag
-from ..state_files.session_file import Session, SessionFile, following
+from ..state_files.session_file import Session, SessionFile, next_session
 from ..store_paths import StorePaths
 from .page_cache import forget_page_cache
 
@@ -35,17 +34,17 @@ class LastStop:
         """Whether the page cache may show what the disk does not hold."""
         return self._flag.is_raised()
 
-    def distrust(self, *, clean: bool) -> None:
+    def drop_page_cache_if_needed(self, *, clean: bool) -> None:
         """Before the store is read. Raises OSError if the disk still fails."""
         if self.fsync_failed or not clean:
             forget_page_cache(self._paths, self._files, fsync_failed=self.fsync_failed)
 
-    def following(self, found: Examination) -> Session:
+    def next_session(self, found: Examination) -> Session:
         """The session that follows the last one by what an examination has found."""
         last = self._session.load()
         # a store that another program wrote has promised nothing
         foreign = last is None and found.point is None
-        return following(
+        return next_session(
             last,
             self._files.boot_id(),
             clean=found.clean or foreign,
@@ -56,7 +55,7 @@ class LastStop:
 
     def begin(self, found: Examination) -> None:
         """Before the store is changed; durable on return."""
-        self._session.save(self.following(found))
+        self._session.save(self.next_session(found))
         self._flag.lower()
 
     def flushed(self) -> None:
@@ -87,7 +86,7 @@ class LastStop:
             )
         self._session.found_again()
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         """The log is another node's from now on, whole or cut to what that says."""
         self._session.found_again()
 

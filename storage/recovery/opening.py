@@ -40,7 +40,7 @@ from .last_stop import LastStop
 from .persistence import Persistence
 from .recovery import Progress, recover
 from .report import RecoveryReport
-from .set_aside import end_broken_off
+from .set_aside import finish_interrupted_move
 from .topic_recovery import restore_topics
 from .withdrawal import withdraw
 
@@ -117,9 +117,9 @@ def _open_locked(
     reserve = Reserve(paths.reserve, files)
     remove_spares(files, paths.own, paths.commit_log)
     remove_drafts(files, paths.own, paths.queues)
-    reserve.give_up()
-    last_stop.distrust(clean=not abort.exists())
-    aside = end_broken_off(paths, files)
+    reserve.release()
+    last_stop.drop_page_cache_if_needed(clean=not abort.exists())
+    aside = finish_interrupted_move(paths, files)
     geometry, found = survey(config, files)
     if aside is not None:
         found.notes.append(

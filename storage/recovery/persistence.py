@@ -29,7 +29,7 @@ from ..producers.snapshot import TableSnapshot, write_snapshot
 from ..queues.consume_queue_store import QueueCheckpoint
 from ..state_files.recovery_point import RecoveryPoint
 from ..store_parts import StoreParts
-from .set_aside import vouch_for_nothing
+from .set_aside import reset_checkpoints
 
 PRODUCERS_SHARE = 0.05
 
@@ -52,7 +52,7 @@ class Persistence:
         self._taken: TableSnapshot | None = None
         self._saved_producers: TableSnapshot | None = None
         self._next_producers = 0.0
-        self._beginning_anew = False
+        self._starting_over = False
 
     def save(self, *, log_end: int | None = None, closing: bool = False) -> RecoveryPoint:
         """Run all steps; nothing of the log at or after `log_end` is vouched for. `closing`: no
@@ -69,7 +69,7 @@ class Persistence:
     def _save(self, log_end: int | None, closing: bool) -> RecoveryPoint:
         parts = self._parts
         with self._lock:
-            if self._beginning_anew:
+            if self._starting_over:
                 raise StoreError("the log could not be set aside: the next open ends that")
             failure = parts.log.failure
             if isinstance(failure, FlushFailedError):
@@ -106,17 +106,17 @@ class Persistence:
                 self.save()
 
     @contextmanager
-    def begin_anew(self) -> Iterator[None]:
+    def starting_over(self) -> Iterator[None]:
         """Around a change that leaves nothing of what the store holds. Nobody saves in between,
         and where it raises nobody at all: what it has done by half is for the next open to end.
         Raises OSError."""
         with self._lock:
-            self._beginning_anew = True
-            vouch_for_nothing(self._parts.recovery_point, self._parts.checkpoint)
+            self._starting_over = True
+            reset_checkpoints(self._parts.recovery_point, self._parts.checkpoint)
             self._saved_point = self._saved_producers = self._taken = None
             self._durable_time = self._dispatched_time = 0
             yield
-            self._beginning_anew = False
+            self._starting_over = False
 
     def _look_at_times(self, flushed: int) -> None:
         """The store times (ms) that are durable: the appender's, on a slave those of dispatch."""

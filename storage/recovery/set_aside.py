@@ -84,7 +84,7 @@ class SetAsideNote:
         remove_small(self._files, self._path)
 
 
-def vouch_for_nothing(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
+def reset_checkpoints(recovery_point: RecoveryPointFile, checkpoint: StoreCheckpoint) -> None:
     """Step 2. RocketMQ's checkpoint too: its times are of records that will not be here."""
     recovery_point.save(NOTHING)
     checkpoint.save(Checkpoint())
@@ -102,7 +102,7 @@ def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:
     logger.warning("log set aside: %s", folder)
 
 
-def end_broken_off(paths: StorePaths, files: FileSystem) -> Path | None:
+def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None:
     """Where the last process was moving the log aside, end that: the store is empty then. Answers
     where all of it is now, None where nothing was to be done.
 
@@ -115,7 +115,7 @@ def end_broken_off(paths: StorePaths, files: FileSystem) -> Path | None:
         return None
     checkpoint = StoreCheckpoint(paths.checkpoint, files)
     checkpoint.load()
-    vouch_for_nothing(RecoveryPointFile(paths.recovery_point, files), checkpoint)
+    reset_checkpoints(RecoveryPointFile(paths.recovery_point, files), checkpoint)
     _move_log(paths.commit_log, files, folder / paths.commit_log.name)
     _move_derived(paths, files, folder)
     note.remove()

@@ -104,7 +104,7 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         raise refusal("the log cannot be set aside", fault) from fault
     parts.reput.stop()
     try:
-        with persistence.begin_anew():
+        with persistence.starting_over():
             if folder is None:
                 log.reset(offset)
             else:

@@ -54,7 +54,7 @@ class Session:
     lost: int = 0
 
 
-def following(
+def next_session(
     last: Session | None,
     boot_id: str,
     *,

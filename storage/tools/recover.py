@@ -90,7 +90,7 @@ def plan(config: StoreConfig, files: FileSystem | None = None) -> RecoveryReport
         found = Examination(not abort.exists(), NOTHING, Checkpoint())
     report = RecoveryReport.of(found)
     report.confirmed = found.log_end
-    report.doubt = LastStop(paths, files).following(found).doubt
+    report.doubt = LastStop(paths, files).next_session(found).doubt
     if found.point is None or found.point.dispatched <= found.scanned_from:
         report.dispatched = found.scanned_records
     if broken_off is None:

@@ -270,9 +270,9 @@ class MemoryFiles:
             view = memoryview(file.data)[:size]
             return view if writable else view.toreadonly()
 
-    def bring_in(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
+    def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         with self._lock:
-            self.calls["bring_in"] += 1
+            self.calls["prefault"] += 1
             spoiled = [file for file in self._all_files() if file.bad and file.data is view.obj]
             for file in spoiled:
                 at = _address(view) - _address(memoryview(file.data))
@@ -282,7 +282,7 @@ class MemoryFiles:
     def in_memory(self, view: memoryview) -> bool:
         """Everything is, but what the disk does not give."""
         try:
-            self.bring_in(view)
+            self.prefault(view)
         except OSError:
             return False
         return True

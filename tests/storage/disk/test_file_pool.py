@@ -172,7 +172,7 @@ def test_a_touched_file_is_synced(files: MemoryFiles) -> None:
     pool.create(path, 8)
     pool.sync()
     before = files.calls["fdatasync"]
-    pool.touch(path)
+    pool.mark_dirty(path)
     pool.sync()
     assert files.calls["fdatasync"] == before + 1
 

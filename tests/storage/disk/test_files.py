@@ -33,13 +33,13 @@ class TestRealFiles(FilesSuite):
         files.preallocate(handle, 40_960)
         view = files.map(handle, 40_960)
         os.truncate(root / "a", 16_384)  # stands for sectors that have gone bad
-        files.bring_in(view[:16_384])
+        files.prefault(view[:16_384])
         with pytest.raises(OSError, match="Input/output error"):
-            files.bring_in(view)
+            files.prefault(view)
         with pytest.raises(OSError, match="Input/output error"):
-            files.bring_in(view[16_384:16_385])
+            files.prefault(view[16_384:16_385])
         with pytest.raises(OSError, match="Input/output error"):
-            files.bring_in(view, [(0, 10), (30_000, 10)])
+            files.prefault(view, [(0, 10), (30_000, 10)])
         files.close(handle)
 
     def test_pages_come_from_the_disk(self, files: RealFileSystem, root: Path) -> None:
@@ -49,9 +49,9 @@ class TestRealFiles(FilesSuite):
         files.drop_cache(handle)
         view = files.map(handle, 1_000_000)
         assert not files.in_memory(view)
-        files.bring_in(view[500_000:])
+        files.prefault(view[500_000:])
         assert files.in_memory(view[500_000:])
-        files.bring_in(view, [(10, 1), (999_999, 1)])
+        files.prefault(view, [(10, 1), (999_999, 1)])
         assert view[999_999] == ord("x")
         files.close(handle)
 
@@ -63,7 +63,7 @@ class TestRealFiles(FilesSuite):
         handle = files.open(root / "a", create=True)
         files.preallocate(handle, 8192)
         files.drop_cache(handle)
-        files.bring_in(files.map(handle, 8192))
+        files.prefault(files.map(handle, 8192))
         files.close(handle)
 
     def test_another_process_holds_the_lock(self, files: RealFileSystem, root: Path) -> None:

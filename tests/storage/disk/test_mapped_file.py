@@ -123,9 +123,9 @@ def test_a_page_that_cannot_be_read_is_named(files: MemoryFiles) -> None:
     with pytest.raises(UnreadableError, match=r"bytes 8999\.\.9009 cannot"):
         file.view(8_999, 10)
     with pytest.raises(UnreadableError, match=r"bytes 8900\.\.9100 cannot"):
-        file.bring_in_parts(np.array([0, 8_900, 10_000]), np.array([50, 200, 50]))
+        file.prefault_parts(np.array([0, 8_900, 10_000]), np.array([50, 200, 50]))
     assert len(file.span(0, 20_000)) == 20_000
-    file.bring_in(9_001, 50_000)
+    file.prefault(9_001, 50_000)
     files.heal()
     assert file.view(9_000, 1)[0] == 0
 
@@ -137,12 +137,12 @@ def test_stretches_of_more_than_a_chunk_are_brought_in_whole(files: MemoryFiles)
     files.close(handle)
     file = MappedFile(files, PATH, 0, size)
     begins, lengths = np.array([10, 2 * CHUNK + 500]), np.array([2 * CHUNK, 100])
-    file.bring_in_parts(begins, lengths)
+    file.prefault_parts(begins, lengths)
     files.spoil(PATH, CHUNK + 5000, 1)
     file.release()
     with pytest.raises(UnreadableError, match=f"bytes {CHUNK + 4096}"):
-        file.bring_in_parts(begins, lengths)
-    file.bring_in_parts(begins[1:], lengths[1:])
+        file.prefault_parts(begins, lengths)
+    file.prefault_parts(begins[1:], lengths[1:])
 
 
 def test_a_failed_write_back_is_seen_by_the_next_fsync(files: MemoryFiles) -> None:

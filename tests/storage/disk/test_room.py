@@ -100,22 +100,22 @@ def test_the_reserve_comes_and_goes_with_the_room(caplog: pytest.LogCaptureFixtu
     other = files.open(OWN / "other", create=True)
     files.preallocate(other, files.capacity - 2 * SMALL + 1)
     reserve = Reserve(RESERVE, files)
-    reserve.keep()
+    reserve.restore()
     assert files.listdir(OWN) == ["other"], "it would be the one that fills the disk"
     files.capacity += 1
-    reserve.keep()
-    reserve.keep()
+    reserve.restore()
+    reserve.restore()
     assert files.disk_usage(OWN).free == SMALL
-    assert not reserve.give_up()
+    assert not reserve.release()
     files.capacity -= 1
-    assert reserve.give_up()
+    assert reserve.release()
     assert f"is made again when there are {2 * SMALL} bytes free" in caplog.text
-    assert not reserve.give_up()
+    assert not reserve.release()
     assert files.listdir(OWN) == ["other"]
     files.capacity += 1
     files.fail("preallocate", errno.ENOSPC, times=1)
     with pytest.raises(OSError, match="No space"):
-        reserve.keep()
+        reserve.restore()
     assert files.listdir(OWN) == ["other"]
 
 
@@ -123,7 +123,7 @@ def test_the_reserve_is_small_beside_its_disk() -> None:
     for capacity, size in ((1 << 40, 1 << 20), (24 << 20, SMALL), (1 << 20, 0)):
         files = MemoryFiles(capacity=capacity)
         files.make_directory(OWN)
-        Reserve(RESERVE, files).keep()
+        Reserve(RESERVE, files).restore()
         assert files.disk_usage(OWN).used == size
 
 

@@ -17,10 +17,10 @@ def run_lists(dense: list[int], offsets: list[int]) -> dict[int, tuple[list[int]
         int(queue): (
             runs.offsets[start : start + count].tolist(),
             cells[start : start + count].tolist(),
-            bool(straight),
+            bool(contiguous),
         )
-        for queue, start, count, straight in zip(
-            runs.queues, runs.starts, runs.counts, runs.straight, strict=True
+        for queue, start, count, contiguous in zip(
+            runs.queues, runs.starts, runs.counts, runs.contiguous, strict=True
         )
     }
 
@@ -54,5 +54,5 @@ def test_runs_are_what_a_loop_finds(pairs: list[tuple[int, int]]) -> None:
     found = run_lists([queue for queue, _ in pairs], [offset for _, offset in pairs])
     assert list(found) == sorted(expected)
     for queue, (offsets, rows) in expected.items():
-        straight = offsets == list(range(offsets[0], offsets[0] + len(offsets)))
-        assert found[queue] == (offsets, rows, straight)
+        contiguous = offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+        assert found[queue] == (offsets, rows, contiguous)

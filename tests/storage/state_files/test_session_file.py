@@ -18,7 +18,7 @@ from storage.state_files.session_file import (
     MACHINE,
     Session,
     SessionFile,
-    following,
+    next_session,
 )
 from storage.tools.recover import plan, recover
 
@@ -29,7 +29,7 @@ SLAVE = Session("boot 1")
 
 
 def doubt(last: Session | None, boot: str = "boot 1", **stop: bool) -> str:
-    return following(last, boot, **({"clean": False, "cut": False} | stop)).doubt
+    return next_session(last, boot, **({"clean": False, "cut": False} | stop)).doubt
 
 
 def test_only_the_end_of_the_machine_takes_the_page_cache() -> None:
@@ -55,14 +55,14 @@ def test_without_a_note_the_worst_is_assumed() -> None:
 
 
 def test_a_doubt_stays_over_any_number_of_clean_stops() -> None:
-    last = following(MASTER, "boot 2", clean=False, cut=False)
+    last = next_session(MASTER, "boot 2", clean=False, cut=False)
     for _ in range(3):
-        last = following(last, "boot 2", clean=True, cut=False)
+        last = next_session(last, "boot 2", clean=True, cut=False)
     assert last == Session("boot 2", doubt=MACHINE)
 
 
 def test_what_counted_counts_until_it_is_durable() -> None:
-    after_a_kill = following(MASTER, "boot 1", clean=False, cut=False)
+    after_a_kill = next_session(MASTER, "boot 1", clean=False, cut=False)
     assert (after_a_kill.counts_unflushed, after_a_kill.doubt) == (True, "")
     assert doubt(after_a_kill, "boot 2") == MACHINE
 

@@ -22,7 +22,7 @@ import threading
 from itertools import pairwise
 from pathlib import Path
 
-from tandemlog.format.files.names import parse_queue_file_name, queue_file_name
+from tandemlog.format.files.names import offset_file_name, parse_offset_file_name
 
 from ..disk_refusal import refusal
 from ..errors import MissingFileError, StoreLayoutError
@@ -184,7 +184,7 @@ class MappedFileQueue:
             raise faults[0]
 
     def _add(self, base: int) -> None:
-        path = self.directory / queue_file_name(base)
+        path = self.directory / offset_file_name(base)
         if not self.files:
             self._disk.make_directory(self.directory)
         if self.allocator is not None:
@@ -238,7 +238,7 @@ class MappedFileQueue:
             status = self._disk.status(path)
             if status is None or status.is_directory:
                 continue
-            base = parse_queue_file_name(name)
+            base = parse_offset_file_name(name)
             if base is None:
                 logger.warning("ignored, not the name of a log or queue file: %s", path)
                 continue

@@ -10,7 +10,7 @@ its records, as soon as a later record or what is left of the damaged one tells 
 import logging
 from collections.abc import Callable, Iterable
 
-from tandemlog.format.files.names import names_a_folder, queue_file_name
+from tandemlog.format.files.names import names_a_folder, offset_file_name
 from tandemlog.format.files.queue_unit import DelayLevels
 
 from ..errors import CorruptStoreError
@@ -81,7 +81,7 @@ class MendingSource(DispatchSource):
                 return batch
             reason = f"size: no record of that size lies at log offset {start}"
             base = start - start % self.log.file_size
-            following = self._behind(start, f"commitlog/{queue_file_name(base)}", reason)
+            following = self._behind(start, f"commitlog/{offset_file_name(base)}", reason)
             if following is None:
                 return batch
         following = min(following, limit)

@@ -21,7 +21,7 @@ from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.columns.walk import StopReason, WalkResult, walk
 from tandemlog.format.errors import CorruptRecordError
-from tandemlog.format.files.names import names_a_folder, queue_file_name
+from tandemlog.format.files.names import names_a_folder, offset_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from ..errors import CorruptStoreError
@@ -215,7 +215,7 @@ class DispatchSource:
     def _damage(self, offset: int, reason: str) -> CorruptStoreError:
         base = offset - offset % self.log.file_size
         return CorruptStoreError(
-            f"commitlog/{queue_file_name(base)}",
+            f"commitlog/{offset_file_name(base)}",
             offset - base,
             f"no record at log offset {offset}: {reason}; nothing behind it was dispatched. "
             "Let recovery cut the log there, or copy it again from another node",

@@ -28,7 +28,7 @@ import numpy as np
 
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.checkpoint import Checkpoint
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.record.record import decode_record
 
 from ..config import ConfirmSource, StoreConfig
@@ -196,7 +196,7 @@ def _look_for_lost(found: Examination, mapped: MappedFileQueue, config: StoreCon
     point = found.point
     if not mapped.files or found.durable <= mapped.end or (point is None and not found.clean):
         return
-    path = mapped.directory / queue_file_name(mapped.end)
+    path = mapped.directory / offset_file_name(mapped.end)
     paths = StorePaths(config.directory)
     reason = f"the log was durable up to {found.durable}, its files end at {mapped.end}"
     if config.confirm is ConfirmSource.LOCAL:

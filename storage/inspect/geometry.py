@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from tandemlog.format.files.index_layout import index_file_size
-from tandemlog.format.files.names import parse_index_file_name, parse_queue_file_name
+from tandemlog.format.files.names import parse_index_file_name, parse_offset_file_name
 from tandemlog.format.files.queue_unit import UNIT_SIZE, DelayLevels
 
 from ..config import LOG_FILE_SIZES, StoreConfig
@@ -154,7 +154,7 @@ def _lengths(files: FileSystem, directory: Path) -> list[tuple[int, Path, int]]:
     """(offset, path, length) of the files of a log or queue, in their order."""
     found = []
     for name in files.listdir(directory):
-        base = parse_queue_file_name(name)
+        base = parse_offset_file_name(name)
         status = files.status(directory / name)
         if base is not None and status is not None and not status.is_directory:
             found.append((base, directory / name, status.size))

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.names import parse_queue_file_name, queue_file_name
+from tandemlog.format.files.names import offset_file_name, parse_offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 
 from ..disk.file_pool import FilePool
@@ -51,7 +51,7 @@ class ConsumeQueue:
         return (self.last + self.file_size) // UNIT_SIZE if self.last >= 0 else 0
 
     def file(self, base: int) -> str:
-        return self._prefix + queue_file_name(base)
+        return self._prefix + offset_file_name(base)
 
     def open(self) -> bool:
         """Find the files; False where there are none.
@@ -61,7 +61,7 @@ class ConsumeQueue:
         StoreLayoutError for other lengths, MissingFileError where one is gone.
         """
         names = self._disk.files.listdir(Path(self._prefix))
-        bases = [base for name in names if (base := parse_queue_file_name(name)) is not None]
+        bases = [base for name in names if (base := parse_offset_file_name(name)) is not None]
         if not bases:
             return False
         for before, base in pairwise(bases):
@@ -156,7 +156,7 @@ class ConsumeQueue:
         deleted, after all the others; a second call tries those again."""
         names = self._disk.files.listdir(Path(self._prefix))
         left, faults = [], []
-        for base in [base for name in names if (base := parse_queue_file_name(name)) is not None]:
+        for base in [base for name in names if (base := parse_offset_file_name(name)) is not None]:
             try:
                 self._disk.delete(self.file(base))
             except OSError as fault:

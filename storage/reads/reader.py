@@ -21,7 +21,7 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.index_layout import tag_key
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
 from tandemlog.format.record.properties import split_keys
 from tandemlog.format.record.property_crc import wrong_property_crc
@@ -244,7 +244,7 @@ class StoreReader:
         base = max(physical - physical % self._log.file_size, 0)
         reason = (
             f"{self._queues.file_of(dense, queue_offset)}: unit {queue_offset} points to offset "
-            f"{physical} of the log (commitlog/{queue_file_name(base)}), where its record is not"
+            f"{physical} of the log (commitlog/{offset_file_name(base)}), where its record is not"
         )
         self._queues.mark_damaged(dense, reason)
         self.on_damage()

@@ -24,7 +24,7 @@ import logging
 from pathlib import Path
 
 from tandemlog.format.files.checkpoint import Checkpoint
-from tandemlog.format.files.names import parse_queue_file_name
+from tandemlog.format.files.names import parse_offset_file_name
 
 from ..disk.files import FileSystem
 from ..disk.mapped_file_queue import move_file
@@ -158,7 +158,7 @@ def _move_log(directory: Path, files: FileSystem, move_to: Path) -> None:
     files.make_directory(move_to)
     for name in reversed(files.listdir(directory)):
         status = files.status(directory / name)
-        if parse_queue_file_name(name) is None or status is None or status.is_directory:
+        if parse_offset_file_name(name) is None or status is None or status.is_directory:
             continue
         move_to = move_file(files, directory / name, move_to)
     files.fsync_directory(move_to)

@@ -6,7 +6,7 @@ LogBuilder(folder, file_size).put("Orders", 0, b"body")...  ->  folder/commitlog
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.record.properties import encode_properties
 from tandemlog.format.record.record import Record, decode_record, encode_blank, encode_record
 
@@ -78,12 +78,12 @@ class LogBuilder:
         folder = self.store / "commitlog"
         folder.mkdir(parents=True, exist_ok=True)
         for base, data in self._files.items():
-            (folder / queue_file_name(base)).write_bytes(data)
+            (folder / offset_file_name(base)).write_bytes(data)
         return self.store
 
     def path(self, offset: int) -> Path:
         base = offset - offset % self.file_size
-        return self.store / "commitlog" / queue_file_name(base)
+        return self.store / "commitlog" / offset_file_name(base)
 
     def _write(self, offset: int, data: bytes) -> None:
         base = offset - offset % self.file_size

@@ -23,7 +23,7 @@ from tandemlog.format.files.index_layout import (
     key_hash,
     tag_key,
 )
-from tandemlog.format.files.names import parse_index_file_name, parse_queue_file_name
+from tandemlog.format.files.names import parse_index_file_name, parse_offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, is_valid_unit, tags_code
 from tandemlog.format.record.properties import decode_properties, encode_properties, split_keys
 from tandemlog.format.record.record import (
@@ -47,7 +47,7 @@ def store(
 
 def log_files(store: Path) -> list[tuple[int, bytes]]:
     paths = sorted((store / "commitlog").iterdir())
-    files = [(parse_queue_file_name(path.name), path.read_bytes()) for path in paths]
+    files = [(parse_offset_file_name(path.name), path.read_bytes()) for path in paths]
     return [(start, data) for start, data in files if start is not None]
 
 

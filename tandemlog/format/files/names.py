@@ -20,14 +20,14 @@ def names_a_folder(name: str) -> bool:
     return name not in _NO_FOLDERS and "/" not in name and "\0" not in name
 
 
-def queue_file_name(offset: int) -> str:
+def offset_file_name(offset: int) -> str:
     """The name of the log or queue file that starts at byte `offset`."""
     if not 0 <= offset < 1 << 63:
         raise FormatError(f"file offset {offset} is not between 0 and 2**63-1")
     return f"{offset:020d}"
 
 
-def parse_queue_file_name(name: str) -> int | None:
+def parse_offset_file_name(name: str) -> int | None:
     """Where the file starts, or None if `name` is not that of a log or queue file."""
     if len(name) != QUEUE_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_QUEUE_FILE_SIZE, DelayLevels
 
 from ..errors import OptionError, PipelineError, StoreLayoutError, StoreMissingError
@@ -50,7 +50,7 @@ def restore(
     try:
         log.mkdir(parents=True)
         for base, length in manifest.files:
-            with (log / queue_file_name(base)).open("wb") as file:
+            with (log / offset_file_name(base)).open("wb") as file:
                 os.ftruncate(file.fileno(), length)
         outcomes = run_tasks(spark, restore_part, tasks, within(progress, "writing the log"))
         _check_covered(source, manifest, outcomes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tandemlog.format.files.names import parse_queue_file_name, queue_file_name
+from tandemlog.format.files.names import offset_file_name, parse_offset_file_name
 
 from ..errors import StoreLayoutError, StoreMissingError
 
@@ -64,7 +64,7 @@ class LogFiles:
     def path_of(self, offset: int) -> str:
         """The path of the file that holds, or should hold, the log offset."""
         base = offset - offset % self.file_size if self.file_size else offset
-        return str(Path(self.directory) / queue_file_name(base))
+        return str(Path(self.directory) / offset_file_name(base))
 
     def missing(self) -> list[tuple[int, int]]:
         """Stretches (start, end) of the log between its files that no file covers."""
@@ -97,7 +97,7 @@ def log_directory(path: Path) -> tuple[Path, Path | None]:
         return path / COMMIT_LOG, path
     if not path.is_dir():
         raise StoreMissingError(f"{path} is not a folder: give a store or its {COMMIT_LOG} folder")
-    if any(parse_queue_file_name(name) is not None for name in os.listdir(path)):
+    if any(parse_offset_file_name(name) is not None for name in os.listdir(path)):
         around = path.parent if path.name == COMMIT_LOG else None
         return path, around
     raise StoreMissingError(
@@ -111,7 +111,7 @@ def find_log(path: str | Path) -> LogFiles:
     directory, store = log_directory(local_path(str(path)))
     files = []
     for name in sorted(os.listdir(directory)):
-        base = parse_queue_file_name(name)
+        base = parse_offset_file_name(name)
         full = directory / name
         if base is not None and full.is_file():
             files.append(LogFile(str(full), base, full.stat().st_size))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.names import parse_queue_file_name
+from tandemlog.format.files.names import parse_offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_DTYPE, UNIT_SIZE, last_unit
 
 CONSUME_QUEUE = "consumequeue"
@@ -97,7 +97,7 @@ def queue_files(
             files = [
                 (base, folder / name)
                 for name in sorted(os.listdir(folder))
-                if (base := parse_queue_file_name(name)) is not None
+                if (base := parse_offset_file_name(name)) is not None
             ]
             if files:
                 yield topic, int(queue), files

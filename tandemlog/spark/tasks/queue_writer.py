@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_SIZE
 
 from ..errors import PipelineError
@@ -116,7 +116,7 @@ class QueueWriter:
 
     def _open(self, base: int) -> None:
         self.close()
-        path = self._directory / queue_file_name(base)
+        path = self._directory / offset_file_name(base)
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         os.ftruncate(self._handle, self._file_size)
         self._base = base

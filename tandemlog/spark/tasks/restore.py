@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from tandemlog.format.columns.faults import walk_strict
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 
 from ..errors import CorruptLogError, StoreLayoutError
 from .archive import RAW_SCHEMA, RECORD
@@ -147,6 +147,6 @@ class _LogWriter:
     def _open(self, base: int) -> None:
         if self._base != base or self._handle < 0:
             self.close()
-            path = self._directory / queue_file_name(base)
+            path = self._directory / offset_file_name(base)
             self._handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             self._base = base

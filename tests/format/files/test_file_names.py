@@ -9,22 +9,22 @@ from hypothesis import strategies as st
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.names import (
     index_file_name,
+    offset_file_name,
     parse_index_file_name,
-    parse_queue_file_name,
-    queue_file_name,
+    parse_offset_file_name,
 )
 
 
 def test_known_names() -> None:
-    assert queue_file_name(0) == "0" * 20
-    assert queue_file_name(6000000) == "00000000000006000000"
+    assert offset_file_name(0) == "0" * 20
+    assert offset_file_name(6000000) == "00000000000006000000"
     assert index_file_name(1_700_000_000_123, UTC) == "20231114221320123"
     assert index_file_name(1_700_000_000_123, timezone(timedelta(hours=8))) == "20231115061320123"
 
 
 @given(st.integers(0, 2**63 - 1))
 def test_queue_names_round_trip(offset: int) -> None:
-    assert parse_queue_file_name(queue_file_name(offset)) == offset
+    assert parse_offset_file_name(offset_file_name(offset)) == offset
 
 
 @given(st.integers(0, 4_102_444_800_000), st.integers(-12, 14))
@@ -42,7 +42,7 @@ def test_the_own_zone_is_the_default() -> None:
     ["", "0" * 19, "0" * 21, "x" * 20, "9" * 20, "0000000000000000000a", "٣" * 20, "-" + "0" * 19],
 )
 def test_no_queue_file(name: str) -> None:
-    assert parse_queue_file_name(name) is None
+    assert parse_offset_file_name(name) is None
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_no_index_file(name: str) -> None:
 @pytest.mark.parametrize("offset", [-1, 2**63])
 def test_refuses_other_offsets(offset: int) -> None:
     with pytest.raises(FormatError, match=str(offset)):
-        queue_file_name(offset)
+        offset_file_name(offset)

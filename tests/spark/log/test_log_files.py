@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.spark.errors import StoreLayoutError, StoreMissingError
 from tandemlog.spark.log.files import find_log
 
@@ -13,7 +13,7 @@ def make(folder: Path, lengths: dict[int, int]) -> Path:
     log = folder / "commitlog"
     log.mkdir()
     for base, length in lengths.items():
-        (log / queue_file_name(base)).write_bytes(bytes(length))
+        (log / offset_file_name(base)).write_bytes(bytes(length))
     return folder
 
 
@@ -71,6 +71,6 @@ def test_files_that_overlap_or_are_too_long_are_refused(tmp_path: Path) -> None:
 
 def test_a_path_is_known_for_every_offset(tmp_path: Path) -> None:
     files = find_log(make(tmp_path, {100: 100, 200: 100}))
-    assert files.path_of(250).endswith(queue_file_name(200))
-    assert files.path_of(1234).endswith(queue_file_name(1200))
+    assert files.path_of(250).endswith(offset_file_name(200))
+    assert files.path_of(1234).endswith(offset_file_name(1200))
     assert files.find(99) is None

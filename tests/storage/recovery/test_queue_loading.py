@@ -11,7 +11,7 @@ from storage.inspect.geometry import queue_directories
 from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
 from storage.queues.queue_table import QueueTable
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
-from tandemlog.format.files.names import queue_file_name
+from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
 
 ROOT = Path("/store/consumequeue")
@@ -35,7 +35,7 @@ class Disk:
         content = bytes(first % UNITS * UNIT_SIZE) + content
         base = (first - first % UNITS) * UNIT_SIZE
         for at in range(0, max(len(content), 1), FILE):
-            handle = self.files.open(directory / queue_file_name(base + at), create=True)
+            handle = self.files.open(directory / offset_file_name(base + at), create=True)
             self.files.pwrite(handle, content[at : at + FILE].ljust(FILE, b"\0"), 0)
             self.files.close(handle)
 
@@ -137,7 +137,7 @@ def test_missing_files_are_damage(disk: Disk, directory: bool) -> None:
 
 def test_a_file_missing_in_the_middle_is_damage(disk: Disk) -> None:
     disk.write(units(*range(0, 120, 10)))
-    disk.files.unlink(ROOT / "T" / "0" / queue_file_name(FILE))
+    disk.files.unlink(ROOT / "T" / "0" / offset_file_name(FILE))
     assert "missing" in disk.load(12, 120).damaged["T/0"]
     assert "missing" in disk.load(None, foreign=True).damaged["T/0"]
 
@@ -150,7 +150,9 @@ def test_files_missing_at_the_start_are_damage_while_the_log_has_its_own(disk: D
 def test_a_file_at_an_odd_place_is_damage_of_ours_and_an_error_of_others(disk: Disk) -> None:
     disk.write(units(*range(0, 40, 10)))
     directory = ROOT / "T" / "0"
-    disk.files.rename(directory / queue_file_name(0), directory / queue_file_name(FILE + UNIT_SIZE))
+    disk.files.rename(
+        directory / offset_file_name(0), directory / offset_file_name(FILE + UNIT_SIZE)
+    )
     disk.write(units(*range(0, 40, 10)))
     assert "does not follow" in disk.load(12, 120).damaged["T/0"]
     with pytest.raises(StoreLayoutError, match="does not follow"):

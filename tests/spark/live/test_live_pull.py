@@ -1,7 +1,9 @@
 """Tasks that read, against a cluster in memory over real sockets."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +20,7 @@ from tandemlog.spark.cluster.offsets_resolve import NOTHING
 from tandemlog.spark.cluster.options import ClusterOptions, Selection
 from tandemlog.spark.live.pull import Pulling, read_spans
 from tandemlog.spark.live.schema import LIVE
+from tandemlog.sync.loop_thread import LoopThread
 
 
 @pytest.fixture
@@ -203,11 +206,37 @@ def test_a_topic_that_is_not_there(running: ThreadedCluster) -> None:
         bodies(pulling(running), QueueSpan("nope", 0, 0, 1))
 
 
-def test_stopping_early_leaves_nothing_behind(running: ThreadedCluster) -> None:
-    produce(running, "t", 0, texts(100))
-    reading = read_spans(pulling(running, pull_bytes=500), [QueueSpan("t", 0, 0, 100)], 0)
-    next(reading)
+def pulls_under_way() -> "set[asyncio.Task[Any]]":
+    """The tasks that ask a node, in the loop of this process; called there."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if getattr(task.get_coro(), "__qualname__", "") == "_Puller._pull"
+    }
+
+
+def test_stopping_early_leaves_nothing_behind(
+    running: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next answer is asked for while the rows of the last one are used."""
+
+    async def found() -> "set[asyncio.Task[Any]]":
+        return pulls_under_way()
+
+    async def ended(tasks: "set[asyncio.Task[Any]]") -> list[bool]:
+        await asyncio.wait(tasks)
+        return [task.cancelled() for task in tasks]
+
+    monkeypatch.setattr("tandemlog.spark.live.pull._LONG_POLL_MS", 60_000)
+    produce(running, "t", 0, texts(20))
+    reading = read_spans(pulling(running, pull_bytes=1 << 20), [QueueSpan("t", 0, 0, 100)], 0)
+    assert len(next(reading)) == 20
+    loop = LoopThread.of_process()
+    asked = loop.run(found())
+    assert len(asked) == 1
     reading.close()  # type: ignore[attr-defined]
+    assert loop.run(ended(asked)) == [True]
+    assert not loop.run(found())
 
 
 def test_compressed_bodies_come_as_they_were_given(running: ThreadedCluster) -> None:

@@ -21,11 +21,8 @@ MAGIC_V1_SIGNED: Final = MAGIC_V1 - (1 << 32)
 MAGIC_V2_SIGNED: Final = MAGIC_V2 - (1 << 32)
 MAGIC_BLANK_SIGNED: Final = MAGIC_BLANK - (1 << 32)
 
-SIZE_OFFSET: Final = 0
 MAGIC_OFFSET: Final = 4
-BODY_CRC_OFFSET: Final = 8
 QUEUE_ID_OFFSET: Final = 12
-FLAG_OFFSET: Final = 16
 QUEUE_OFFSET_OFFSET: Final = 20
 PHYSICAL_OFFSET_OFFSET: Final = 28
 SYS_FLAG_OFFSET: Final = 36
@@ -33,9 +30,6 @@ BORN_TIMESTAMP_OFFSET: Final = 40
 BORN_HOST_OFFSET: Final = 48
 # From here on: for IPv4 hosts.
 STORE_TIMESTAMP_OFFSET: Final = 56
-STORE_HOST_OFFSET: Final = 64
-RECONSUME_TIMES_OFFSET: Final = 72
-PREPARED_TRANSACTION_OFFSET_OFFSET: Final = 76
 BODY_LENGTH_OFFSET: Final = 84
 
 FIXED_SIZE: Final = 88
@@ -62,8 +56,6 @@ UNIQ_KEY: Final = "UNIQ_KEY"
 WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE_ID: Final = "REAL_QID"
-PRODUCER_GROUP: Final = "PGROUP"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CLUSTER: Final = "CLUSTER"
@@ -143,6 +135,11 @@ def _name_fault(name: str, limit: int) -> str | None:
             return f"character {character!r} is not one of a-z A-Z 0-9 % | _ -"
     return None
 
+
+MAX_QUERY: Final = 64
+"""Messages of one answer to a query by key, RocketMQ's limit."""
+MAX_QUERY_ALL: Final = 100_000
+"""The same if all of them are asked for."""
 
 MAX_TABLE: Final = 65_535
 """Entries of a put request's table of queues."""

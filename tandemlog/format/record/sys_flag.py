@@ -7,7 +7,6 @@ from typing import Final
 from ..errors import FormatError
 
 COMPRESSED: Final = 0x001
-MULTI_TAGS: Final = 0x002
 TRANSACTION_MASK: Final = 0x00C
 """Compare the masked value: ROLLBACK is a value, not PREPARED and COMMIT together."""
 TRANSACTION_NONE: Final = 0x000
@@ -16,7 +15,6 @@ TRANSACTION_COMMIT: Final = 0x008
 TRANSACTION_ROLLBACK: Final = 0x00C
 BORN_HOST_IPV6: Final = 0x010
 STORE_HOST_IPV6: Final = 0x020
-NEED_UNWRAP: Final = 0x040
 INNER_BATCH: Final = 0x080
 COMPRESSION_MASK: Final = 0x700
 COMPRESSION_SHIFT: Final = 8

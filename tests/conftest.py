@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"{group}: {reason}"))
 
 
-LANES = {"pipeline": "session", "fault": "machine", "interop": "machine", "docker": "machine"}
+LANES = {"spark": "session", "fault": "machine", "interop": "machine", "docker": "machine"}
 
 
 def lane_of(nodeid: str) -> str:

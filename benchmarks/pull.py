@@ -9,6 +9,7 @@ import tandemlog
 from benchmarks.harness import Figure, median_of
 from benchmarks.nodes import cluster
 from benchmarks.workload import QUEUES, topics
+from tandemlog.memory import keep_freed_memory
 
 COUNT = 400_000
 BODY = 1_024
@@ -32,7 +33,7 @@ def rate(endpoint: str) -> float:
 
 def run(folder: Path) -> list[Figure]:
     # as docs/client.md tells a program that reads fast
-    tandemlog.keep_freed_memory()
+    keep_freed_memory()
     with cluster(folder, 1) as made:
         endpoint = made.nodes[0].endpoint
         data = np.random.default_rng(1).integers(0, 256, COUNT * BODY, np.uint8)

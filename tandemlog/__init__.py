@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .consume.positions import COMMITTED, EARLIEST, LATEST, QueueRange
     from .consume.received import ReceivedBatch, ReceivedMessage
     from .errors import TandemlogError
-    from .memory import keep_freed_memory
     from .message import Message, SendManyResult, SendResult
     from .produce.options import ProducerOptions
     from .produce.producer import AsyncProducer
@@ -66,7 +65,6 @@ __all__ = [
     "TopicInfo",
     "Topology",
     "errors",
-    "keep_freed_memory",
 ]
 
 _MODULES = {
@@ -75,7 +73,6 @@ _MODULES = {
     "consume.consumer": ("AsyncConsumer", "AsyncStream"),
     "errors": ("TandemlogError",),
     "consume.follow_options": ("FollowOptions",),
-    "memory": ("keep_freed_memory",),
     "message": ("Message", "SendManyResult", "SendResult"),
     "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),

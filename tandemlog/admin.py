@@ -21,7 +21,7 @@ from .errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from .format.constants import topic_fault
+from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
 from .v1 import admin_pb2, broker_pb2
@@ -29,8 +29,6 @@ from .v1 import admin_pb2, broker_pb2
 PERM_READ = 4
 PERM_WRITE = 2
 DEFAULT_QUEUES = 4
-MAX_QUERY = 64
-MAX_QUERY_ALL = 100_000
 
 
 @dataclass(frozen=True, slots=True)

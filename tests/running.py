@@ -66,6 +66,20 @@ def free_ports(count: int) -> list[int]:
     raise AssertionError("no free ports")
 
 
+def first_of_free_row(count: int) -> int:
+    """The gRPC port of a master for which `tandemlog up` finds `count` nodes' ports free: its
+    slaves' follow it, and each node's HTTP port is 100 above."""
+    for _ in range(50):
+        (first,) = free_ports(1)
+        wanted = [first + each for each in range(count)]
+        with contextlib.suppress(OSError):
+            for each in (*wanted, *(number + 100 for number in wanted)):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
+            return first
+    raise AssertionError("no row of free ports")
+
+
 def wait_until(what: str, true: Callable[[], bool], timeout_s: float = 30) -> None:
     """Poll until `true()`; raises AssertionError that names `what`."""
     deadline = time.monotonic() + timeout_s

@@ -8,7 +8,7 @@ import importlib
 import io
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -68,8 +68,22 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        metadata = importlib.import_module("importlib.metadata")  # slow, and needed here alone
+        typer.echo(f"tandemlog {metadata.version('tandemlog')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """A replicated master/slave message log on the storage design of RocketMQ's broker."""
 
 

@@ -285,7 +285,7 @@ class LocalCluster:
         It ends with the thread that started it (the kernel counts threads as parents): call this
         in one that lives as long as the cluster.
         """
-        package_root = str(Path(__file__).resolve().parent.parent)
+        package_root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         node.log_start = node.log.stat().st_size if node.log.exists() else 0
         with node.log.open("ab") as log:

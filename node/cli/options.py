@@ -7,15 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from storage.config import StoreConfig
-from storage.disk.real_files import RealFileSystem
-from storage.store_paths import StorePaths
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
 
 from ..settings.config import DEFAULT_PORT
-from .exit_codes import STORE
-from .failures import CommandError, one_line_errors
 from .output import Format
 
 DEFAULTS = StoreConfig(Path())
@@ -112,48 +108,6 @@ def connection_options(timeout_s: float) -> ConnectionOptions:
         retry_timeout_ms=timeout_ms,
         discovery_timeout_ms=min(2_000, timeout_ms),
     )
-
-
-def store_config(
-    store: Path, index_slots: int, index_entries: int, queue_file_size: int
-) -> StoreConfig:
-    """Settings for a store on disk. Raises typer.BadParameter where they cannot be; ends in one
-    line and STORE where the folder is no store, or may not be looked into."""
-    with one_line_errors():
-        status = RealFileSystem().status(store)
-        if status is not None and status.is_directory and not _is_store(store):
-            raise CommandError(f"{store} is no store: it has no commitlog folder", STORE)
-    if status is None or not status.is_directory:
-        raise typer.BadParameter(f"STORE {store} is not a folder")
-    try:
-        return StoreConfig(
-            store,
-            queue_file_size=queue_file_size,
-            index_slots=index_slots,
-            index_entries=index_entries,
-        )
-    except ValueError as problem:
-        raise typer.BadParameter(str(problem)) from None
-
-
-def _is_store(folder: Path) -> bool:
-    """Whether anything here is a store's. Without this a mistyped path is an empty store: it holds,
-    and recover writes into it.
-
-    The log's folder comes with the first message, so a node that never got one has only the small
-    files; a broker may keep its log elsewhere, which the store itself says better. The folder
-    `tandemlog` proves nothing: a checkout of this project has one.
-    """
-    files, paths = RealFileSystem(), StorePaths(folder)
-    for directory in (paths.commit_log, paths.queues):
-        status = files.status(directory)
-        if status is not None and status.is_directory:
-            return True
-    for file in (paths.checkpoint, paths.recovery_point):
-        status = files.status(file)
-        if status is not None and not status.is_directory:
-            return True
-    return False
 
 
 def now_ms() -> int:

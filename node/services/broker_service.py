@@ -30,6 +30,7 @@ from storage.message_store import MessageStore
 from storage.queues.search import Boundary
 from storage.reads.reader import NO_END
 from storage.reads.results import FoundRecords
+from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..error_status import RequestRefusedError
@@ -41,8 +42,6 @@ from ..pulls.read_turns import Caller, ReadTurns
 from ..pulls.segment_stream import SegmentStream
 from ..puts.append_pump import AppendPump, AppendStream
 
-MAX_QUERY = 64  # RocketMQ's limit for a query by key
-MAX_QUERY_ALL = 100_000
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096
 MAX_SEARCHES = 1_024

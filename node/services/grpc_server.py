@@ -9,6 +9,7 @@ be. So the first is above what the door refuses by name, and the second is a put
 import logging
 from typing import Any
 
+import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
@@ -71,8 +72,8 @@ class GrpcServer:
         most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
         options = (*_OPTIONS, most)
         self._server = aio.server(options=options)
-        self._server.add_registered_method_handlers(BROKER, _broker_handlers(broker, door))
-        self._server.add_registered_method_handlers(ADMIN, _admin_handlers(admin, door))
+        _serve(self._server, BROKER, _broker_handlers(broker, door))
+        _serve(self._server, ADMIN, _admin_handlers(admin, door))
         replication.add_to(self._server)
         self._health = HealthService()
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -112,7 +113,14 @@ class _Others:
         """Older generated code asks for these; the registered ones are the same."""
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Handler]) -> None:
-        self._server.add_registered_method_handlers(service, self._door.foreign(handlers))
+        _serve(self._server, service, self._door.foreign(handlers))
+
+
+def _serve(server: aio.Server, service: str, handlers: dict[str, Handler]) -> None:
+    """Add the methods of a service in both ways that gRPC has. Registered ones are found without
+    a search; older releases have those for threads alone, and see only the generic ones here."""
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+    server.add_registered_method_handlers(service, handlers)
 
 
 # These give bytes: they pass records without copies.

@@ -132,6 +132,11 @@ def _name_fault(name: str, limit: int) -> str | None:
     return None
 
 
+MAX_QUERY: Final = 64
+"""Messages of one answer to a query by key, RocketMQ's limit."""
+MAX_QUERY_ALL: Final = 100_000
+"""The same if all of them are asked for."""
+
 MAX_TABLE: Final = 65_535
 """Entries of a put request's table of queues."""
 

@@ -64,11 +64,6 @@ class Accumulator(Generic[FutureT]):
         self.generation = 0
         """Grows with every batch: what spreads batches over queues looks at it."""
 
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of records that have no answer yet."""
-        return self._held
-
     def add(
         self,
         record: bytes,

@@ -34,7 +34,7 @@ _POLL_S = 0.2
 
 TaskT = TypeVar("TaskT")
 AnswerT = TypeVar("AnswerT")
-Progress = Callable[[int, int], None]
+TaskProgress = Callable[[int, int], None]
 """Tasks done, tasks in all."""
 
 
@@ -86,7 +86,7 @@ def run_tasks(
     spark: Executor,
     work: Callable[[TaskT], AnswerT],
     tasks: Sequence[TaskT],
-    progress: Progress | None = None,
+    progress: TaskProgress | None = None,
 ) -> list[AnswerT]:
     """work(task) of every task, in their order; `progress` is called now and then. Raises
     TaskFailedError where a task failed for good, and what Spark raises for other reasons."""
@@ -107,7 +107,7 @@ def run_tasks(
 
 
 def _one_by_one(
-    work: Callable[[TaskT], AnswerT], tasks: Sequence[TaskT], progress: Progress | None
+    work: Callable[[TaskT], AnswerT], tasks: Sequence[TaskT], progress: TaskProgress | None
 ) -> list[AnswerT]:
     answers = []
     for number, task in enumerate(tasks):
@@ -150,7 +150,7 @@ _OWN = frozenset(name for name in vars(errors) if name.endswith("Error"))
 
 
 @contextmanager
-def _reported(spark: SparkSession, total: int, progress: Progress | None) -> Iterator[None]:
+def _reported(spark: SparkSession, total: int, progress: TaskProgress | None) -> Iterator[None]:
     """Tell `progress` how many tasks are done while the block runs."""
     if progress is None:
         yield
@@ -166,7 +166,7 @@ def _reported(spark: SparkSession, total: int, progress: Progress | None) -> Ite
 
 
 @contextmanager
-def _remote_progress(spark: Any, total: int, progress: Progress) -> Iterator[None]:
+def _remote_progress(spark: Any, total: int, progress: TaskProgress) -> Iterator[None]:
     def handler(stages: Any = None, **_: Any) -> None:
         done = sum(stage.num_completed_tasks for stage in stages or ())
         progress(min(done, total), total)
@@ -179,7 +179,7 @@ def _remote_progress(spark: Any, total: int, progress: Progress) -> Iterator[Non
 
 
 @contextmanager
-def _local_progress(spark: SparkSession, total: int, progress: Progress) -> Iterator[None]:
+def _local_progress(spark: SparkSession, total: int, progress: TaskProgress) -> Iterator[None]:
     context = spark.sparkContext
     group = f"tandemlog-{uuid.uuid4()}"
     context.setJobGroup(group, "tandemlog pipeline")

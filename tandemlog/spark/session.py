@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from .errors import PipelineError
 from .java import ensure_java
-from .spark_version import version_fault
+from .spark_version import STREAM_READ, is_at_least, version_fault
 
 
 class Profile(Enum):
@@ -46,10 +46,9 @@ _CHECKPOINTS = (
 )
 """What writes a stream's offsets and commits. The one that Spark takes by itself asks the programs
 readlink, four times, and chmod, twice, for each of the two files of a micro-batch; this one leaves
-it at chmod. On a local disk a rename is atomic either way."""
+it at chmod. On a local disk a rename is atomic either way. Spark 4.0 has it under another name."""
 
 _ON_ONE_MACHINE = {
-    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.python.daemon.module": "tandemlog.spark.python_daemon",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -84,6 +83,8 @@ def settings(profile: Profile) -> dict[str, str]:
     if profile is Profile.CLUSTER:
         return chosen
     chosen |= _ON_ONE_MACHINE
+    if is_at_least(STREAM_READ):
+        chosen["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINTS
     if profile is Profile.TEST:
         chosen |= _TEST
         java.append(_QUICK_START)
@@ -112,8 +113,8 @@ def spark_session(
     """A session for our formats and jobs, or the one that is active already.
 
     `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
-    brings its own Java and settings. Raises JavaMissingError, and PipelineError for another PySpark
-    than is needed.
+    brings its own Java and settings. Raises JavaMissingError, and PipelineError for a PySpark that
+    is too old or too new.
     """
     fault = version_fault()
     if fault is not None:

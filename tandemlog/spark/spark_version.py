@@ -1,22 +1,62 @@
-"""Which PySpark this is made for.
+"""Which PySpark this is made for, part by part.
 
-Sources with limits came with 4.2, and where a task's input ends is found in PySpark's own code
-(input.py), so the extra `spark` names one minor version. With another one an import fails
-somewhere, under a name that says nothing to whoever reads it.
+    4.0   the sources as a batch, the jobs, a batch write that may repeat rows
+    4.1   a stream's write that may repeat rows      takes Arrow batches since then
+    4.2   the source as a stream                     limits and available-now came with it
+    4.3   exactly-once writes                        where a task's input ends is found in PySpark's
+                                                     own code (input.py), as it is since then
+
+What an older one lacks is refused by name, in the driver, before a task starts. Without that an
+import or a task would fail under a name that says nothing to whoever reads it. A newer one than
+these has not been tried, and is refused as well.
 """
 
+import re
 from importlib import metadata
 from typing import Final
 
-NEEDED: Final = "4.3"
+Version = tuple[int, int]
+
+OLDEST: Final[Version] = (4, 0)
+NEWEST: Final[Version] = (4, 3)
+
+STREAM_WRITE: Final[Version] = (4, 1)
+STREAM_READ: Final[Version] = (4, 2)
+EXACTLY_ONCE: Final[Version] = (4, 3)
 
 
 def version_fault() -> str | None:
     """What is wrong with the PySpark that is installed; None for one that will do, or none."""
+    version = _installed()
+    if version is None or OLDEST <= _minor(version) <= NEWEST:
+        return None
+    return f"PySpark {_text(OLDEST)} to {_text(NEWEST)} is needed, {version} is installed"
+
+
+def part_fault(part: str, needed: Version) -> str | None:
+    """That `part` needs a newer PySpark than the one that is installed; None if it does not."""
+    if is_at_least(needed):
+        return None
+    return f"{part} needs PySpark {_text(needed)} or newer, {_installed()} is installed"
+
+
+def is_at_least(needed: Version) -> bool:
+    """Whether PySpark has this minor version; also without a PySpark that says its version."""
+    version = _installed()
+    return version is None or _minor(version) >= needed
+
+
+def _installed() -> str | None:
     try:
-        version = metadata.version("pyspark")
+        return metadata.version("pyspark")
     except metadata.PackageNotFoundError:
         return None
-    if version.split(".")[:2] == NEEDED.split("."):
-        return None
-    return f"PySpark {NEEDED} is needed, {version} is installed"
+
+
+def _minor(version: str) -> Version:
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _text(version: Version) -> str:
+    return f"{version[0]}.{version[1]}"

@@ -36,7 +36,7 @@ from .jobs.compare import compare
 from .jobs.export import export
 from .jobs.rebuild import RebuildOptions, rebuild
 from .jobs.restore import restore
-from .jobs.result import JobResult, Progress, no_progress
+from .jobs.result import JobProgress, JobResult, no_progress
 from .jobs.stats import stats
 
 ROWS: Final = 100_000
@@ -57,7 +57,7 @@ class _Tour:
     spark: SparkSession
     folder: Path
     rows: int
-    progress: Progress
+    progress: JobProgress
     result: JobResult = field(default_factory=lambda: JobResult("demo"))
     endpoint: str = ""
 
@@ -89,7 +89,7 @@ def run(
     folder: str | Path | None = None,
     *,
     rows: int = ROWS,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """The tour, with its cluster, checkpoint and outputs below `folder` (made; must be empty), or
     below a new temporary one, which stays.

@@ -32,6 +32,14 @@ def test_help_tells_the_exit_codes(
     assert all(f"{each} {meaning}" in text for each, meaning in MEANING.items())
 
 
+@pytest.mark.parametrize("arguments", [("--version",), ("--version", "list")])
+def test_the_version(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
+    code, out, err = run(monkeypatch, capsys, *arguments)
+    assert (code, out, err) == (0, "tandemlog 0.1.0\n", "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from running import ROOT, SMALL, NodeProcess, free_ports, wait_until
+from running import ROOT, SMALL, NodeProcess, first_of_free_row, free_ports, wait_until
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message
@@ -77,20 +77,7 @@ def children(pid: int) -> list[int]:
 
 @pytest.fixture
 def port() -> int:
-    """The first of a row of ports that are free, with their HTTP ports."""
-    for _ in range(50):
-        (first,) = free_ports(1)
-        if first > 65_000:
-            continue
-        wanted = [first + each for each in range(3)]
-        try:
-            for each in (*wanted, *(number + 100 for number in wanted)):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", each))
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no row of free ports")
+    return first_of_free_row(3)
 
 
 def test_up_goes_on_with_its_data_and_stops_cleanly(tmp_path: Path, port: int) -> None:

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import ctypes, resource, sys
-from tandemlog import keep_freed_memory
+from tandemlog.memory import keep_freed_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]

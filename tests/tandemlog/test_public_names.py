@@ -1,8 +1,10 @@
 """What `import tandemlog` gives, and what it costs."""
 
+import ast
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +39,29 @@ def test_the_client_loads_nothing_of_a_node() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(tandemlog, name) is not None
     assert name in dir(tandemlog)
+
+
+def imports_for_type_checkers() -> list[str]:
+    """The names that a type checker sees, of the block that is not run."""
+    source = Path(tandemlog.__file__).read_text()
+    [block] = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    found = []
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        found += [f"{node.module or ''}:{alias.name}" for alias in node.names]
+    return found
+
+
+def test_the_public_names_are_listed_alike_for_everyone() -> None:
+    """For type checkers, for `import *`, and for who asks for one: three lists of the same."""
+    modules = {f"{module}:{name}" for module, names in tandemlog._MODULES.items() for name in names}
+    shown = imports_for_type_checkers()
+    assert set(shown) == modules | {":errors"}
+    assert sorted(each.split(":")[1] for each in shown) == sorted(tandemlog.__all__)
 
 
 def test_other_names_are_not() -> None:

@@ -10,15 +10,8 @@ from storage.tools.dump import dump
 from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import one_line_errors
-from ..options import (
-    DEFAULTS,
-    FormatOption,
-    IndexEntries,
-    IndexSlots,
-    QueueFileSize,
-    Store,
-    store_config,
-)
+from ..option_groups import StoreSizes, store_config, with_groups
+from ..options import FormatOption, Store
 from ..output import Format, error_console, write_rows
 
 
@@ -48,13 +41,13 @@ app = new_app()
 
 
 @app.command("dump", epilog=epilog())
+@with_groups
 def dump_command(
     store: Store,
     what: Annotated[What, typer.Option("--what", help="Which content to show.")] = What.MESSAGES,
     form: FormatOption = Format.TABLE,
-    index_slots: IndexSlots = DEFAULTS.index_slots,
-    index_entries: IndexEntries = DEFAULTS.index_entries,
-    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+    *,
+    sizes: StoreSizes,
 ) -> None:
     """Show the content of a store's files without changing anything.
 
@@ -63,7 +56,7 @@ def dump_command(
     stderr and exit code 0. After a failed fsync it shows what the page cache holds, and a note on
     stderr says so.
     """
-    config = store_config(store, index_slots, index_entries, queue_file_size)
+    config = store_config(store, sizes)
     with one_line_errors():
         rows = dump(config, what.value)
         write_rows(rows, form, _COLUMNS.get(what))

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +27,7 @@ from .. import exit_codes
 from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import fail, one_line_errors
+from ..option_groups import with_groups
 from ..options import IndexEntries, IndexSlots
 from ..output import cell_text, error_console, write_table
 
@@ -86,10 +88,35 @@ OnCorruptionOption = Annotated[
     ),
 ]
 
+
+@dataclass(frozen=True, slots=True)
+class JobSizes:
+    """What the files of a foreign store cannot tell. Every job takes them, so that one set of
+    options serves for all."""
+
+    index_slots: IndexSlots = DEFAULT_SLOTS
+    index_entries: IndexEntries = DEFAULT_ENTRIES
+    queue_file_size: QueueFileSize = None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """Where a job runs, in which pieces, and how its result is shown."""
+
+    master: Master = "local[*]"
+    target_mb: TargetMb = _TARGET_MB
+    form: FormOption = Form.TABLE
+
+    @property
+    def target_bytes(self) -> int:
+        return self.target_mb << 20
+
+
 app = new_app("Run a Spark job over stores: rebuild, audit, compare, export, restore, stats, demo.")
 
 
 @app.command("rebuild", epilog=epilog())
+@with_groups
 def rebuild_command(
     store: StoreArgument,
     out: Out,
@@ -97,9 +124,8 @@ def rebuild_command(
         bool, typer.Option("--queues", help="Build only the consume queues.")
     ] = False,
     index: Annotated[bool, typer.Option("--index", help="Build only the index.")] = False,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
+    *,
+    sizes: JobSizes,
     index_tags: Annotated[
         bool | None,
         typer.Option(
@@ -118,74 +144,67 @@ def rebuild_command(
         ),
     ] = None,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    spark: SparkOptions,
 ) -> None:
     """Build consume queues and index below --out from the commit log alone."""
-    with _job("rebuild", master, form) as job:
+    with _job("rebuild", spark.master, spark.form) as job:
         job.check(store)
         options = job.module.RebuildOptions(
             queues=queues or not index,
             index=index or not queues,
-            index_slots=index_slots,
-            index_entries=index_entries,
-            queue_file_size=queue_file_size,
+            index_slots=sizes.index_slots,
+            index_entries=sizes.index_entries,
+            queue_file_size=sizes.queue_file_size,
             index_tags=index_tags,
             delay_levels=delay_levels,
-            target_bytes=target_mb << 20,
+            target_bytes=spark.target_bytes,
             on_corruption=on_corruption,
         )
         job.run(job.module.rebuild, store, out, options)
 
 
 @app.command("audit", epilog=epilog())
+@with_groups
 def audit_command(
     store: StoreArgument,
     verify_crc: Annotated[
         bool, typer.Option("--crc/--no-crc", help="Check the CRC of every body.")
     ] = True,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    *,
+    sizes: JobSizes,
+    spark: SparkOptions,
 ) -> None:
     """Check the log: every record, its files, its end and the queue offsets.
 
     Exit code 1 means that something is wrong; each finding names file, offset and message. The
     sizes of queue and index files are accepted but not used.
     """
-    del index_slots, index_entries, queue_file_size
-    with _job("audit", master, form) as job:
+    with _job("audit", spark.master, spark.form) as job:
         job.check(store)
-        job.run(job.module.audit, store, verify_crc=verify_crc, target_bytes=target_mb << 20)
+        job.run(job.module.audit, store, verify_crc=verify_crc, target_bytes=spark.target_bytes)
 
 
 @app.command("compare", epilog=epilog())
+@with_groups
 def compare_command(
     store: StoreArgument,
     other: StoreArgument,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    *,
+    sizes: JobSizes,
+    spark: SparkOptions,
 ) -> None:
     """Compare two copies of a log: first the CRCs of blocks, then the records that differ.
 
     Exit code 1 means that they are not equal. The sizes of queue and index files are accepted but
     not used.
     """
-    del index_slots, index_entries, queue_file_size
-    with _job("compare", master, form) as job:
+    with _job("compare", spark.master, spark.form) as job:
         job.check(store, other)
-        job.run(job.module.compare, store, other, target_bytes=target_mb << 20)
+        job.run(job.module.compare, store, other, target_bytes=spark.target_bytes)
 
 
 @app.command("export", epilog=epilog())
+@with_groups
 def export_command(
     store: StoreArgument,
     out: Out,
@@ -200,30 +219,27 @@ def export_command(
         ),
     ] = "snappy",
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    *,
+    sizes: JobSizes,
+    spark: SparkOptions,
 ) -> None:
     """Write the log as Parquet: by topic and day for queries, and byte for byte for `restore`."""
-    del queue_file_size
-    with _job("export", master, form) as job:
+    with _job("export", spark.master, spark.form) as job:
         job.check(store)
         options = job.module.ExportOptions(
             messages=messages or not raw,
             raw=raw or not messages,
             compression=compression,
-            target_bytes=target_mb << 20,
+            target_bytes=spark.target_bytes,
             on_corruption=on_corruption,
-            index_slots=index_slots,
-            index_entries=index_entries,
+            index_slots=sizes.index_slots,
+            index_entries=sizes.index_entries,
         )
         job.run(job.module.export, store, out, options)
 
 
 @app.command("restore", epilog=epilog())
+@with_groups
 def restore_command(
     archive: Annotated[
         Path,
@@ -237,45 +253,43 @@ def restore_command(
         bool,
         typer.Option("--log-only", help="Restore only the log, without consume queues and index."),
     ] = False,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    *,
+    sizes: JobSizes,
+    spark: SparkOptions,
 ) -> None:
     """Restore a store from an export: the log files byte for byte, then queues and index."""
-    with _job("restore", master, form) as job:
+    with _job("restore", spark.master, spark.form) as job:
         _loaded("tandemlog.spark.tasks.archive").read_manifest(archive)
         options = _loaded("tandemlog.spark.jobs.rebuild").RebuildOptions(
             queues=not log_only,
             index=not log_only,
-            index_slots=index_slots,
-            index_entries=index_entries,
-            queue_file_size=queue_file_size,
-            target_bytes=target_mb << 20,
+            index_slots=sizes.index_slots,
+            index_entries=sizes.index_entries,
+            queue_file_size=sizes.queue_file_size,
+            target_bytes=spark.target_bytes,
         )
         job.run(job.module.restore, archive, out, options)
 
 
 @app.command("stats", epilog=epilog())
+@with_groups
 def stats_command(
     store: StoreArgument,
     out: Out,
     on_corruption: OnCorruptionOption = OnCorruption.FAIL,
-    index_slots: IndexSlots = DEFAULT_SLOTS,
-    index_entries: IndexEntries = DEFAULT_ENTRIES,
-    queue_file_size: QueueFileSize = None,
-    master: Master = "local[*]",
-    target_mb: TargetMb = _TARGET_MB,
-    form: FormOption = Form.TABLE,
+    *,
+    sizes: JobSizes,
+    spark: SparkOptions,
 ) -> None:
     """Count messages, bytes and sizes per topic and hour; write stats.parquet and stats.png."""
-    del index_slots, index_entries, queue_file_size
-    with _job("stats", master, form) as job:
+    with _job("stats", spark.master, spark.form) as job:
         job.check(store)
         job.run(
-            job.module.stats, store, out, target_bytes=target_mb << 20, on_corruption=on_corruption
+            job.module.stats,
+            store,
+            out,
+            target_bytes=spark.target_bytes,
+            on_corruption=on_corruption,
         )
 
 

@@ -12,15 +12,8 @@ from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import one_line_errors
 from ..offline import say_lines
-from ..options import (
-    DEFAULTS,
-    FormatOption,
-    IndexEntries,
-    IndexSlots,
-    QueueFileSize,
-    Store,
-    store_config,
-)
+from ..option_groups import StoreSizes, store_config, with_groups
+from ..options import FormatOption, Store
 from ..output import Format, write_lines
 from ..progress import byte_progress
 from .recover import recovery_row
@@ -29,6 +22,7 @@ app = new_app()
 
 
 @app.command("rebuild", epilog=epilog())
+@with_groups
 def rebuild_command(
     store: Store,
     queues: Annotated[
@@ -39,16 +33,15 @@ def rebuild_command(
         bool, typer.Option("--index", help="Rebuild the index. [default: queues and index]")
     ] = False,
     form: FormatOption = Format.TABLE,
-    index_slots: IndexSlots = DEFAULTS.index_slots,
-    index_entries: IndexEntries = DEFAULTS.index_entries,
-    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+    *,
+    sizes: StoreSizes,
 ) -> None:
     """Rebuild the consume queues and the index of a store from its log.
 
     The old files are set aside first and deleted once the new ones are complete. Exit code 7 means
     that a process has the store open.
     """
-    config = store_config(store, index_slots, index_entries, queue_file_size)
+    config = store_config(store, sizes)
     both = queues == index
     with one_line_errors(), byte_progress("rebuild") as progress:
         began = time.monotonic()

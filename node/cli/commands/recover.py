@@ -11,15 +11,8 @@ from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import one_line_errors
 from ..offline import say_lines
-from ..options import (
-    DEFAULTS,
-    FormatOption,
-    IndexEntries,
-    IndexSlots,
-    QueueFileSize,
-    Store,
-    store_config,
-)
+from ..option_groups import StoreSizes, store_config, with_groups
+from ..options import FormatOption, Store
 from ..output import Format, write_lines
 from ..progress import byte_progress
 
@@ -27,22 +20,22 @@ app = new_app()
 
 
 @app.command("recover", epilog=epilog())
+@with_groups
 def recover_command(
     store: Store,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
     ] = False,
     form: FormatOption = Format.TABLE,
-    index_slots: IndexSlots = DEFAULTS.index_slots,
-    index_entries: IndexEntries = DEFAULTS.index_entries,
-    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+    *,
+    sizes: StoreSizes,
 ) -> None:
     """Open a store, recover it, dispatch to the end of its log, and close it cleanly.
 
     The report says what was found, cut and rebuilt, and how long it took. Exit code 7 means that a
     process has the store open, or that its files do not fit together.
     """
-    config = store_config(store, index_slots, index_entries, queue_file_size)
+    config = store_config(store, sizes)
     with one_line_errors(), byte_progress("recover") as progress:
         report = plan(config) if dry_run else recover(config, progress=progress)
         if form is Format.JSONL:

@@ -14,15 +14,8 @@ from ..command import new_app
 from ..exit_codes import FAULT, epilog
 from ..failures import CommandError, one_line_errors
 from ..offline import say_lines
-from ..options import (
-    DEFAULTS,
-    FormatOption,
-    IndexEntries,
-    IndexSlots,
-    QueueFileSize,
-    Store,
-    store_config,
-)
+from ..option_groups import StoreSizes, store_config, with_groups
+from ..options import FormatOption, Store
 from ..output import Format, write_lines
 from ..progress import byte_progress
 
@@ -30,6 +23,7 @@ app = new_app()
 
 
 @app.command("verify", epilog=epilog())
+@with_groups
 def verify_command(
     store: Store,
     against: Annotated[
@@ -43,9 +37,8 @@ def verify_command(
         ),
     ] = None,
     form: FormatOption = Format.TABLE,
-    index_slots: IndexSlots = DEFAULTS.index_slots,
-    index_entries: IndexEntries = DEFAULTS.index_entries,
-    queue_file_size: QueueFileSize = DEFAULTS.queue_file_size,
+    *,
+    sizes: StoreSizes,
 ) -> None:
     """Check every record, every queue entry and every index entry against the log.
 
@@ -55,10 +48,10 @@ def verify_command(
     nothing in common to compare, and after a failed fsync, because what is on the disk is unknown
     until `recover` has dropped the page cache.
     """
-    config = store_config(store, index_slots, index_entries, queue_file_size)
+    config = store_config(store, sizes)
     other, nothing = None, False
     if against is not None:
-        other = store_config(against, index_slots, index_entries, queue_file_size)
+        other = store_config(against, sizes)
     with one_line_errors():
         began = time.monotonic()
         with byte_progress("verify") as progress:

@@ -47,8 +47,8 @@ def with_compression(flag: int, compression: int) -> int:
 def decompress_body(flag: int, body: bytes) -> bytes:
     """The body as the producer gave it.
 
-    LZ4 and ZSTD need the libraries `lz4` and `zstandard`. Raises FormatError naming a library
-    that is missing, a type that is unknown, or the fault of a body that is not what it says.
+    LZ4 (its frame format) and ZSTD need the extras `lz4` and `zstd`. Raises FormatError naming an
+    extra that is missing, a type that is unknown, or the fault of a body that is not what it says.
     """
     kind = compression_type(flag)
     if kind is None:
@@ -58,27 +58,31 @@ def decompress_body(flag: int, body: bytes) -> bytes:
             return zlib.decompress(body)
         except zlib.error as error:
             raise FormatError(f"body: not valid zlib data: {error}") from error
-    if kind == LZ4:
-        return _decompress_by_library("lz4.frame", "lz4", body)
-    if kind == ZSTD:
-        return _decompress_by_library("zstandard", "zstandard", body)
+    if kind in _LIBRARIES:
+        return _decompress_by_library(*_LIBRARIES[kind], body)
     raise FormatError(f"body: compression type {kind} is not known (1 LZ4, 2 ZSTD, 3 ZLIB)")
 
 
-def _decompress_by_library(module_name: str, library: str, body: bytes) -> bytes:
-    """Both libraries are wanted by few and are no dependencies: found when first needed."""
+_LIBRARIES: Final = {LZ4: ("lz4.frame", "lz4"), ZSTD: ("zstandard", "zstd")}
+"""Module, and the extra that brings it: few need them, so they are imported when first used."""
+
+
+def _decompress_by_library(module_name: str, extra: str, body: bytes) -> bytes:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise FormatError(
-            f"body: compressed with {library}, install the Python library `{library}` to read it"
+            f"body: compressed with {extra}, which is not installed: "
+            f"pip install 'tandemlog[{extra}]'"
         ) from error
     try:
-        # A zstd frame does not always say its size: the object that reads a stream needs none.
-        if module_name == "zstandard":
-            plain = module.ZstdDecompressor().decompressobj().decompress(body)
-        else:
-            plain = module.decompress(body)
+        if extra == "lz4":
+            return bytes(module.decompress(body))
+        # A frame of a stream does not say its size, which only the reader of streams goes without.
+        reader = module.ZstdDecompressor().decompressobj()
+        plain = bytes(reader.decompress(body))
     except Exception as error:  # each library has its own family of errors
-        raise FormatError(f"body: not valid {library} data: {error}") from error
-    return bytes(plain)
+        raise FormatError(f"body: not valid {extra} data: {error}") from error
+    if not reader.eof:
+        raise FormatError(f"body: not valid {extra} data: it ends early")
+    return plain

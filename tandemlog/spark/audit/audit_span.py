@@ -25,7 +25,7 @@ from ..log.describe import lenient_record, record_text
 from ..log.dispatch import topics_of
 from ..log.files import LogFiles
 from ..log.queue_collector import QueueCollector
-from ..log.scan import Damage, Ending, Piece, SpanScan
+from ..log.scan import DamagedPiece, Ending, Piece, SpanScan
 from ..log.spans import Span
 
 MAX_FINDINGS = 100
@@ -162,7 +162,7 @@ def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = 
     queues = QueueCollector()
     scan = SpanScan(log, span, check_crc=check_crc)
     for part in scan:
-        if isinstance(part, Damage):
+        if isinstance(part, DamagedPiece):
             audit.add(damage_finding(log, files, span, part))
         else:
             _add_piece(audit, queues, part, check_crc)
@@ -171,7 +171,7 @@ def audit_span(log: LogBytes, files: LogFiles, span: Span, *, check_crc: bool = 
     return audit
 
 
-def damage_finding(log: LogBytes, files: LogFiles, span: Span, damage: Damage) -> Finding:
+def damage_finding(log: LogBytes, files: LogFiles, span: Span, damage: DamagedPiece) -> Finding:
     """The damage in words, with the message that was there."""
     record = lenient_record(log, damage.start, span.file_end, damage.end)
     kind = {"body_crc": "crc", "physical_offset": "offset"}.get(damage.field, damage.field)

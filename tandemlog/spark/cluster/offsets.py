@@ -35,7 +35,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class QueueSpan:
     """The messages start .. end-1 of a queue."""
 
     topic: str

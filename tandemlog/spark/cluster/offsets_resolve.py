@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import DataLossError, OffsetsError
-from .offsets import EARLIEST, LATEST, Offsets, Position, Queue, Span
+from .offsets import EARLIEST, LATEST, Offsets, Position, Queue, QueueSpan
 from .options import Strategy
 
 AtTime = Callable[[Sequence[Queue], int], Offsets]
@@ -75,7 +75,7 @@ def resolve_end(
     return {queue: min(offset, held[queue].end) for queue, offset in offsets.items()}
 
 
-def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[Span]:
+def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[QueueSpan]:
     """What lies between, by topic and queue, without queues that have nothing. `strict`: an end
     before its start is an OffsetsError."""
     spans = []
@@ -84,11 +84,11 @@ def spans_of(starts: Offsets, ends: Offsets, *, strict: bool) -> list[Span]:
         if start > end and strict:
             raise OffsetsError(f"{_name(queue)}: the read ends at {end}, before it starts: {start}")
         if start < end:
-            spans.append(Span(queue[0], queue[1], start, end))
+            spans.append(QueueSpan(queue[0], queue[1], start, end))
     return spans
 
 
-def lost_messages(spans: Iterable[Span], held: Mapping[Queue, Held]) -> list[str]:
+def lost_messages(spans: Iterable[QueueSpan], held: Mapping[Queue, Held]) -> list[str]:
     """What is said of spans that begin before what their queue still holds."""
     return [
         _text("the read's start", span.queue, span.start, held.get(span.queue, NOTHING))

@@ -24,7 +24,7 @@ from ..log.end import LogEnd, Tail
 from ..log.files import LogFiles
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 _MOST_NAMED = 5
 
@@ -56,7 +56,7 @@ def audit(
     *,
     verify_crc: bool = True,
     target_bytes: int = TARGET_BYTES,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Look at the log of `store` (log_source.open_store). Changes nothing.
 

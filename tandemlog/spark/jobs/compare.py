@@ -24,7 +24,7 @@ from ..log.describe import lenient_record, record_text
 from ..log.end import LogEnd, Tail
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 _MERGED_BYTES = 64 << 20
 
@@ -58,7 +58,7 @@ def compare(
     *,
     block_bytes: int = BLOCK_BYTES,
     target_bytes: int = TARGET_BYTES,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Compare the logs of two stores (log_source.open_store). Changes nothing.
 
@@ -87,7 +87,7 @@ class _Compare:
         second: _Copy,
         block_bytes: int,
         target_bytes: int,
-        progress: Progress,
+        progress: JobProgress,
     ) -> None:
         self._spark = spark
         self._copies = (first, second)

@@ -23,7 +23,7 @@ from ..tasks.export import ExportOutcome, ExportTask, export_part, rest_of
 from ..tasks.store_delays import stored_delay_levels
 from ..tasks.store_settings import check_index_sizes, indexes_tags
 from .missing_files import lacking_files
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 _SMALL_FILES = ("checkpoint", "abort", "epochFileCheckpoint", "config/*", "config/**/*")
@@ -49,7 +49,7 @@ def export(
     out: str | Path,
     options: ExportOptions | None = None,
     *,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Write the log of `store` (log_source.open_store) as Parquet below `out`.
 

@@ -43,7 +43,7 @@ from ..tasks.rebuild import (
 from ..tasks.store_delays import stored_delay_levels
 from ..tasks.store_settings import INDEX, check_index_sizes, indexes_tags
 from .missing_files import lacking_files
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 _RECORDS_A_TASK = 1 << 16
 
@@ -71,7 +71,7 @@ def rebuild(
     out: str | Path,
     options: RebuildOptions | None = None,
     *,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Write consume queues and index files of `store` (log_source.open_store) below `out`.
 
@@ -96,7 +96,7 @@ class _Rebuild:
         source: LogSource,
         out: Path,
         options: RebuildOptions,
-        progress: Progress,
+        progress: JobProgress,
     ) -> None:
         self._spark = spark
         self._source = source

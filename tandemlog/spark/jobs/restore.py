@@ -23,7 +23,7 @@ from ..segments.options import OnCorruption
 from ..tasks.archive import FILES, RAW, Manifest, read_manifest
 from ..tasks.restore import RestoreOutcome, RestoreTask, restore_part
 from .rebuild import RebuildOptions, check_queue_file_size, rebuild
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 
 def restore(
@@ -32,7 +32,7 @@ def restore(
     out: str | Path,
     options: RebuildOptions | None = None,
     *,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Make the store at `out`, which must be empty or not there, from the export in `archive`.
 
@@ -143,7 +143,7 @@ def _rebuild(
     spark: Executor,
     target: Path,
     options: RebuildOptions | None,
-    progress: Progress,
+    progress: JobProgress,
     result: JobResult,
 ) -> None:
     """Queues and index of the restored store."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..audit.audit_span import Finding
+from ..executors import TaskProgress
 
-Progress = Callable[[str, int, int], None]
+JobProgress = Callable[[str, int, int], None]
 """What is being done; steps done, steps in all."""
 
 
@@ -41,6 +42,6 @@ class JobResult:
         }
 
 
-def within(progress: Progress, what: str) -> Callable[[int, int], None]:
+def within(progress: JobProgress, what: str) -> TaskProgress:
     """`progress` for one step of a job."""
     return lambda done, total: progress(what, done, total)

@@ -25,12 +25,12 @@ from ..executors import Executor, parallelism, run_tasks
 from ..log.dates import EPOCH, HOUR_MS, NO_DATE, counted_in
 from ..log.dispatch import topics_of
 from ..log.queue_collector import QueueCollector
-from ..log.scan import Damage, SpanScan
+from ..log.scan import DamagedPiece, SpanScan
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..segments.options import OnCorruption
 from .missing_files import lacking_files
-from .result import JobResult, Progress, no_progress, within
+from .result import JobProgress, JobResult, no_progress, within
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TABLE = "stats.parquet"
@@ -81,7 +81,7 @@ def count_sizes(task: StatsTask) -> StatsOutcome:
     try:
         for span in task.spans:
             for part in SpanScan(log, span, check_crc=False):
-                if isinstance(part, Damage):
+                if isinstance(part, DamagedPiece):
                     findings.append(damage_finding(log, task.source.files, span, part))
                     continue
                 headers = part.headers
@@ -106,7 +106,7 @@ def stats(
     *,
     target_bytes: int = TARGET_BYTES,
     on_corruption: OnCorruption = OnCorruption.FAIL,
-    progress: Progress = no_progress,
+    progress: JobProgress = no_progress,
 ) -> JobResult:
     """Count the log of `store` (log_source.open_store) into `out`.
 

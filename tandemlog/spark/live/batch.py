@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ..arrow.schema import Columns
 from ..cluster.cluster import Cluster, judged
 from ..cluster.errors import DataLossError
-from ..cluster.offsets import EARLIEST, LATEST, Position, Span
+from ..cluster.offsets import EARLIEST, LATEST, Position, QueueSpan
 from ..cluster.offsets_resolve import lost_messages, resolve_end, resolve_start, spans_of
 from ..cluster.options import ReadOptions
 from .partition import LivePartition, pulling_of, read_partition
@@ -38,7 +38,7 @@ class LiveBatchReader(DataSourceReader):
             for number, group in enumerate(plan(self._spans(), self._options.partitioning))
         ]
 
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[QueueSpan]:
         options = self._options
         held = self._cluster.held(self._cluster.queues())
         start = options.start or Position(everywhere=EARLIEST)

@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from ..arrow.schema import Columns
-from ..cluster.offsets import Span
+from ..cluster.offsets import QueueSpan
 from ..cluster.options import ReadOptions
 from .pull import Pulling, read_spans
 
@@ -17,7 +17,7 @@ class LivePartition(InputPartition):
     """Partition `number` of a read."""
 
     number: int
-    spans: tuple[Span, ...]
+    spans: tuple[QueueSpan, ...]
 
 
 def pulling_of(options: ReadOptions, columns: Columns) -> Pulling:

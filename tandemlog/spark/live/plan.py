@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from ..cluster.offsets import Span
+from ..cluster.offsets import QueueSpan
 from ..cluster.options import Partitioning
 
 SMALL: Final = 50_000
 """Rows that are worth a task of their own."""
 
 
-def plan(spans: Iterable[Span], wishes: Partitioning) -> list[tuple[Span, ...]]:
+def plan(spans: Iterable[QueueSpan], wishes: Partitioning) -> list[tuple[QueueSpan, ...]]:
     """The spans of each partition, in order; no partition is empty."""
     pieces = [piece for span in spans for piece in _of_at_most(span, wishes.max_records)]
     least = wishes.min_partitions or 1
@@ -32,13 +32,13 @@ def plan(spans: Iterable[Span], wishes: Partitioning) -> list[tuple[Span, ...]]:
     return groups if most is None or len(groups) <= most else _balanced(pieces, most)
 
 
-def _of_at_most(span: Span, rows: int | None) -> list[Span]:
+def _of_at_most(span: QueueSpan, rows: int | None) -> list[QueueSpan]:
     if rows is None or span.count <= rows:
         return [span] if span.count > 0 else []
     return _split(span, -(-span.count // rows))
 
 
-def _at_least(pieces: Sequence[Span], least: int) -> list[Span]:
+def _at_least(pieces: Sequence[QueueSpan], least: int) -> list[QueueSpan]:
     """Pieces split in proportion to their rows, until there are `least`, or one a row."""
     total = sum(piece.count for piece in pieces)
     if total <= least:
@@ -55,15 +55,15 @@ def _at_least(pieces: Sequence[Span], least: int) -> list[Span]:
     ]
 
 
-def _split(span: Span, parts: int) -> list[Span]:
+def _split(span: QueueSpan, parts: int) -> list[QueueSpan]:
     cuts = [span.start + span.count * part // parts for part in range(parts + 1)]
-    return [Span(span.topic, span.queue_id, start, end) for start, end in pairwise(cuts)]
+    return [QueueSpan(span.topic, span.queue_id, start, end) for start, end in pairwise(cuts)]
 
 
-def _packed(pieces: Sequence[Span], rows: int, least: int) -> list[tuple[Span, ...]]:
+def _packed(pieces: Sequence[QueueSpan], rows: int, least: int) -> list[tuple[QueueSpan, ...]]:
     """Neighbours together as long as they have not more than `rows`, and `least` groups are
     left."""
-    groups: list[list[Span]] = []
+    groups: list[list[QueueSpan]] = []
     held = 0
     for number, piece in enumerate(pieces):
         left = len(pieces) - number
@@ -76,10 +76,10 @@ def _packed(pieces: Sequence[Span], rows: int, least: int) -> list[tuple[Span, .
     return [tuple(group) for group in groups]
 
 
-def _balanced(pieces: Sequence[Span], most: int) -> list[tuple[Span, ...]]:
+def _balanced(pieces: Sequence[QueueSpan], most: int) -> list[tuple[QueueSpan, ...]]:
     """Neighbours in `most` groups of about as many rows."""
     total = sum(piece.count for piece in pieces)
-    groups: list[list[Span]] = [[] for _ in range(most)]
+    groups: list[list[QueueSpan]] = [[] for _ in range(most)]
     before = 0
     for piece in pieces:
         middle = before + piece.count / 2

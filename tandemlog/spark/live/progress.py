@@ -25,7 +25,7 @@ from tandemlog.consume.received import ReceivedBatch
 from tandemlog.v1 import broker_pb2
 
 from ..cluster.errors import ClusterError, DataLossError
-from ..cluster.offsets import Span
+from ..cluster.offsets import QueueSpan
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ HOLD_BYTES: Final = 8 << 20
 @dataclass(slots=True)
 class _Reading:
     number: int
-    span: Span
+    span: QueueSpan
     position: int
     held: list[ReceivedBatch] = field(default_factory=list)
 
@@ -47,12 +47,12 @@ class _Reading:
         return f"{self.span.topic}/{self.span.queue_id} at {self.position} of {self.span.end}"
 
 
-class Progress:
+class PullProgress:
     """See the module. `filtered`: nodes leave messages of other tags out."""
 
     def __init__(
         self,
-        spans: Iterable[Span],
+        spans: Iterable[QueueSpan],
         *,
         filtered: bool,
         fail_on_data_loss: bool,

@@ -32,11 +32,11 @@ from tandemlog.v1 import broker_pb2
 from ..arrow.schema import Columns
 from ..cluster.connections import connection_of, start
 from ..cluster.errors import ClusterError
-from ..cluster.offsets import Span
+from ..cluster.offsets import QueueSpan
 from ..cluster.options import ClusterOptions
 from .decode import decode
 from .nodes import NodeChoice
-from .progress import Progress
+from .progress import PullProgress
 
 _LONG_POLL_MS: Final = 500
 """How long a node that is behind may wait for the first message."""
@@ -61,13 +61,15 @@ class Pulling:
     group: str
 
 
-def read_spans(pulling: Pulling, spans: Sequence[Span], number: int) -> Iterator[pa.RecordBatch]:
+def read_spans(
+    pulling: Pulling, spans: Sequence[QueueSpan], number: int
+) -> Iterator[pa.RecordBatch]:
     """The messages of the spans, one span behind the other; `number` is the partition's.
 
     Raises DataLossError for messages that are gone, ClusterError where no node gives them.
     """
     tags = parse_tags(pulling.tags)
-    progress = Progress(
+    progress = PullProgress(
         spans,
         filtered=tags is not None,
         fail_on_data_loss=pulling.fail_on_data_loss,
@@ -107,7 +109,7 @@ class _Pulled:
     master: str | None
 
 
-def _result(pending: Future[_Pulled], progress: Progress) -> _Pulled:
+def _result(pending: Future[_Pulled], progress: PullProgress) -> _Pulled:
     try:
         return pending.result()
     except TandemlogError as error:
@@ -123,7 +125,7 @@ class _Puller:
         self._connection: Connection = connection_of(pulling.cluster)
         self._nodes = NodeChoice(self._connection, pulling.read_from, number)
 
-    def ask(self, progress: Progress, *, leave: bool = False) -> Future[_Pulled]:
+    def ask(self, progress: PullProgress, *, leave: bool = False) -> Future[_Pulled]:
         """The answer to what `progress` wants next; `leave`: the node asked last is behind."""
         request = broker_pb2.PullRequest(
             positions=progress.positions(),

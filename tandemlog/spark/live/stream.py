@@ -21,14 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from ..arrow.schema import Columns
 from ..cluster.cluster import Cluster, judged
@@ -36,6 +28,14 @@ from ..cluster.errors import ClusterError, DataLossError, OffsetsError
 from ..cluster.offsets import LATEST, Offsets, Position, Queue, from_json, to_json
 from ..cluster.offsets_resolve import NOTHING, Held, lost_messages, resolve_start, spans_of
 from ..cluster.options import ReadOptions
+from ..newer_spark import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from .admission import Gate, share_bytes, share_rows
 from .partition import LivePartition, pulling_of, read_partition
 from .plan import plan

@@ -22,7 +22,7 @@ from .bytes_at import LocalLog, read
 from .describe import lenient_record
 from .files import LogFile, LogFiles
 from .find_record import next_record, record_at
-from .scan import Damage, SpanScan
+from .scan import DamagedPiece, SpanScan
 from .spans import Span
 
 _LAST_RECORDS = 64
@@ -138,7 +138,7 @@ class _Search:
         scan = SpanScan(self._log, Span(file.base, file.end, start, file.end))
         before = self._known_before(start)
         for part in scan:
-            if isinstance(part, Damage):
+            if isinstance(part, DamagedPiece):
                 following = part.end if part.end < file.end else None
                 if following is not None and part.start < self._durable:
                     continue
@@ -160,7 +160,7 @@ class _Search:
         found = self._files.find(self._last_record)
         return record_at(self._log, self._last_record, found.end) if found is not None else None
 
-    def _end_at(self, damage: Damage, before: Record | None, following: int | None) -> LogEnd:
+    def _end_at(self, damage: DamagedPiece, before: Record | None, following: int | None) -> LogEnd:
         file, at = self._file, damage.start
         tail = self._tail_kind(damage)
         reason = damage.reason
@@ -174,7 +174,7 @@ class _Search:
             record = lenient_record(self._log, at, file.end, following or 0)
         return LogEnd(at, file.path, tail, reason, record)
 
-    def _tail_kind(self, damage: Damage) -> Tail:
+    def _tail_kind(self, damage: DamagedPiece) -> Tail:
         file, at = self._file, damage.start
         if damage.stop is StopReason.ZEROS:
             return Tail.ZEROS

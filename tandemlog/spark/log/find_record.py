@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tandemlog.format.columns.resync import HEAD_SIZE, MAGICS, magic_positions, starts_in_place
+from tandemlog.format.columns.resync import HEAD_SIZE, MAGICS, starts_in_place
 from tandemlog.format.columns.walk import StopReason, walk
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record
@@ -54,24 +54,14 @@ def next_record(
     log: LogBytes, start: int, end: int, file_end: int, *, check_crc: bool = True
 ) -> Record | None:
     """The first whole record that begins in start .. end of a file which ends at `file_end`."""
-    for offset in _candidates(log, start, end, in_place=True):
+    for offset in _candidates(log, start, end):
         record = record_at(log, offset, file_end, check_crc=check_crc)
         if record is not None:
             return record
     return None
 
 
-def stray_record(log: LogBytes, start: int, end: int, file_end: int) -> tuple[int, Record] | None:
-    """Log offset and fields of the first whole record in start .. end that says that it lies
-    somewhere else: bytes of another life of the file, or of another file."""
-    for offset in _candidates(log, start, end, in_place=False):
-        record = record_at(log, offset, file_end, in_place=False)
-        if record is not None and record.physical_offset != offset:
-            return offset, record
-    return None
-
-
-def _candidates(log: LogBytes, start: int, end: int, *, in_place: bool) -> Iterator[int]:
+def _candidates(log: LogBytes, start: int, end: int) -> Iterator[int]:
     """Log offsets in start .. end at which a record may begin."""
     offset = start
     while (offset := log.next_data(offset)) < end:
@@ -79,7 +69,7 @@ def _candidates(log: LogBytes, start: int, end: int, *, in_place: bool) -> Itera
         piece = read(log, offset, wanted + HEAD_SIZE - 1)
         # Most of what is searched is zeros: one look for a byte that every magic has.
         if _FIRST_OF_MAGICS in piece:
-            for position in starts_in_place(piece, offset) if in_place else magic_positions(piece):
+            for position in starts_in_place(piece, offset):
                 if position >= wanted:
                     break
                 yield offset + position

@@ -1,8 +1,8 @@
 """The records of one span, window by window, and what stands between them that is none.
 
-    window    | r r r r r r r |r r          the record that the window cuts off begins the next one
-    Piece     '-------------'               positions, sizes and headers of whole records
-    Damage            xxxx                  bytes up to the next whole record, or to the span's end
+    window          | r r r r r r r |r r    the record that the window cuts off begins the next one
+    Piece           '-------------'         positions, sizes and headers of whole records
+    DamagedPiece            xxxx            bytes up to the next whole record, or to the span's end
 
 A window is a buffer that is used again: a Piece is valid until the next one is asked for. A window
 grows for a record larger than itself, but only if the record's inner lengths add up, so that a
@@ -54,7 +54,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class DamagedPiece:
     """Log offsets start .. end that hold no record; `field` and `reason` say what is wrong with
     the first of them, `stop` how the walk names it."""
 
@@ -96,7 +96,7 @@ class SpanScan:
         self._window = _Window(log, span, window_bytes)
         self._window_records = window_records
 
-    def __iter__(self) -> Iterator[Piece | Damage]:
+    def __iter__(self) -> Iterator[Piece | DamagedPiece]:
         span = self._span
         if not self._begin():
             return
@@ -119,13 +119,13 @@ class SpanScan:
         if span.continued:
             yield from self._look_behind()
 
-    def _look_behind(self) -> Iterator[Damage]:
+    def _look_behind(self) -> Iterator[DamagedPiece]:
         """The next span passes over what is no record at its begin, so it is named here."""
         span = self._span
         place = Span(span.base, span.file_end, self.end, self.end + 1)
         probe = SpanScan(self._log, place, check_crc=self._check_crc, window_bytes=_BEHIND)
         for part in probe:
-            if isinstance(part, Damage):
+            if isinstance(part, DamagedPiece):
                 damage = replace(part, end=self._next_start(span.file_end))
                 yield damage
                 self.end = damage.end
@@ -170,13 +170,13 @@ class SpanScan:
             return piece, StopReason.CORRUPT, found.error
         return piece, found.stop, found.error
 
-    def _damage(self, stop: StopReason, error: CorruptRecordError | None) -> Damage:
+    def _damage(self, stop: StopReason, error: CorruptRecordError | None) -> DamagedPiece:
         """From `end`, where no record stands, to the next one."""
         field = error.field if error is not None else "magic"
         reason = f"{error.field}: {error.reason}" if error is not None else stop.value
         span = self._span
         until = span.file_end if span.continued else span.end
-        return Damage(self.end, self._next_start(until), stop, field, reason)
+        return DamagedPiece(self.end, self._next_start(until), stop, field, reason)
 
     def _next_start(self, until: int) -> int:
         """Where the next record behind `end` begins; `until` where none does before."""

@@ -43,14 +43,6 @@ class Span:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Log offsets start .. end of one log, as far as it can be walked."""
-
-    start: int
-    end: int
-
-
 def pieces_wanted(total: int, target_bytes: int, cores: int) -> int:
     """How many spans of equal length: near the target, a multiple of the cores so that none
     waits for another, and not so small that starting them costs more than reading, or that there

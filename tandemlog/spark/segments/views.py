@@ -27,7 +27,7 @@ from ..log.bytes_at import LogBytes, read
 from ..log.describe import lenient_record, record_text
 from ..log.dispatch import dispatched, index_items, queue_slices
 from ..log.files import LogFiles
-from ..log.scan import Damage, Piece, SpanScan
+from ..log.scan import DamagedPiece, Piece, SpanScan
 from ..log.spans import Span
 from .options import OnCorruption, View
 
@@ -55,7 +55,7 @@ class _Reading:
     span: Span
     task: ReadTask
 
-    def scan(self, window_bytes: int, window_records: int) -> Iterator[Piece | Damage]:
+    def scan(self, window_bytes: int, window_records: int) -> Iterator[Piece | DamagedPiece]:
         yield from SpanScan(
             self.log,
             self.span,
@@ -72,11 +72,11 @@ class _Reading:
             elif self.task.on_corruption is OnCorruption.FAIL:
                 raise self.error(part)
 
-    def error(self, damage: Damage) -> CorruptLogError:
+    def error(self, damage: DamagedPiece) -> CorruptLogError:
         path = self.files.path_of(damage.start)
         return CorruptLogError(path, damage.start, self.reason(damage))
 
-    def reason(self, damage: Damage) -> str:
+    def reason(self, damage: DamagedPiece) -> str:
         record = lenient_record(self.log, damage.start, self.span.file_end)
         return f"{record_text(record)}: {damage.reason}"
 

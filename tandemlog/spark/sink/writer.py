@@ -21,15 +21,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ..cluster.cluster import check_reachable, check_writable
 from ..cluster.errors import RowError, SinkError
 from ..cluster.options import ClusterOptions, Guarantee, WriteOptions
+from ..newer_spark import DataSourceStreamArrowWriter
 from .chunks import chunks
 from .columns import rows_of
 from .input import complete, input_of_task

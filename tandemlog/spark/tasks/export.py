@@ -28,7 +28,7 @@ from ..audit.audit_span import Finding, damage_finding
 from ..log.bytes_at import LogBytes, read
 from ..log.dates import DAY_MS, EPOCH, NO_DATE, counted_in
 from ..log.dispatch import topics_of
-from ..log.scan import Damage, Ending, Piece, SpanScan
+from ..log.scan import DamagedPiece, Ending, Piece, SpanScan
 from ..log.source import LogSource
 from ..log.spans import Span
 from .archive import MESSAGES, NO_DAY, OTHER, RAW, RAW_SCHEMA, RECORD, RawPart, partition_folder
@@ -101,7 +101,7 @@ def _export_span(
     behind = span.start
     scan = SpanScan(log, span, check_crc=True, window_bytes=_WINDOW_BYTES)
     for part in scan:
-        if isinstance(part, Damage):
+        if isinstance(part, DamagedPiece):
             outcome.findings.append(damage_finding(log, task.source.files, span, part))
             if raw is not None:
                 raw.others(log, part.start, part.end)

@@ -26,7 +26,7 @@ from ..audit.audit_span import Finding, damage_finding
 from ..errors import PipelineError
 from ..log.dispatch import INDEX_ITEM, dispatched, index_items
 from ..log.queue_collector import Queue, QueueCollector, joined
-from ..log.scan import Damage, Ending, SpanScan
+from ..log.scan import DamagedPiece, Ending, SpanScan
 from ..log.source import LogSource
 from ..log.spans import Span
 from .index_writer import write_index_file
@@ -85,7 +85,7 @@ def make_part(task: PartTask) -> PartOutcome:
             outcome = SpanOutcome(span, -1, span.start, Ending.NOTHING)
             scan = SpanScan(log, span, check_crc=False, window_records=_WINDOW_RECORDS)
             for part in scan:
-                if isinstance(part, Damage):
+                if isinstance(part, DamagedPiece):
                     finding = damage_finding(log, task.source.files, span, part)
                     outcome.findings.append(finding)
                     continue

@@ -1,10 +1,14 @@
 """The system flag's bits, and bodies that are compressed as it says."""
 
+import random
 import sys
 import zlib
-from types import SimpleNamespace
+from collections.abc import Callable
+from functools import partial
 
+import lz4.frame
 import pytest
+import zstandard
 
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record import sys_flag
@@ -58,30 +62,45 @@ def test_a_body_that_is_not_zlib(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "module", "library"), [(LZ4, "lz4.frame", "lz4"), (ZSTD, "zstandard", "zstandard")]
+    ("kind", "module", "extra"), [(LZ4, "lz4.frame", "lz4"), (ZSTD, "zstandard", "zstd")]
 )
-def test_names_a_library_that_is_missing(
-    kind: int, module: str, library: str, monkeypatch: pytest.MonkeyPatch
+def test_names_the_extra_that_is_missing(
+    kind: int, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(FormatError, match=f"install the Python library `{library}`"):
+    with pytest.raises(FormatError, match=rf"pip install 'tandemlog\[{extra}\]'"):
         decompress_body(with_compression(0, kind), b"x")
 
 
-def _reverse(body: bytes) -> bytes:
-    if not body:
-        raise RuntimeError("nothing there")
-    return body[::-1]
+def zstd_stream(body: bytes) -> bytes:
+    """As RocketMQ's ZstdOutputStream writes it: the frame does not say how long the body is."""
+    writer = zstandard.ZstdCompressor(level=5).compressobj()
+    return bytes(writer.compress(body) + writer.flush())
 
 
-@pytest.mark.parametrize("kind", [LZ4, ZSTD])
-def test_uses_a_library_that_is_there(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = SimpleNamespace(decompressobj=lambda: SimpleNamespace(decompress=_reverse))
-    monkeypatch.setitem(sys.modules, "lz4.frame", SimpleNamespace(decompress=_reverse))
-    monkeypatch.setitem(sys.modules, "zstandard", SimpleNamespace(ZstdDecompressor=lambda: reader))
-    assert decompress_body(with_compression(0, kind), b"abc") == b"cba"
-    with pytest.raises(FormatError, match="nothing there"):
-        decompress_body(with_compression(0, kind), b"")
+PACKED = {
+    "lz4": (LZ4, lz4.frame.compress),
+    "lz4-blocks": (LZ4, partial(lz4.frame.compress, block_linked=False, store_size=False)),
+    "zstd": (ZSTD, zstandard.ZstdCompressor().compress),
+    "zstd-stream": (ZSTD, zstd_stream),
+}
+
+
+@pytest.mark.parametrize(("kind", "compress"), PACKED.values(), ids=PACKED)
+@pytest.mark.parametrize("size", [0, 1, 300_000])
+def test_bodies_of_the_libraries(kind: int, compress: Callable[[bytes], bytes], size: int) -> None:
+    body = random.Random(size).randbytes(size // 2) + bytes(size - size // 2)
+    assert decompress_body(with_compression(0, kind), compress(body)) == body
+
+
+@pytest.mark.parametrize(("kind", "compress"), PACKED.values(), ids=PACKED)
+def test_a_body_that_is_cut_or_something_else(
+    kind: int, compress: Callable[[bytes], bytes]
+) -> None:
+    packed = compress(bytes(range(256)) * 40)
+    for wrong in (b"", b"hello", packed[: len(packed) // 2], packed[:-1]):
+        with pytest.raises(FormatError, match=r"not valid (lz4|zstd) data"):
+            decompress_body(with_compression(0, kind), wrong)
 
 
 def test_an_unknown_type_is_named() -> None:

@@ -51,7 +51,7 @@ import re, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from node.process.memory import give_back_freed_memory, share_one_arena
-from tandemlog import keep_freed_memory
+from tandemlog.memory import keep_freed_memory
 
 def resident_mib():
     status = Path("/proc/self/status").read_text()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tandemlog.spark.cluster.offsets import (
-    Span,
+    QueueSpan,
     from_json,
     parse_assignment,
     parse_offsets,
@@ -49,5 +49,5 @@ def test_what_is_no_assignment(value: object) -> None:
 
 
 def test_a_span_tells_itself() -> None:
-    assert str(Span("t", 3, 5, 9)) == "t/3 5..9"
-    assert Span("t", 3, 5, 9).count == 4
+    assert str(QueueSpan("t", 3, 5, 9)) == "t/3 5..9"
+    assert QueueSpan("t", 3, 5, 9).count == 4

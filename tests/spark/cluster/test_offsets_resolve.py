@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import pytest
 
 from tandemlog.spark.cluster.errors import DataLossError, OffsetsError
-from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue, Span
+from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Offsets, Position, Queue, QueueSpan
 from tandemlog.spark.cluster.offsets_resolve import (
     Held,
     lost_messages,
@@ -91,7 +91,7 @@ def test_spans_leave_out_what_is_empty() -> None:
     spans = spans_of(
         {("t", 0): 3, ("t", 1): 5}, {("t", 1): 5, ("t", 0): 7, ("u", 0): 2}, strict=True
     )
-    assert spans == [Span("t", 0, 3, 7), Span("u", 0, 0, 2)]
+    assert spans == [QueueSpan("t", 0, 3, 7), QueueSpan("u", 0, 0, 2)]
 
 
 def test_an_end_before_its_start() -> None:
@@ -101,5 +101,7 @@ def test_an_end_before_its_start() -> None:
 
 
 def test_what_is_lost_is_told() -> None:
-    [text] = lost_messages([Span("t", 0, 5, 12), Span("t", 1, 0, 5), Span("u", 0, 0, 1)], HELD)
+    [text] = lost_messages(
+        [QueueSpan("t", 0, 5, 12), QueueSpan("t", 1, 0, 5), QueueSpan("u", 0, 0, 1)], HELD
+    )
     assert "t/0 has no offset 5, it holds 10..20" in text

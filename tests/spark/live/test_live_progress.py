@@ -5,8 +5,8 @@ from tandemlog.cluster.pull_answer import PullPart
 from tandemlog.consume.received import ReceivedBatch
 from tandemlog.format.record.record import encode_record
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError
-from tandemlog.spark.cluster.offsets import Span
-from tandemlog.spark.live.progress import Progress
+from tandemlog.spark.cluster.offsets import QueueSpan
+from tandemlog.spark.live.progress import PullProgress
 from tandemlog.v1 import broker_pb2
 
 ALL = frozenset({"m"})
@@ -37,22 +37,22 @@ def part(
     return PullPart(head, memoryview(b"".join(records)))
 
 
-def progress(*spans: Span, filtered: bool = False, fail: bool = True) -> Progress:
-    return Progress(spans, filtered=filtered, fail_on_data_loss=fail)
+def progress(*spans: QueueSpan, filtered: bool = False, fail: bool = True) -> PullProgress:
+    return PullProgress(spans, filtered=filtered, fail_on_data_loss=fail)
 
 
 def take(
-    reading: Progress, *parts: PullPart, by: str = "m", all_nodes: frozenset[str] | None = ALL
+    reading: PullProgress, *parts: PullPart, by: str = "m", all_nodes: frozenset[str] | None = ALL
 ) -> tuple[list[ReceivedBatch], bool]:
     return reading.take(parts, by, all_nodes)
 
 
-def asked(reading: Progress) -> list[tuple[int, int]]:
+def asked(reading: PullProgress) -> list[tuple[int, int]]:
     return [(each.queue_id, each.queue_offset) for each in reading.positions()]
 
 
 def test_rows_move_the_position_up_to_the_end() -> None:
-    reading = progress(Span("t", 0, 5, 9))
+    reading = progress(QueueSpan("t", 0, 5, 9))
     assert asked(reading) == [(0, 5)]
     [batch], moved = take(reading, part(broker_pb2.FOUND, [5, 6], 7))
     assert (len(batch), moved, reading.done) == (2, True, False)
@@ -63,7 +63,7 @@ def test_rows_move_the_position_up_to_the_end() -> None:
 
 
 def test_several_queues_of_one_answer() -> None:
-    reading = progress(Span("t", 0, 0, 2), Span("t", 1, 4, 6), Span("t", 2, 0, 1))
+    reading = progress(QueueSpan("t", 0, 0, 2), QueueSpan("t", 1, 4, 6), QueueSpan("t", 2, 0, 1))
     assert reading.most_rows == 2
     found, _ = take(
         reading, part(broker_pb2.FOUND, [0, 1], 2), part(broker_pb2.FOUND, [4], 5, index=1)
@@ -73,7 +73,7 @@ def test_several_queues_of_one_answer() -> None:
 
 
 def test_tags_leave_gaps_that_are_no_loss() -> None:
-    reading = progress(Span("t", 0, 0, 10), filtered=True)
+    reading = progress(QueueSpan("t", 0, 0, 10), filtered=True)
     [batch], _ = take(reading, part(broker_pb2.FOUND, [2, 5], 6))
     assert len(batch) == 2
     found, moved = take(reading, part(broker_pb2.NO_MATCHED_MESSAGE, [], 10))
@@ -81,7 +81,7 @@ def test_tags_leave_gaps_that_are_no_loss() -> None:
 
 
 def test_a_filter_that_comes_to_the_end_of_the_queue() -> None:
-    reading = progress(Span("t", 0, 5, 9), filtered=True)
+    reading = progress(QueueSpan("t", 0, 5, 9), filtered=True)
     assert take(reading, part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 9)) == ([], True)
     assert reading.done
 
@@ -96,15 +96,15 @@ def test_a_filter_that_comes_to_the_end_of_the_queue() -> None:
 )
 def test_messages_that_are_gone(answer: PullPart) -> None:
     with pytest.raises(DataLossError, match=r"t/0: the messages 5\.\.7 are gone"):
-        take(progress(Span("t", 0, 5, 9)), answer)
-    reading = progress(Span("t", 0, 5, 9), fail=False)
+        take(progress(QueueSpan("t", 0, 5, 9)), answer)
+    reading = progress(QueueSpan("t", 0, 5, 9), fail=False)
     assert take(reading, answer) == ([], True)
     assert asked(reading) == [(0, 7)]
 
 
 def test_what_one_node_has_deleted_another_may_have() -> None:
     nodes = frozenset({"m", "s"})
-    reading = progress(Span("t", 0, 5, 9))
+    reading = progress(QueueSpan("t", 0, 5, 9))
     gone = part(broker_pb2.OFFSET_TOO_SMALL, [], 7, low=7)
     assert take(reading, gone, by="s", all_nodes=nodes) == ([], False)
     assert take(reading, gone, by="s", all_nodes=None) == ([], False)
@@ -115,12 +115,12 @@ def test_what_one_node_has_deleted_another_may_have() -> None:
 
 
 def test_a_hole_among_the_rows_is_a_loss() -> None:
-    reading = progress(Span("t", 0, 5, 9))
+    reading = progress(QueueSpan("t", 0, 5, 9))
     [batch], _ = take(reading, part(broker_pb2.FOUND, [5, 8], 9))
     assert batch.headers.queue_offset.tolist() == [5]
     with pytest.raises(DataLossError, match=r"t/0: the messages 6\.\.8 are gone"):
         take(reading, part(broker_pb2.FOUND, [8], 9))
-    lenient = progress(Span("t", 0, 5, 9), fail=False)
+    lenient = progress(QueueSpan("t", 0, 5, 9), fail=False)
     take(lenient, part(broker_pb2.FOUND, [5, 8], 9))
     assert take(lenient, part(broker_pb2.FOUND, [8], 9)) == ([], True)
     assert asked(lenient) == [(0, 8)]
@@ -135,7 +135,7 @@ def offsets_of(batches: list[ReceivedBatch]) -> list[tuple[int, int]]:
 
 
 def test_the_order_is_that_of_the_spans_whatever_came_first() -> None:
-    reading = progress(Span("t", 0, 0, 3), Span("t", 1, 4, 6), Span("t", 2, 0, 1))
+    reading = progress(QueueSpan("t", 0, 0, 3), QueueSpan("t", 1, 4, 6), QueueSpan("t", 2, 0, 1))
     found, moved = take(
         reading,
         part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 0, high=0),
@@ -152,8 +152,8 @@ def test_the_order_is_that_of_the_spans_whatever_came_first() -> None:
 
 
 def test_what_is_held_back_has_a_limit() -> None:
-    reading = Progress(
-        [Span("t", 0, 0, 2), Span("t", 1, 0, 9)],
+    reading = PullProgress(
+        [QueueSpan("t", 0, 0, 2), QueueSpan("t", 1, 0, 9)],
         filtered=False,
         fail_on_data_loss=True,
         hold_bytes=1,
@@ -169,11 +169,11 @@ def test_what_is_held_back_has_a_limit() -> None:
 def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
     nodes = frozenset({"m", "s"})
     gone = part(broker_pb2.OFFSET_TOO_SMALL, [], 7, low=7)
-    reading = progress(Span("t", 0, 5, 9), fail=False)
+    reading = progress(QueueSpan("t", 0, 5, 9), fail=False)
     assert take(reading, gone, all_nodes=nodes) == ([], False)
     assert reading.give_up("nothing came", "m") == []
     assert asked(reading) == [(0, 7)]
-    strict = progress(Span("t", 0, 5, 9))
+    strict = progress(QueueSpan("t", 0, 5, 9))
     take(strict, gone, all_nodes=nodes)
     with pytest.raises(DataLossError, match=r"t/0: the messages 5\.\.7 are gone"):
         strict.give_up("nothing came", "m")
@@ -181,7 +181,7 @@ def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
 
 def test_only_the_master_says_that_a_log_was_cut() -> None:
     at_end = part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 6, high=6)
-    reading = progress(Span("t", 0, 5, 9), Span("t", 1, 0, 1), fail=False)
+    reading = progress(QueueSpan("t", 0, 5, 9), QueueSpan("t", 1, 0, 1), fail=False)
     take(reading, part(broker_pb2.FOUND, [5], 6), part(broker_pb2.FOUND, [0], 1, index=1))
     take(reading, at_end, by="s", all_nodes=None)
     with pytest.raises(ClusterError, match="t/0 at 6 of 9; the nodes that answer are behind"):
@@ -191,7 +191,7 @@ def test_only_the_master_says_that_a_log_was_cut() -> None:
     assert reading.has_heard("m")
     assert offsets_of(reading.give_up("nothing came", "m")) == [(1, 0)]
     assert reading.done
-    strict = progress(Span("t", 0, 6, 9))
+    strict = progress(QueueSpan("t", 0, 6, 9))
     take(strict, at_end)
     with pytest.raises(DataLossError, match="the master's queue ends at 6: its log was cut"):
         strict.give_up("nothing came", "m")
@@ -207,17 +207,17 @@ def test_only_the_master_says_that_a_log_was_cut() -> None:
     ],
 )
 def test_a_node_that_is_behind_moves_nothing(status: int) -> None:
-    reading = progress(Span("t", 0, 5, 9))
+    reading = progress(QueueSpan("t", 0, 5, 9))
     assert take(reading, part(status, [], 3)) == ([], False)
     assert asked(reading) == [(0, 5)]
     assert "t/0 at 5 of 9" in reading.stuck()
 
 
 def test_a_loss_never_goes_beyond_the_span() -> None:
-    reading = progress(Span("t", 0, 5, 9), fail=False)
+    reading = progress(QueueSpan("t", 0, 5, 9), fail=False)
     take(reading, part(broker_pb2.OFFSET_TOO_SMALL, [], 50, low=50))
     assert reading.done
 
 
 def test_empty_spans_are_done() -> None:
-    assert progress(Span("t", 0, 5, 5)).done
+    assert progress(QueueSpan("t", 0, 5, 5)).done

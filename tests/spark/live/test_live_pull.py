@@ -1,7 +1,9 @@
 """Tasks that read, against a cluster in memory over real sockets."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,11 +15,12 @@ from tandemlog.cluster.topology import ReadFrom
 from tandemlog.spark.arrow.schema import arrow_schema
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError
-from tandemlog.spark.cluster.offsets import Span
+from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.offsets_resolve import NOTHING
 from tandemlog.spark.cluster.options import ClusterOptions, Selection
 from tandemlog.spark.live.pull import Pulling, read_spans
 from tandemlog.spark.live.schema import LIVE
+from tandemlog.sync.loop_thread import LoopThread
 
 
 @pytest.fixture
@@ -43,11 +46,11 @@ def pulling(running: ThreadedCluster, **changes: object) -> Pulling:
     return replace(plain, **changes)  # type: ignore[arg-type]
 
 
-def rows(pulled: Pulling, *spans: Span) -> pa.Table:
+def rows(pulled: Pulling, *spans: QueueSpan) -> pa.Table:
     return pa.Table.from_batches(list(read_spans(pulled, spans, 0)), arrow_schema(pulled.columns))
 
 
-def bodies(pulled: Pulling, *spans: Span) -> list[bytes]:
+def bodies(pulled: Pulling, *spans: QueueSpan) -> list[bytes]:
     return rows(pulled, *spans).column("body").to_pylist()  # type: ignore[no-any-return]
 
 
@@ -58,7 +61,7 @@ def texts(count: int, start: int = 0) -> list[bytes]:
 def test_spans_of_several_queues_are_read_to_their_ends(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(100))
     produce(running, "t", 1, texts(50, 1_000))
-    found = rows(pulling(running), Span("t", 0, 10, 90), Span("t", 1, 0, 50))
+    found = rows(pulling(running), QueueSpan("t", 0, 10, 90), QueueSpan("t", 1, 0, 50))
     by_queue: dict[int, list[bytes]] = {0: [], 1: []}
     for queue_id, body in zip(
         found["queue_id"].to_pylist(), found["body"].to_pylist(), strict=True
@@ -69,7 +72,7 @@ def test_spans_of_several_queues_are_read_to_their_ends(running: ThreadedCluster
     assert running.cluster.master.pulls == 0
 
 
-def offsets_in_order(pulled: Pulling, *spans: Span) -> list[tuple[str, int, int]]:
+def offsets_in_order(pulled: Pulling, *spans: QueueSpan) -> list[tuple[str, int, int]]:
     found = rows(pulled, *spans)
     columns = ("topic", "queue_id", "queue_offset")
     return list(zip(*(found[name].to_pylist() for name in columns), strict=True))
@@ -86,7 +89,7 @@ def test_the_order_of_a_partition_is_that_of_its_spans(
         produce(running, "t", 1, texts(10, start + 10))
         produce(running, "u", 0, texts(5, start + 20))
     running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", behind))
-    spans = [Span("t", 0, 3, 40), Span("t", 1, 0, 38), Span("u", 0, 0, 20)]
+    spans = [QueueSpan("t", 0, 3, 40), QueueSpan("t", 1, 0, 38), QueueSpan("u", 0, 0, 20)]
     expected = [
         (each.topic, each.queue_id, offset)
         for each in spans
@@ -97,7 +100,7 @@ def test_the_order_of_a_partition_is_that_of_its_spans(
 
 def test_every_column_comes_back(running: ThreadedCluster) -> None:
     produce(running, "t", 1, [b"a"], tags="x", keys="k1 k2", properties={"p": "v"})
-    [row] = rows(pulling(running), Span("t", 1, 0, 1)).to_pylist()
+    [row] = rows(pulling(running), QueueSpan("t", 1, 0, 1)).to_pylist()
     assert (row["topic"], row["queue_id"], row["queue_offset"]) == ("t", 1, 0)
     assert (row["body"], row["tags"], row["keys"]) == (b"a", "x", "k1 k2")
     assert dict(row["properties"])["p"] == "v"
@@ -108,7 +111,7 @@ def test_every_column_comes_back(running: ThreadedCluster) -> None:
 def test_chosen_columns_alone(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(3))
     chosen = {"body": "binary", "queue_offset": "long"}
-    found = rows(pulling(running, columns=chosen), Span("t", 0, 0, 3))
+    found = rows(pulling(running, columns=chosen), QueueSpan("t", 0, 0, 3))
     assert found.column_names == ["body", "queue_offset"]
 
 
@@ -116,7 +119,7 @@ def test_tags_are_held_exactly(running: ThreadedCluster) -> None:
     # "Aa" and "BB" have one Java hash: the node cannot tell them apart.
     for number, tag in enumerate(["Aa", "BB", "x", "Aa"]):
         produce(running, "t", 0, [b"%d" % number], tags=tag)
-    span = Span("t", 0, 0, 4)
+    span = QueueSpan("t", 0, 0, 4)
     assert bodies(pulling(running, tags="Aa"), span) == [b"0", b"3"]
     assert bodies(pulling(running, tags="Aa || x"), span) == [b"0", b"2", b"3"]
     assert bodies(pulling(running, tags="none"), span) == []
@@ -125,13 +128,13 @@ def test_tags_are_held_exactly(running: ThreadedCluster) -> None:
 def test_a_slave_that_is_behind_is_waited_for_or_left(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(20))
     running.call(lambda: setattr(running.cluster.nodes["n1"], "visible", 5))
-    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+    assert bodies(pulling(running), QueueSpan("t", 0, 0, 20)) == texts(20)
     assert running.cluster.master.pulls > 0
 
 
 def test_a_slave_that_is_gone_costs_nothing_but_time(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(50))
-    reading = read_spans(pulling(running, pull_bytes=500), [Span("t", 0, 0, 50)], 0)
+    reading = read_spans(pulling(running, pull_bytes=500), [QueueSpan("t", 0, 0, 50)], 0)
     first = next(reading)
     running.call(running.cluster.nodes["n1"].stop)
     rest = pa.Table.from_batches([first, *reading])
@@ -142,9 +145,9 @@ def test_messages_that_are_gone(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(20))
     running.call(lambda: running.log.removed.update({("t", 0): 5}))
     with pytest.raises(DataLossError, match=r"t/0: the messages 0\.\.5 are gone"):
-        bodies(pulling(running), Span("t", 0, 0, 20))
+        bodies(pulling(running), QueueSpan("t", 0, 0, 20))
     lenient = pulling(running, fail_on_data_loss=False)
-    assert bodies(lenient, Span("t", 0, 0, 20)) == texts(15, 5)
+    assert bodies(lenient, QueueSpan("t", 0, 0, 20)) == texts(15, 5)
 
 
 def test_what_one_node_deleted_is_read_from_another(running: ThreadedCluster) -> None:
@@ -152,7 +155,7 @@ def test_what_one_node_deleted_is_read_from_another(running: ThreadedCluster) ->
     slave = running.cluster.nodes["n1"]
     running.call(lambda: slave.removed.update({("t", 0): 5}))
     running.call(lambda: slave.holes.add(("t", 0, 12)))
-    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+    assert bodies(pulling(running), QueueSpan("t", 0, 0, 20)) == texts(20)
 
 
 @pytest.mark.parametrize("fail", [True, False])
@@ -166,18 +169,18 @@ def test_slaves_that_lack_messages_lose_none_without_a_master(
     short = pulling(running, cluster=quick, pull_timeout_ms=200, fail_on_data_loss=fail)
     running.call(lambda: setattr(slave, "visible", 15))
     with pytest.raises(ClusterError, match=r"t/0 at 15 of 20; the nodes that answer are behind"):
-        bodies(short, Span("t", 0, 0, 20))
+        bodies(short, QueueSpan("t", 0, 0, 20))
     running.call(lambda: slave.removed.update({("t", 0): 5}))
     with pytest.raises(ClusterError, match=r"t/0 at 0 of 20; the nodes that answer"):
-        bodies(short, Span("t", 0, 0, 20))
+        bodies(short, QueueSpan("t", 0, 0, 20))
     running.call(master.start)
-    assert bodies(short, Span("t", 0, 0, 20)) == texts(20)
+    assert bodies(short, QueueSpan("t", 0, 0, 20)) == texts(20)
 
 
 def test_a_slave_that_has_not_heard_of_a_topic(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(20))
     running.call(lambda: running.cluster.nodes["n1"].unheard_topics.add("t"))
-    assert bodies(pulling(running), Span("t", 0, 0, 20)) == texts(20)
+    assert bodies(pulling(running), QueueSpan("t", 0, 0, 20)) == texts(20)
 
 
 def test_where_queues_end_is_the_masters_to_say(running: ThreadedCluster) -> None:
@@ -194,27 +197,53 @@ def test_an_end_that_nobody_reaches(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(5))
     short = pulling(running, pull_timeout_ms=200)
     with pytest.raises(DataLossError, match=r"200 ms \(pullTimeoutMs\): t/0 at 5 of 9"):
-        bodies(short, Span("t", 0, 0, 9))
-    assert bodies(replace(short, fail_on_data_loss=False), Span("t", 0, 0, 9)) == texts(5)
+        bodies(short, QueueSpan("t", 0, 0, 9))
+    assert bodies(replace(short, fail_on_data_loss=False), QueueSpan("t", 0, 0, 9)) == texts(5)
 
 
 def test_a_topic_that_is_not_there(running: ThreadedCluster) -> None:
     with pytest.raises(ClusterError, match="nope"):
-        bodies(pulling(running), Span("nope", 0, 0, 1))
+        bodies(pulling(running), QueueSpan("nope", 0, 0, 1))
 
 
-def test_stopping_early_leaves_nothing_behind(running: ThreadedCluster) -> None:
-    produce(running, "t", 0, texts(100))
-    reading = read_spans(pulling(running, pull_bytes=500), [Span("t", 0, 0, 100)], 0)
-    next(reading)
+def pulls_under_way() -> "set[asyncio.Task[Any]]":
+    """The tasks that ask a node, in the loop of this process; called there."""
+    return {
+        task
+        for task in asyncio.all_tasks()
+        if getattr(task.get_coro(), "__qualname__", "") == "_Puller._pull"
+    }
+
+
+def test_stopping_early_leaves_nothing_behind(
+    running: ThreadedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next answer is asked for while the rows of the last one are used."""
+
+    async def found() -> "set[asyncio.Task[Any]]":
+        return pulls_under_way()
+
+    async def ended(tasks: "set[asyncio.Task[Any]]") -> list[bool]:
+        await asyncio.wait(tasks)
+        return [task.cancelled() for task in tasks]
+
+    monkeypatch.setattr("tandemlog.spark.live.pull._LONG_POLL_MS", 60_000)
+    produce(running, "t", 0, texts(20))
+    reading = read_spans(pulling(running, pull_bytes=1 << 20), [QueueSpan("t", 0, 0, 100)], 0)
+    assert len(next(reading)) == 20
+    loop = LoopThread.of_process()
+    asked = loop.run(found())
+    assert len(asked) == 1
     reading.close()  # type: ignore[attr-defined]
+    assert loop.run(ended(asked)) == [True]
+    assert not loop.run(found())
 
 
 def test_compressed_bodies_come_as_they_were_given(running: ThreadedCluster) -> None:
     given = [b"x" * 4_000, b"short"]
     with Producer(running.endpoints, ProducerOptions(compress_above=100)) as producer:
         producer.send_many("u", given)
-    assert bodies(pulling(running), Span("u", 0, 0, 2)) == given
+    assert bodies(pulling(running), QueueSpan("u", 0, 0, 2)) == given
 
 
 # What the driver asks.

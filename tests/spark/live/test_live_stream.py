@@ -107,7 +107,9 @@ def test_without_a_group_such_a_restart_is_refused_and_says_why() -> None:
 def test_a_start_that_stands_still_may_be_planned_again(options: dict[str, str]) -> None:
     stream = reader(cluster(t0=10), **options)
     start = stream.initialOffset()
-    stream.partitions(start, t(10))
+    planned = [spans(stream.partitions(start, t(10))) for _ in range(2)]
+    assert planned[0] == planned[1]
+    assert planned[0] == ([["t/0 0..10"]] if "startingOffsets" in options else [])
 
 
 def test_a_group_that_stands_somewhere_is_gone_on_with() -> None:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tandemlog.spark.cluster.offsets import Span
+from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.options import Partitioning
 from tandemlog.spark.live.plan import SMALL, plan
 
 SPANS = st.lists(st.integers(1, 200_000), min_size=1, max_size=12).map(
-    lambda counts: [Span("t", number, 3, 3 + count) for number, count in enumerate(counts)]
+    lambda counts: [QueueSpan("t", number, 3, 3 + count) for number, count in enumerate(counts)]
 )
 WISHES = st.builds(
     Partitioning,
@@ -19,19 +19,19 @@ WISHES = st.builds(
 )
 
 
-def read_in_order(groups: list[tuple[Span, ...]]) -> list[Span]:
+def read_in_order(groups: list[tuple[QueueSpan, ...]]) -> list[QueueSpan]:
     """The spans that the partitions' pieces make up, put together again."""
     pieces = [piece for group in groups for piece in group]
     whole = []
     for queue, of_queue in groupby(pieces, key=lambda piece: piece.queue):
         parts = list(of_queue)
         assert all(a.end == b.start for a, b in pairwise(parts))
-        whole.append(Span(queue[0], queue[1], parts[0].start, parts[-1].end))
+        whole.append(QueueSpan(queue[0], queue[1], parts[0].start, parts[-1].end))
     return whole
 
 
 @given(SPANS, WISHES)
-def test_every_message_is_in_one_partition(spans: list[Span], wishes: Partitioning) -> None:
+def test_every_message_is_in_one_partition(spans: list[QueueSpan], wishes: Partitioning) -> None:
     groups = plan(spans, wishes)
     assert read_in_order(groups) == spans
     assert all(group for group in groups)
@@ -43,37 +43,39 @@ def test_every_message_is_in_one_partition(spans: list[Span], wishes: Partitioni
 
 
 @given(SPANS, WISHES)
-def test_the_same_spans_make_the_same_partitions(spans: list[Span], wishes: Partitioning) -> None:
+def test_the_same_spans_make_the_same_partitions(
+    spans: list[QueueSpan], wishes: Partitioning
+) -> None:
     assert plan(spans, wishes) == plan(list(spans), wishes)
 
 
 def test_small_queues_share_a_task_and_large_ones_do_not() -> None:
-    small = [Span("t", number, 0, 100) for number in range(4)]
+    small = [QueueSpan("t", number, 0, 100) for number in range(4)]
     assert plan(small, Partitioning()) == [tuple(small)]
-    large = [Span("t", number, 0, SMALL) for number in range(3)]
+    large = [QueueSpan("t", number, 0, SMALL) for number in range(3)]
     assert plan(large, Partitioning()) == [(span,) for span in large]
 
 
 def test_a_queue_stays_in_one_task_unless_it_is_asked_otherwise() -> None:
-    one = [Span("t", 0, 0, 10_000_000)]
+    one = [QueueSpan("t", 0, 0, 10_000_000)]
     assert plan(one, Partitioning()) == [tuple(one)]
     assert len(plan(one, Partitioning(min_partitions=4))) == 4
     assert len(plan(one, Partitioning(max_records=1_000_000))) == 10
 
 
 def test_the_larger_queues_are_split_first() -> None:
-    spans = [Span("t", 0, 0, 90_000), Span("t", 1, 0, 10_000)]
+    spans = [QueueSpan("t", 0, 0, 90_000), QueueSpan("t", 1, 0, 10_000)]
     counts = [sum(each.count for each in group) for group in plan(spans, Partitioning(4))]
     assert counts == [30_000, 30_000, 30_000, 10_000]
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_few_partitions_are_of_about_one_size(most: int) -> None:
-    spans = [Span("t", number, 0, 60_000) for number in range(6)]
+    spans = [QueueSpan("t", number, 0, 60_000) for number in range(6)]
     groups = plan(spans, Partitioning(max_partitions=most))
     assert [len(group) for group in groups] == [6 // most] * most
 
 
 def test_nothing_to_read_is_no_partition() -> None:
     assert plan([], Partitioning(min_partitions=4)) == []
-    assert plan([Span("t", 0, 5, 5)], Partitioning()) == []
+    assert plan([QueueSpan("t", 0, 5, 5)], Partitioning()) == []

@@ -8,14 +8,14 @@ from fakes.log_builder import LogBuilder, flip, overwrite, varied
 from tandemlog.format.columns.walk import StopReason
 from tandemlog.spark.log.bytes_at import LocalLog
 from tandemlog.spark.log.files import find_log
-from tandemlog.spark.log.scan import Damage, Ending, Piece, SpanScan
+from tandemlog.spark.log.scan import DamagedPiece, Ending, Piece, SpanScan
 from tandemlog.spark.log.spans import Span, split
 
 
-def scanned(store: Path, end: int, piece: int = 1 << 30, **how: int) -> list[int | Damage]:
+def scanned(store: Path, end: int, piece: int = 1 << 30, **how: int) -> list[int | DamagedPiece]:
     """Offsets of all records, and the damages, of all spans."""
     files = find_log(store)
-    found: list[int | Damage] = []
+    found: list[int | DamagedPiece] = []
     with LocalLog(files) as log:
         for span in split(files, files.start, end, piece):
             for part in SpanScan(log, span, **how):  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_a_flipped_size_costs_no_memory(tmp_path: Path) -> None:
     builder.write()
     flip(builder, records[4].physical_offset + 1, 3)  # 512 KiB more: still inside the file
     found = scanned(tmp_path, builder.end, window_bytes=1000)
-    (damage,) = [part for part in found if isinstance(part, Damage)]
+    (damage,) = [part for part in found if isinstance(part, DamagedPiece)]
     assert (damage.start, damage.end) == (records[4].physical_offset, records[5].physical_offset)
     assert damage.stop is StopReason.CORRUPT
 
@@ -63,7 +63,7 @@ def test_damage_ends_at_the_next_record(tmp_path: Path, piece: int) -> None:
     flip(builder, records[7].physical_offset + 100)
     overwrite(builder, records[12].physical_offset, bytes(20))
     found = scanned(tmp_path, builder.end, piece)
-    damages = [part for part in found if isinstance(part, Damage)]
+    damages = [part for part in found if isinstance(part, DamagedPiece)]
     bad = {records[7].physical_offset, records[12].physical_offset}
     assert {damage.start for damage in damages} >= bad
     good = [part for part in found if isinstance(part, int)]

@@ -53,7 +53,7 @@ def test_a_full_batch_is_sealed_and_the_next_one_opened() -> None:
     assert box.taken() == [3, 3]
     box.accumulator.seal()
     assert box.taken() == [1]
-    assert box.accumulator.held_bytes == 7 * SIZE
+    assert box.accumulator.full(0).actual == 7 * SIZE
 
 
 def test_one_wake_until_the_loop_has_looked() -> None:

@@ -1,0 +1,61 @@
+"""The wheel holds every file of the packages, and says what it is."""
+
+import subprocess
+import sys
+from email import message_from_bytes
+from email.message import Message
+from zipfile import ZipFile
+
+import pytest
+
+from running import ROOT
+
+PACKAGES = ("storage", "ha", "node", "tandemlog")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What is in the wheel, by name. Built by the backend itself, so no package index is asked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert built.returncode == 0, built.stderr
+    (path,) = folder.glob("*.whl")
+    with ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def metadata(wheel: dict[str, bytes]) -> Message:
+    (name,) = (each for each in wheel if each.endswith(".dist-info/METADATA"))
+    return message_from_bytes(wheel[name])
+
+
+def test_it_holds_what_git_does(wheel: dict[str, bytes]) -> None:
+    names = ("git", "ls-files", *PACKAGES, "pyspark_tandemlog*.py")
+    listed = subprocess.run(names, capture_output=True, text=True, check=True, cwd=ROOT)
+    expected = {each for each in listed.stdout.splitlines() if (ROOT / each).exists()}
+    assert expected >= {"tandemlog/spark/log4j2.properties", *(f"{p}/py.typed" for p in PACKAGES)}
+    held = {name for name in wheel if ".dist-info/" not in name}
+    assert expected - held == set(), "git has them, the wheel has not"
+    assert held - expected == set(), "the wheel has them, git has not: add or remove them"
+
+
+def test_the_license_is_in_it(wheel: dict[str, bytes]) -> None:
+    (name,) = (each for each in wheel if each.endswith(".dist-info/licenses/LICENSE"))
+    assert wheel[name] == (ROOT / "LICENSE").read_bytes()
+    assert b"Apache License" in wheel[name]
+    assert metadata(wheel)["License-Expression"] == "Apache-2.0"
+
+
+def test_it_says_what_it_is(wheel: dict[str, bytes]) -> None:
+    said = metadata(wheel)
+    links = dict(each.split(", ") for each in said.get_all("Project-URL", []))
+    assert set(links) == {"Homepage", "Documentation", "Changelog", "Issues"}
+    assert "Typing :: Typed" in said.get_all("Classifier", [])
+    extras = {"arrow", "spark", "connect", "lz4", "zstd", "dev"}
+    assert set(said.get_all("Provides-Extra", [])) == extras

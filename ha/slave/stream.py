@@ -181,7 +181,7 @@ class SlaveStream:
             while True:
                 data = await call.read()
                 if not isinstance(data, bytes):
-                    self._end(Disconnect("the master has ended the stream"))
+                    self._end(Disconnect("the master ended the stream"))
                     return
                 frame = decode_master_frame(data)
                 self._obey(self.session.receive(frame, self._clock.monotonic()))

@@ -122,7 +122,7 @@ def store_config(
     with one_line_errors():
         status = RealFileSystem().status(store)
         if status is not None and status.is_directory and not _is_store(store):
-            raise CommandError(f"{store} is no store: it has no commitlog folder", STORE)
+            raise CommandError(f"{store} is not a store: it has no commitlog folder", STORE)
     if status is None or not status.is_directory:
         raise typer.BadParameter(f"STORE {store} is not a folder")
     try:

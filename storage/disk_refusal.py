@@ -19,7 +19,9 @@ NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 def refusal(what: str, error: OSError) -> StoreReadOnlyError:
     """What an OSError in the way of a write means for the store."""
     if error.errno in NO_SPACE:
-        return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
+        return DiskFullError(
+            f"{what}: the disk is full; free some space, then the store continues by itself"
+        )
     return StoreReadOnlyError(f"{what}: {error}")
 
 

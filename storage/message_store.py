@@ -76,7 +76,7 @@ FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
 FLAG_INTERVAL_S = 5.0
 RESERVE_INTERVAL_S = 5.0
-SLAVE = "it is a slave: put to the master"
+SLAVE = "this node is a slave; send puts to the master"
 
 
 class MessageStore:
@@ -171,8 +171,8 @@ class MessageStore:
             found = examine(geometry, files)
             if aside is not None:
                 found.notes.append(
-                    "the last process was broken off while it set the log aside: all of it is in "
-                    f"{aside} now"
+                    "the last process ended while it was setting the log aside: the whole log is "
+                    f"now in {aside}"
                 )
             last_stop.begin(found)
             abort.create(os.getpid())
@@ -218,7 +218,7 @@ class MessageStore:
 
     @property
     def failure(self) -> StoreError | None:
-        """What has ended this store's work for good: a failed fsync, a damaged log; else None."""
+        """What has stopped this store permanently: a failed fsync, a damaged log; else None."""
         return self.log.failure or self.reput.failure
 
     @property
@@ -328,7 +328,7 @@ class MessageStore:
     def flush(self) -> int:
         """fdatasync what was written; the offset up to which the log is durable now.
 
-        Raises FlushFailedError where that fails, for good.
+        Raises FlushFailedError if that fails; the failure is permanent.
         """
         flushed, source = self._flush.flush(), self._parts.source
         if 0 < source.announced <= flushed:
@@ -427,7 +427,7 @@ class MessageStore:
 
     def on_dispatch(self, listener: Callable[[NDArray[np.int64]], None]) -> Callable[[], None]:
         """Call `listener(dense indexes of queues that grew)` in the dispatching thread; it must be
-        quick and must not raise. The answer ends that."""
+        quick and must not raise. Returns the function that removes it."""
         return self.reput.listen(listener)
 
     # ---- replication
@@ -479,7 +479,7 @@ class MessageStore:
 
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave
-        that is in sync again. Answers how many are gone."""
+        that is in sync again. Returns how many are gone."""
         return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:

@@ -4,7 +4,7 @@
 
 `value` is a plain int that one thread writes: reading it needs no lock. Listeners run in the
 owner's thread, after the value is set and outside the lock; they must be quick and must not raise.
-A position that has failed (an fsync that did) stays where it was for good and says why.
+A position that has failed (an fsync that did) stays where it was permanently and says why.
 """
 
 import threading
@@ -45,7 +45,7 @@ class Position:
             self._publish()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener()` after every change or failure; the answer ends that."""
+        """Call `listener()` after every change or failure. Returns the function that removes it."""
         self._listeners = (*self._listeners, listener)
 
         def stop() -> None:

@@ -1,7 +1,8 @@
 """Plain English: phrases of a private dialect do not come back.
 
-Each of them once stood in a message, in --help, in a document or in a docstring, and a reader had to
-guess what it meant. Write what an engineer would say to a colleague; docs/glossary.md has the words.
+Each of them was once in a message, in --help, in a document or in a docstring, and a reader had to
+guess what it meant. Write what an engineer would say to a colleague; docs/glossary.md has the
+words.
 The list is a ratchet: it grows when a phrase has gone from the whole tree.
 """
 
@@ -13,7 +14,18 @@ PRODUCT = ("storage", "ha", "node", "tandemlog")
 
 # phrase: what to write instead
 AVOID = {
-    "be content once": "wait only until",
+    "for good": "permanently",
+    "of late": "recently",
+    "be content": "wait only until",
+    "the answer ends": "returns the function that removes",
+    "put to the master": "send puts to the master",
+    "make COUNT messages up": "send COUNT generated messages",
+    "answers where": "returns where",
+    "answers how many": "returns how many",
+    "another life": "stale, or an earlier use of the file",
+    "anew": "again",
+    "go on with it": "continue with it",
+    "nobody holds any more": "no longer used",
 }
 
 

@@ -3,7 +3,7 @@
 load state ──▶ become slave ──▶ greet ──▶ follow ──▶ stream over
                                  ▲                      │ followed, resync, diverged: at once
                                  └──────── pause ◀──────┤ unreachable: growing pauses
-                                                        │ refused for good: now and then
+                                                        │ refused permanently: now and then
 """
 
 import asyncio

@@ -275,7 +275,7 @@ class SlaveStream:
             self._obey(self.session.stored(outcome.durable, outcome.reput, now))
 
     async def _fault(self, fault: Exception) -> None:
-        """Tell the master; after a failed fsync for good, else end the stream and try again."""
+        """Tell the master; permanently after a failed fsync, else end the stream and try again."""
         self._work.clear()
         self._has_work.clear()
         self._tables.clear()

@@ -224,7 +224,7 @@ def chunk(data: bytes, **changes: object) -> bytes:
     [
         ([answer(commit_log_file_size=0)], "log files have 0 bytes"),
         ([answer(epoch=2**31 - 1)], "which no cluster reaches"),
-        ([answer(), chunk(os.urandom(500))], "no record at log offset 0"),
+        ([answer(), chunk(os.urandom(500))], "not a record at log offset 0"),
         ([answer(), chunk(b"\0" * 500)], "no record at log offset 0"),
         ([answer(), chunk(b"abc", crc=1)], "changed on the way"),
         ([answer(), b"\x12" + b"\xff" * 300_000], "more than 10 bytes"),

@@ -63,7 +63,7 @@ def next_record(
 
 def stray_record(log: LogBytes, start: int, end: int, file_end: int) -> tuple[int, Record] | None:
     """Log offset and fields of the first whole record in start .. end that says that it lies
-    somewhere else: bytes of another life of the file, or of another file."""
+    somewhere else: bytes left over from an earlier use of the file, or of another file."""
     for offset in _candidates(log, start, end, in_place=False):
         record = record_at(log, offset, file_end, in_place=False)
         if record is not None and record.physical_offset != offset:

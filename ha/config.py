@@ -61,14 +61,16 @@ class HaConfig:
 
     def __post_init__(self) -> None:
         if not self.cluster_id:
-            raise ValueError("cluster_id must not be empty: it keeps foreign slaves away")
+            raise ValueError(
+                "cluster_id must not be empty: slaves of other clusters are refused by it"
+            )
         if not self.node_id:
-            raise ValueError("node_id must not be empty: acks are counted by it")
+            raise ValueError("node_id must not be empty: acknowledgements are counted by node")
         if self.role is Role.SLAVE and not self.master_endpoint:
             raise ValueError("a slave needs master_endpoint, host:port of the master's gRPC")
         if self.min_in_sync < 1:
             raise ValueError(
-                f"min_in_sync counts the master too, so at least 1: {self.min_in_sync}"
+                f"min_in_sync counts the master too and must be at least 1, not {self.min_in_sync}"
             )
         if self.dead_after_ms < 2 * self.heartbeat_ms:
             raise ValueError(
@@ -76,12 +78,13 @@ class HaConfig:
                 f"({self.heartbeat_ms})"
             )
         if not 1 <= self.chunk_bytes <= 32 << 20:
-            raise ValueError(f"chunk_bytes must be 1 .. {32 << 20}: {self.chunk_bytes}")
+            raise ValueError(f"chunk_bytes must be between 1 and {32 << 20}: {self.chunk_bytes}")
         if self.max_streams < 1:
-            raise ValueError(f"max_streams must be at least 1: {self.max_streams}")
+            raise ValueError(f"max_streams must be at least 1, not {self.max_streams}")
         if self.window_bytes < self.chunk_bytes:
             raise ValueError(
-                f"window_bytes ({self.window_bytes}) must hold a chunk ({self.chunk_bytes})"
+                f"window_bytes ({self.window_bytes}) must be at least chunk_bytes "
+                f"({self.chunk_bytes})"
             )
 
     @property

@@ -29,8 +29,9 @@ class DivergedError(HaError):
 
     def __init__(self, start: int, end: int, mine: int, theirs: int) -> None:
         super().__init__(
-            f"the log's bytes {start}..{end} have CRC {mine:#010x} here and {theirs:#010x} on the "
-            "master although the epoch tables agree; comparing the logs by checksums next"
+            f"the log's bytes {start}..{end} have CRC {mine:#010x} here and {theirs:#010x} on "
+            "the master although the epoch tables agree; the logs are compared by checksums "
+            "next"
         )
         self.start = start
         self.end = end

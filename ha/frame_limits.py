@@ -65,7 +65,7 @@ def check_epochs(frame: str, **values: int) -> None:
     for name, value in values.items():
         if not 0 <= value <= MAX_EPOCH:
             raise ProtocolError(
-                f"{frame}: {name} must be 0 .. {MAX_EPOCH}, not {value}: no cluster gets there"
+                f"{frame}: {name} must be 0 .. {MAX_EPOCH}, not {value}, which no cluster reaches"
             )
 
 

@@ -116,10 +116,11 @@ def check_reachable(epoch: int, name: str) -> None:
     """Raises StateFileError for an epoch that no cluster reaches."""
     if not 0 <= epoch <= MAX_EPOCH:
         raise StateFileError(
-            f"{name} is {epoch}, which no cluster reaches (the most is {MAX_EPOCH}): the file is "
-            "damaged, or this node has believed a stranger. Stop all nodes; in replication.json "
-            "of each that says so put the highest epoch of its epochFileCheckpoint (in its last "
-            "line, before the dash; 0 where it has no lines) in the number's place, and start them"
+            f"{name} is {epoch}, which no cluster reaches (the limit is {MAX_EPOCH}): the file "
+            "is damaged, or this node accepted it from a node that is not part of the cluster. "
+            "Stop all nodes; in each replication.json with that value, put the highest epoch "
+            "of its epochFileCheckpoint there (in its last line, before the dash; 0 if it has "
+            "no lines), and start the nodes"
         )
 
 

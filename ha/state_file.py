@@ -47,8 +47,9 @@ class StateFile:
         ):
             if held != wanted:
                 raise StateFileError(
-                    f"{self.path}: this store belongs to {name} {held!r}, the configuration says "
-                    f"{wanted!r}: correct it, or delete the file to make this a new member"
+                    f"{self.path}: this store belongs to {name} {held!r}, but the configuration "
+                    f"says {wanted!r}: correct the configuration, or delete the file to make this "
+                    "node a new member"
                 )
         return state
 

@@ -227,7 +227,7 @@ class Node:
         self.pulls.close()
         if not await self.pump.stop(self.config.stop_timeout_ms / 1000):
             logger.warning(
-                "stopping with %d puts not confirmed within %d ms: their outcome is unknown",
+                "stopping: %d puts were not confirmed within %d ms, their outcome is unknown",
                 len(self.waiters),
                 self.config.stop_timeout_ms,
             )
@@ -266,7 +266,7 @@ class Node:
             elif self.store.failure is not None:
                 row.state, row.detail = "read-only", str(self.store.failure)
             elif self.store.trouble is not None:
-                row.detail = f"dispatch waits: {self.store.trouble}"
+                row.detail = f"dispatch is waiting: {self.store.trouble}"
         return rows
 
     def status(self) -> common_pb2.NodeStatus:

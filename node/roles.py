@@ -86,9 +86,9 @@ class MasterRole:
         if waiting >= self._max_unconfirmed_bytes:
             raise RequestRefusedError(
                 common_pb2.NOT_IN_SYNC,
-                f"{waiting} bytes of log are not confirmed by the in-sync replicas yet, "
-                f"put.max_unconfirmed_bytes is {self._max_unconfirmed_bytes}: let slaves follow, "
-                "or raise it",
+                f"{waiting} bytes of the log are not yet confirmed by the in-sync replicas, the "
+                f"limit put.max_unconfirmed_bytes is {self._max_unconfirmed_bytes}: wait until the "
+                "slaves have caught up, or raise the limit",
                 limit=self._max_unconfirmed_bytes,
                 actual=waiting,
             )
@@ -107,9 +107,9 @@ class MasterRole:
         if not await self._replication.table_settled(table, self._timeout_ms / 1000):
             raise RequestRefusedError(
                 common_pb2.OUTCOME_UNKNOWN,
-                f"the change of {table} is durable here, and not every in-sync replica has taken "
-                f"it within {self._timeout_ms} ms: it may be lost with this node; look at the "
-                "replicas, then ask again",
+                f"the change of {table} is durable on the master, but not every in-sync replica "
+                f"acknowledged it within {self._timeout_ms} ms: it may be lost if the master is; "
+                "check the replicas, then try again",
             )
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
@@ -117,11 +117,11 @@ class MasterRole:
         synchronous = self._replication.config.replication is Replication.SYNC
         flush_waits = self._store.config.flush is FlushMode.SYNC and flushed < end_offset
         if flush_waits or not synchronous:
-            return broker_pb2.FLUSH_DISK_TIMEOUT, f"flushed up to {flushed} only"
+            return broker_pb2.FLUSH_DISK_TIMEOUT, f"flushed only up to {flushed}"
         confirmed = self._store.confirmed.value
         return (
             broker_pb2.FLUSH_SLAVE_TIMEOUT,
-            f"the in-sync replicas hold the log up to {confirmed} only",
+            f"the in-sync replicas have the log only up to {confirmed}",
         )
 
     def require_master(self, what: str) -> None:
@@ -148,21 +148,21 @@ class SlaveRole:
         return None
 
     def admit(self, durability: int) -> None:
-        self.require_master("messages are put")
+        self.require_master("send puts to")
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
         return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
 
     async def admit_change(self) -> None:
-        self.require_master("topics are changed")
+        self.require_master("change topics on")
 
     async def settle(self, table: str) -> None:
-        self.require_master(f"{table} are changed")
+        self.require_master(f"change {table} on")
 
     def require_master(self, what: str) -> None:
         raise RequestRefusedError(
             common_pb2.NOT_MASTER,
-            f"this node is a slave; {what} on the master, {self._master}",
+            f"this node is a slave; {what} the master, {self._master}",
             hint=self._master,
         )
 
@@ -176,7 +176,7 @@ class SlaveRole:
             role=common_pb2.MASTER,
             endpoint=self._master,
             state="unreachable",
-            detail="not heard of yet",
+            detail="not known yet",
         )
         return [master, *rows]
 

@@ -21,7 +21,9 @@ def is_full(error: OSError) -> bool:
 def refusal(what: str, error: OSError) -> StoreReadOnlyError:
     """What an OSError in the way of a write means for the store."""
     if is_full(error):
-        return DiskFullError(f"{what}: the disk is full; free some space, then it goes on")
+        return DiskFullError(
+            f"{what}: the disk is full; free some space, then the store continues by itself"
+        )
     return StoreReadOnlyError(f"{what}: {error}")
 
 

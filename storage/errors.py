@@ -32,7 +32,7 @@ class StoreReadOnlyError(StoreError):
     """The store takes no writes: a slave, a failed fsync, a full disk. `reason` says which."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the store takes no writes: {reason}")
+        super().__init__(f"the store accepts no writes: {reason}")
         self.reason = reason
 
 
@@ -41,7 +41,9 @@ class DamagedChunkError(StoreError):
     stored; ask for the rest again."""
 
     def __init__(self, offset: int, reason: str) -> None:
-        super().__init__(f"what the master sent is no record at log offset {offset}: {reason}")
+        super().__init__(
+            f"the master sent bytes that are not a record at log offset {offset}: {reason}"
+        )
         self.offset = offset
         self.reason = reason
 
@@ -87,8 +89,8 @@ class UnreadableError(StoreError):
         self.position = position
         self.size = size
         self.reason = (
-            f"bytes {position}..{position + size} cannot be read: {why}. Copy what can be read of "
-            "the file to a good disk, or take the store again from another node"
+            f"bytes {position}..{position + size} cannot be read: {why}. Copy what can be "
+            "read of the file to a good disk, or copy the store again from another node"
         )
         super().__init__(f"{file}: {self.reason}")
 

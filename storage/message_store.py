@@ -58,7 +58,7 @@ from .topic_changes import create_topic
 
 logger = logging.getLogger(__name__)
 
-SLAVE = "it is a slave: put to the master"
+SLAVE = "this node is a slave; send puts to the master"
 
 
 class MessageStore:
@@ -140,7 +140,7 @@ class MessageStore:
 
     @property
     def failure(self) -> StoreError | None:
-        """What has ended this store's work for good: a failed fsync, a damaged log; else None."""
+        """What has stopped this store permanently: a failed fsync, a damaged log; else None."""
         return self.log.failure or self.reput.failure
 
     @property
@@ -250,7 +250,7 @@ class MessageStore:
     def flush(self) -> int:
         """fdatasync what was written; the offset up to which the log is durable now.
 
-        Raises FlushFailedError where that fails, for good.
+        Raises FlushFailedError if that fails; the failure is permanent.
         """
         flushed, source = self._flush.flush(), self._parts.source
         if 0 < source.announced <= flushed:
@@ -312,7 +312,7 @@ class MessageStore:
 
     def on_dispatch(self, listener: Callable[[NDArray[np.int64]], None]) -> Callable[[], None]:
         """Call `listener(dense indexes of queues that grew)` in the dispatching thread; it must be
-        quick and must not raise. The answer ends that."""
+        quick and must not raise. Returns the function that removes it."""
         return self.reput.listen(listener)
 
     # ---- replication
@@ -363,7 +363,7 @@ class MessageStore:
 
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave
-        that is in sync again. Answers how many are gone."""
+        that is in sync again. Returns how many are gone."""
         return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:

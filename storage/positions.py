@@ -4,7 +4,7 @@
 
 `value` is a plain int that one thread writes: reading it needs no lock. Listeners run in the
 owner's thread, after the value is set and outside the lock; they must be quick and must not raise.
-A position that has failed (an fsync that did) stays where it was for good and says why.
+A position that has failed (an fsync that did) stays where it was permanently and says why.
 """
 
 import threading
@@ -44,7 +44,7 @@ class Position:
             self._publish()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener()` after every change or failure; returns a function that ends that."""
+        """Call `listener()` after every change or failure. Returns the function that removes it."""
         return self._listeners.add(listener)
 
     def wait(self, value: int, timeout_s: float) -> bool:

@@ -61,7 +61,7 @@ class StoreKeeper:
             self._thread = None
 
     def run_due(self) -> float:
-        """Run what is due; answers the seconds until the next task is."""
+        """Run what is due; returns the seconds until the next task is."""
         now = self._clock.monotonic()
         for task in self.tasks:
             if now >= task.due_s:
@@ -77,7 +77,7 @@ class StoreKeeper:
             task.failed = ""
         except Exception as fault:
             if task.failed != str(fault):
-                logger.exception("%s failed, it is tried again", task.name)
+                logger.exception("%s failed and will be retried", task.name)
             task.failed = str(fault) or type(fault).__name__
 
     def _run(self) -> None:

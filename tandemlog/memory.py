@@ -1,6 +1,6 @@
 """Keeping freed memory, for a process that takes in or gives out hundreds of megabytes a second.
 
-glibc maps a buffer of a megabyte anew each time and gives it back when it is freed, so that the
+glibc maps a buffer of a megabyte again each time and gives it back when it is freed, so that the
 kernel has to clear every page of it again. A client that follows a topic as fast as it can spends
 a fifth of its time there, a master with one slave a tenth. Kept pages cost nothing but memory that
 such a process needs again at once.

@@ -27,8 +27,9 @@ from .sync_state_set import Progress, SetRules, SyncStateSet
 MAX_OTHERS = 64
 MAX_ALARMS = 16
 STRANGER = (
-    " (it was never in the in-sync set that this master knows, so its word stops no puts; if this "
-    "master is the right one, move the slave's store away and let it start empty)"
+    " (it was never in an in-sync set that this master knows, so puts go on; if this "
+    "master is the right one, move the slave's store away and let the slave start "
+    "empty)"
 )
 
 
@@ -120,7 +121,7 @@ class MasterGroup:
         if len(live) < self.config.required:
             names = ", ".join(sorted(member.node_id for member in live))
             return (
-                f"{len(live)} in-sync replicas ({names}) are there, min_in_sync is "
+                f"{len(live)} in-sync replicas ({names}), but min_in_sync is "
                 f"{self.config.min_in_sync}"
             )
         return None
@@ -130,12 +131,12 @@ class MasterGroup:
         if held is not None and self._another_node(held, hello, now):
             return session.refuse(
                 f"node id {hello.node_id!r} is in use by the slave at "
-                f"{self.hellos[hello.node_id].endpoint}: give every node another id",
+                f"{self.hellos[hello.node_id].endpoint}: give every node its own node_id",
                 retry=True,
             )
         if not self._has_room(hello):
             return session.refuse(
-                f"{MAX_OTHERS} slaves that are not in sync are here already", retry=True
+                f"{MAX_OTHERS} slaves that are not in sync are connected already", retry=True
             )
         actions = session.receive(hello, now)
         if session.alarm:
@@ -143,7 +144,7 @@ class MasterGroup:
         if not session.streaming:
             return actions
         if held is not None:
-            held.close("the slave has opened another stream")
+            held.close("the slave opened another stream")
         self.alarms.pop(hello.node_id, None)
         self._attach(session, hello, now)
         return actions
@@ -236,9 +237,9 @@ class MasterGroup:
         if not self.tracker.acknowledge(hello.node_id, ack):
             return session.refuse(
                 f"an acknowledgement of {ack.durable} (received {ack.received}, dispatched "
-                f"{ack.reput}) in epoch {ack.epoch}, incarnation "
-                f"{ack.incarnation}, does not count: sent up to {session.sent} in epoch "
-                f"{self.view.epoch} to incarnation {hello.incarnation}",
+                f"{ack.reput}) in epoch {ack.epoch}, incarnation {ack.incarnation}, is not valid: "
+                f"this stream has sent up to {session.sent} in epoch {self.view.epoch}, to "
+                f"incarnation {hello.incarnation}",
                 retry=True,
             )
         each.heard_at = now

@@ -91,7 +91,7 @@ class ReplicationMaster:
     def group(self) -> MasterGroup:
         """Raises NotRunningError before `start`."""
         if self._group is None:
-            raise NotRunningError("the replication of this master is not started")
+            raise NotRunningError("the replication of this master has not been started")
         return self._group
 
     @property
@@ -235,7 +235,7 @@ class ReplicationMaster:
                 await self._tick()
             except Exception:
                 # Whatever it is, the set must go on being looked after.
-                logger.exception("the replication's upkeep failed; it is tried again")
+                logger.exception("a periodic replication task failed and will be retried")
                 await asyncio.sleep(FAILED_TICK_S)
             await asyncio.sleep(TICK_S)
 
@@ -304,12 +304,12 @@ class ReplicationMaster:
             if stream.session.hello is None or not self.group.known(stream.name)
         ]
         if len(others) > self.config.max_streams and not self.group.known(hello.node_id):
-            raise TooManyError(f"{len(others)} streams are open, the most is max_streams")
+            raise TooManyError(f"{len(others)} streams are open, the limit is max_streams")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         if self._reading >= MAX_READING:
-            raise TooManyError(f"{MAX_READING} slaves' logs are being compared already")
+            raise TooManyError(f"{MAX_READING} comparisons with slaves' logs are running already")
         self._reading += 1
         try:
             yield
@@ -329,7 +329,10 @@ class ReplicationMaster:
             return
         if len(self._streams) >= 2 * self.config.max_streams:
             # half of them are kept for nodes that are known, which only their hello tells
-            refusal = Refusal(f"{len(self._streams)} replication streams are open", retry=True)
+            refusal = Refusal(
+                f"{len(self._streams)} replication streams are open, no more are accepted",
+                retry=True,
+            )
             await context.write(encode_master_frame(refusal))
             return
         stream = MasterStream(self)

@@ -84,12 +84,15 @@ def _state(
         return UNREACHABLE, alarm or "no stream from this slave"
     silent = now - each.heard_at
     if silent * 1000 > group.config.dead_after_ms:
-        return UNREACHABLE, f"nothing heard for {silent:.1f} s"
+        return UNREACHABLE, f"no frame received for {silent:.1f} s"
     if each.fault:
         return READ_ONLY, each.fault
     detail = alarm
     if group.tracker.durable(each.member) is None:
-        detail = detail or "preparing: its log is checked, and cut to where it equals the master's"
+        detail = (
+            detail
+            or "preparing: its log is compared with the master's and truncated where they differ"
+        )
     return (IN_SYNC, detail) if member else (CATCHING_UP, detail or "not caught up yet")
 
 

@@ -56,7 +56,9 @@ class MetadataSource:
             pieces = cut_up(kind, version, table.to_json())
         except ValueError as fault:
             if kind not in self.faults:
-                logger.error("slaves keep the table that they have: %s", fault)
+                logger.error(
+                    "a metadata table was not sent, slaves keep the one they have: %s", fault
+                )
             self.faults[kind] = str(fault)
             return False
         self.faults.pop(kind, None)

@@ -129,10 +129,10 @@ class MasterSession:
         self.heard_at = now
         if isinstance(frame, Hello):
             if self.state is not SessionState.WAITING:
-                return self.refuse("a second hello on one stream", retry=True)
+                return self.refuse("a second hello on the same stream", retry=True)
             return self._join(frame, now)
         if not self.streaming:
-            return self.refuse("an acknowledgement before the hello", retry=True)
+            return self.refuse("an acknowledgement came before the hello", retry=True)
         if frame.state == PREPARING:
             return []
         self.ack = frame
@@ -147,7 +147,7 @@ class MasterSession:
             return []
         silent = now - self.heard_at
         if silent * 1000 > self._config.dead_after_ms:
-            return self.close(f"nothing heard for {silent:.1f} s")
+            return self.close(f"no frame received for {silent:.1f} s")
         if self.streaming and (now - self.sent_at) * 1000 >= self._config.heartbeat_ms:
             return [self._heartbeat(now)]
         return []
@@ -158,7 +158,7 @@ class MasterSession:
             return []
         if self.sent < self.view.min_offset:
             return self.close(
-                f"retention has dropped the log up to {self.view.min_offset}, the slave is at "
+                f"retention has deleted the log below {self.view.min_offset}, but the slave is at "
                 f"{self.sent}: it has to start over"
             )
         self._follow_link(now)

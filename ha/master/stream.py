@@ -206,7 +206,7 @@ class MasterStream:
     def _block_crc(self, start: int, end: int) -> int:
         """One block of a comparison; in the reading thread."""
         if self._over:
-            raise HaError("the stream has ended, nobody waits for this comparison")
+            raise HaError("the stream has ended, the comparison is no longer needed")
         return log_crc(self._host.store, start, end)
 
     async def _send(self, context: Context) -> None:
@@ -296,7 +296,7 @@ class MasterStream:
             while not making.done():
                 await asyncio.wait((making,), timeout=host.config.heartbeat_ms / 1000)
                 if self._over:
-                    raise HaError("the stream has ended, nobody waits for its prologue")
+                    raise HaError("the stream has ended, the prologue is no longer needed")
                 await self._show_life(context)
         except BaseException:
             making.cancel()
@@ -315,7 +315,10 @@ class MasterStream:
         log = self._host.store.log
         data = log.read(action.offset, action.length) if action.length else b""
         if len(data) != action.length:
-            raise HaError(f"the log gave {len(data)} of {action.length} bytes at {action.offset}")
+            raise HaError(
+                f"only {len(data)} of {action.length} bytes of the log could be read at "
+                f"{action.offset}"
+            )
         return encode_chunk(action.frame(data, self._host.clock.now_ms()))
 
     async def _proven(self, answer: Answer) -> Answer:

@@ -16,7 +16,7 @@ Somebody may hold acknowledged bytes that this master has lost: a member of `unh
 slave that an alarm names for sure. While that stands it cannot leave the set, and nobody joins: who
 follows this master may lack the same bytes, and an election would take it for safe. A member of
 `unheard` is settled when it has followed, or when its node has come back with another disk, so that
-the old one is gone for good.
+the old one is gone permanently.
 """
 
 from collections.abc import Collection, Mapping

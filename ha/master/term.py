@@ -58,7 +58,7 @@ def begin_term(
     unheard = others if may_have_lost(store, config) else state.record.unheard & others
     if unheard:
         logger.warning(
-            "acknowledged bytes may be missing here: wait_for=%s reason=%s",
+            "this store may lack acknowledged bytes: wait_for=%s reason=%s",
             sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
         )  # fmt: skip
     known = remembered((each.node_id for each in (*others, me)), state.record.known)

@@ -50,8 +50,8 @@ def check_hello(hello: replication_pb2.SlaveHello) -> None:
     )
     if not max(hello.min_offset, hello.confirm_offset) <= hello.max_offset:
         raise ProtocolError(
-            f"hello: a log {hello.min_offset}..{hello.max_offset} that is confirmed up to "
-            f"{hello.confirm_offset} cannot be"
+            f"hello: a log {hello.min_offset}..{hello.max_offset} cannot be confirmed up to "
+            f"{hello.confirm_offset}"
         )
     check_epochs("hello", accepted_epoch=hello.accepted_epoch)
     _check_table("hello", hello.epochs)

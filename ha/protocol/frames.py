@@ -229,7 +229,9 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
             tables=tuple((each.kind, each.version) for each in ack.tables),
         )
     if kind != "hello":
-        raise ProtocolError("a slave's frame is neither a hello nor an ack; versions differ")
+        raise ProtocolError(
+            "a slave's frame is neither a hello nor an ack; do both nodes run the same version?"
+        )
     hello = message.hello
     check_hello(hello)
     return Hello(
@@ -303,14 +305,16 @@ def decode_master_frame(data: bytes) -> MasterFrame:
         refusal = message.refusal
         check_refusal(refusal)
         return Refusal(refusal.reason, refusal.retry, refusal.epoch)
-    raise ProtocolError("a master's frame of an unknown kind; versions differ")
+    raise ProtocolError("a master's frame of an unknown kind; do both nodes run the same version?")
 
 
 def _parsed(kind: type[_Message], data: bytes) -> _Message:
     try:
         return kind.FromString(data)
     except DecodeError as fault:
-        raise ProtocolError(f"{len(data)} bytes are no {kind.__name__}: {fault}") from fault
+        raise ProtocolError(
+            f"{len(data)} bytes are not a valid {kind.__name__}: {fault}"
+        ) from fault
 
 
 def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
@@ -336,7 +340,7 @@ def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
 def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
     action = next((name for name, value in _ACTIONS.items() if value == message.action), None)
     if action is None:
-        raise ProtocolError(f"the master answered with the unknown action {message.action}")
+        raise ProtocolError(f"the master sent the unknown action {message.action}")
     check_answer_fields(message)
     return Answer(
         action=action,

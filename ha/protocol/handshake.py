@@ -36,8 +36,8 @@ MAX_EPOCH_JUMP = 1 << 20
 """So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
 GONE = "if its machine is lost, start a new node under its id"
 EPOCHS_LOST = (
-    "; where the master has lost its epochFileCheckpoint, stop it and give it the slave's: by "
-    "their epochs the two logs have nothing in common"
+    "; if the master has lost its epochFileCheckpoint, stop it and copy the slave's to "
+    "it: by their epoch tables the two logs have nothing in common"
 )
 
 Crc = Callable[[int, int], int]
@@ -100,35 +100,35 @@ def decide(hello: Hello, view: MasterView) -> Verdict:
         return Verdict(refusal)
     if hello.master_id == view.node_id and hello.master_incarnation != view.incarnation:
         return _alarm(
-            f"slave {hello.node_id} has followed {view.node_id} on another disk: the master's "
-            "store was lost or replaced, and may lack what was acknowledged. Make a slave the "
-            "master, or set the slave's store aside by hand",
+            f"slave {hello.node_id} has followed {view.node_id} with another store: the "
+            "master's store was lost or replaced, and may lack acknowledged messages. Make a "
+            "slave the master, or move the slave's store away",
             view,
         )
     seen = max(hello.accepted_epoch, hello.epochs[-1].epoch if hello.epochs else 0)
     if seen > view.epoch + MAX_EPOCH_JUMP:
         return Verdict(
             Refusal(
-                f"slave {hello.node_id} says that it has seen epoch {seen}, this master serves in "
-                f"epoch {view.epoch}: no cluster moves by more than {MAX_EPOCH_JUMP}. Look at the "
-                "slave's replication.json and epochFileCheckpoint",
+                f"slave {hello.node_id} reports epoch {seen}, but this master is in epoch "
+                f"{view.epoch}: a cluster never moves by more than {MAX_EPOCH_JUMP} epochs at "
+                "once. Look at the slave's replication.json and epochFileCheckpoint",
                 retry=False,
                 epoch=view.epoch,
             )
         )
     if seen > view.epoch:
         return _alarm(
-            f"slave {hello.node_id} has seen epoch {seen}, this master serves in epoch "
-            f"{view.epoch}: its store is older than the slave's, or was lost. Restart it as master "
-            "(it goes on above that epoch) or make the slave the master",
+            f"slave {hello.node_id} has seen epoch {seen}, but this master is in epoch "
+            f"{view.epoch}: the master's store is older than the slave's, or was lost. Restart "
+            "the master (it takes a higher epoch) or make the slave the master",
             view,
         )
     if seen == view.epoch and hello.master_id not in ("", view.node_id):
         # the entries of two masters that chose one epoch are equal, their bytes are not
         return _alarm(
-            f"slave {hello.node_id} has followed {hello.master_id} in epoch {seen}, in which this "
-            "master serves: two masters have written in one epoch. Restart the master (it goes on "
-            "above that epoch) or set the slave's store aside by hand",
+            f"slave {hello.node_id} has followed {hello.master_id} in epoch {seen}, which is "
+            "also the epoch of this master: two masters have written in one epoch. Restart the "
+            "master (it takes a higher epoch) or move the slave's store away",
             view,
         )
     if hello.min_offset == hello.max_offset:
@@ -146,15 +146,15 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
     _check_sense(answer)
     if answer.epoch > max(me.accepted_epoch, me.last_epoch) + MAX_EPOCH_JUMP and me.accepted_epoch:
         raise HandshakeRefusedError(
-            f"master {answer.master_id} says that it serves in epoch {answer.epoch}, this slave "
-            f"has followed epoch {me.accepted_epoch}: no cluster moves by more than "
-            f"{MAX_EPOCH_JUMP}",
+            f"master {answer.master_id} reports epoch {answer.epoch}, but this slave has "
+            f"followed epoch {me.accepted_epoch}: a cluster never moves by more than "
+            f"{MAX_EPOCH_JUMP} epochs at once",
             retry=False,
         )
     if answer.epoch < me.accepted_epoch:
         raise HandshakeRefusedError(
-            f"master {answer.master_id} serves in epoch {answer.epoch}, this slave has followed "
-            f"epoch {me.accepted_epoch}: an old master, or one that lost its disk",
+            f"master {answer.master_id} is in epoch {answer.epoch}, but this slave has followed "
+            f"epoch {me.accepted_epoch}: it is a deposed master, or one that lost its disk",
             retry=True,
         )
     if me.file_size != answer.file_size:
@@ -172,8 +172,8 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
         return
     if answer.offset < me.confirm:
         raise HandshakeRefusedError(
-            f"refused to {name} at {answer.offset}: this slave knows that everything below "
-            f"{me.confirm} is confirmed ({answer.reason})",
+            f"refused to {name} at {answer.offset}: everything below {me.confirm} is confirmed "
+            f"on this slave ({answer.reason})",
             retry=False,
         )
     below, above = answer.offset < me.min_offset, answer.offset > me.max_offset
@@ -189,8 +189,8 @@ def _check_new_file_size(answer: Answer, me: SlaveView) -> None:
         raise HandshakeRefusedError(_file_size_reason(me.file_size, answer.file_size), retry=False)
     if answer.file_size not in LOG_FILE_SIZES:
         raise ProtocolError(
-            f"the master's log files have {answer.file_size} bytes: no log has such files, they "
-            f"have {LOG_FILE_SIZES.start} or more"
+            f"the master's log files have {answer.file_size} bytes, but log files have at least "
+            f"{LOG_FILE_SIZES.start} bytes"
         )
 
 
@@ -198,20 +198,23 @@ def _check_sense(answer: Answer) -> None:
     """Numbers that no master has, whatever this slave holds. Raises ProtocolError."""
     size = answer.file_size
     if not 0 < size < LOG_FILE_SIZES.stop:
-        raise ProtocolError(f"the master's log files have {size} bytes: no log has such files")
+        raise ProtocolError(
+            f"the master's log files have {size} bytes, which is not a valid size of log files"
+        )
     if not answer.min_offset <= answer.max_offset or answer.confirm > answer.max_offset:
         raise ProtocolError(
-            f"a log {answer.min_offset}..{answer.max_offset} that is confirmed up to "
-            f"{answer.confirm} cannot be"
+            f"a log {answer.min_offset}..{answer.max_offset} cannot be confirmed up to "
+            f"{answer.confirm}"
         )
     if not answer.min_offset <= answer.offset <= answer.max_offset:
         raise ProtocolError(
-            f"{answer.action.name.lower()} at {answer.offset} lies outside of the master's log, "
+            f"{answer.action.name.lower()} at {answer.offset} lies outside the master's log, "
             f"{answer.min_offset}..{answer.max_offset}"
         )
     if answer.epochs and answer.epochs[-1].epoch > answer.epoch:
         raise ProtocolError(
-            f"the master serves in epoch {answer.epoch} and holds epoch {answer.epochs[-1].epoch}"
+            f"the master is in epoch {answer.epoch}, but its log ends in epoch "
+            f"{answer.epochs[-1].epoch}"
         )
 
 
@@ -220,15 +223,15 @@ def _check_resync(answer: Answer, me: SlaveView) -> None:
     that is, the slave can tell from the epochs that the answer carries."""
     if answer.offset != answer.min_offset:
         raise ProtocolError(
-            f"resync at {answer.offset}, the master's log begins at {answer.min_offset}"
+            f"resync at {answer.offset}, but the master's log begins at {answer.min_offset}"
         )
     common = EpochTable(me.epochs).find_consistent_point(
         me.max_offset, EpochTable(answer.epochs), answer.max_offset
     )
     if me.epochs and common is not None and common >= max(answer.offset, me.min_offset):
         raise HandshakeRefusedError(
-            f"refused to set the log aside: by its epochs it equals the master's up to {common}, "
-            f"and the master's log begins at {answer.offset} ({answer.reason})",
+            "refused to set the log aside: by its epoch table it equals the master's up to "
+            f"{common}, and the master's log begins at {answer.offset} ({answer.reason})",
             retry=False,
         )
 
@@ -265,10 +268,10 @@ def _identity_refusal(hello: Hello, view: MasterView) -> Refusal | None:
             epoch=view.epoch,
         )
     if not hello.node_id or not hello.incarnation:
-        return Refusal("a slave must say its node id and incarnation", retry=False)
+        return Refusal("a slave must send its node id and incarnation", retry=False)
     if hello.node_id == view.node_id:
         return Refusal(
-            f"node id {hello.node_id!r} is the master's own: give every node another",
+            f"node id {hello.node_id!r} is the master's own: give every node its own node_id",
             retry=False,
             epoch=view.epoch,
         )
@@ -279,8 +282,8 @@ def _identity_refusal(hello: Hello, view: MasterView) -> Refusal | None:
 
 def _file_size_reason(slave: int, master: int) -> str:
     return (
-        f"the slave's commit log files have {slave} bytes, the master's {master}: move the slave's "
-        "store away and let it start empty"
+        f"the slave's commit log files have {slave} bytes, the master's have {master}: move "
+        "the slave's store away and let the slave start empty"
     )
 
 
@@ -306,7 +309,7 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
         return _withheld(hello, view, point)
     if point == hello.max_offset:
         return _continue(view, point, hello, "")
-    reason = f"the logs agree up to {point}, the slave holds up to {hello.max_offset}"
+    reason = f"the logs agree up to {point}, but the slave's log ends at {hello.max_offset}"
     return Verdict(_answer(HelloAction.TRUNCATE, view, point, hello, reason))
 
 
@@ -321,9 +324,10 @@ def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
 
 def _lost(hello: Hello, view: MasterView, point: int, hint: str = "") -> Verdict:
     return _alarm(
-        f"slave {hello.node_id} holds confirmed bytes up to {hello.confirm_offset}, the master "
-        f"agrees only up to {point} and ends at {view.end_offset}: acknowledged messages would be "
-        f"lost. Make that slave the master, or set its store aside by hand; {GONE}{hint}",
+        f"slave {hello.node_id} has confirmed bytes up to {hello.confirm_offset}, but the "
+        f"master agrees only up to {point} and its log ends at {view.end_offset}: "
+        "acknowledged messages would be lost. Make that slave the master, or move its "
+        f"store aside by hand; {GONE}{hint}",
         view,
     )
 
@@ -334,9 +338,10 @@ def _may_hold_more(hello: Hello, view: MasterView) -> bool:
 
 def _withheld(hello: Hello, view: MasterView, point: int) -> Verdict:
     return _alarm(
-        f"slave {hello.node_id} was in sync and holds bytes up to {hello.max_offset}, this "
-        f"master lost what lies behind {point} when its machine stopped: it may have been "
-        f"acknowledged. Make that slave the master, or set its store aside by hand; {GONE}",
+        f"slave {hello.node_id} was in sync and has bytes up to {hello.max_offset}, but "
+        f"this master lost everything after {point} when its machine stopped: some of it "
+        "may have been acknowledged. Make that slave the master, or move its store aside "
+        f"by hand; {GONE}",
         view,
     )
 

@@ -16,7 +16,7 @@ def log_crc(store: StorePort, start: int, end: int) -> int:
     while position < end:
         piece = store.log.read(position, min(end - position, 1 << 20))
         if not len(piece):
-            raise HaError(f"the log ends at {position}, its bytes {start}..{end} are asked for")
+            raise HaError(f"the log ends at {position}, but bytes {start}..{end} were requested")
         crc = crc32(piece, crc)
         position += len(piece)
     return crc

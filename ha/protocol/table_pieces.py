@@ -33,7 +33,7 @@ class Piece:
 def cut_up(kind: str, version: int, data: bytes, size: int = PIECE_BYTES) -> list[Piece]:
     """The pieces of a table, at least one. Raises ValueError where it is above MAX_TABLE_BYTES."""
     if len(data) > MAX_TABLE_BYTES:
-        raise ValueError(f"table {kind!r} has {len(data)} bytes, the most is {MAX_TABLE_BYTES}")
+        raise ValueError(f"table {kind!r} has {len(data)} bytes, the limit is {MAX_TABLE_BYTES}")
     starts = range(0, max(len(data), 1), size)
     return [
         Piece(kind, version, index, start == starts[-1], data[start : start + size])
@@ -56,18 +56,18 @@ class Assembly:
         if piece.index != len(held) or (held and held[0].version != piece.version):
             raise ProtocolError(
                 f"piece {piece.index} of table {piece.kind!r}, version {piece.version}, is out of "
-                f"turn: {len(held)} pieces of it are here"
+                f"order: {len(held)} pieces of it have arrived"
             )
         if self._bytes + len(piece.data) > self._max_bytes:
             raise ProtocolError(
-                f"table {piece.kind!r} is larger than the {self._max_bytes} bytes that may be "
-                "under way"
+                f"table {piece.kind!r} is larger than the {self._max_bytes} bytes that may be in "
+                "transit"
             )
         if not piece.last:
             if not piece.data:
                 raise ProtocolError(f"piece {piece.index} of table {piece.kind!r} is empty")
             if not held and len(self._held) >= MAX_KINDS:
-                raise ProtocolError(f"more than {MAX_KINDS} tables are under way at a time")
+                raise ProtocolError(f"more than {MAX_KINDS} tables are in transit at a time")
             self._held.setdefault(piece.kind, []).append(piece)
             self._bytes += len(piece.data)
             return None

@@ -233,7 +233,7 @@ class SlaveSession:
                 # also before the answer: a master that compares logs shows that it is alive
                 return [SeeMembers(frame.nodes), *self._in_sync_nodes(frame.nodes)]
             if self.answer is None:
-                raise ProtocolError("the master's first frame is not an answer to the hello")
+                raise ProtocolError("the master's first frame does not answer the hello")
             if isinstance(frame, Chunk):
                 return self._chunk(frame)
             return self._piece(frame)
@@ -271,14 +271,14 @@ class SlaveSession:
             return []
         silent = now - self.heard_at
         if silent * 1000 > self._config.dead_after_ms:
-            return self._disconnect(f"nothing heard from the master for {silent:.1f} s")
+            return self._disconnect(f"no frame received from the master for {silent:.1f} s")
         if self.answer is None or (now - self.sent_at) * 1000 < self._config.heartbeat_ms:
             return []
         return [self._ack(now)]
 
     def _answered(self, answer: Answer) -> list[SlaveAction]:
         if self.state is not SlaveState.GREETING:
-            raise ProtocolError("a second answer on one stream")
+            raise ProtocolError("a second answer on the same stream")
         check_answer(answer, self.me)
         self.answer = answer
         self.expected = answer.offset
@@ -318,12 +318,14 @@ class SlaveSession:
     def _chunk(self, chunk: Chunk) -> list[SlaveAction]:
         if self.answer is None or chunk.master_epoch != self.answer.epoch:
             raise ProtocolError(
-                f"a chunk of epoch {chunk.master_epoch} on a stream of another epoch"
+                f"a chunk of epoch {chunk.master_epoch} came on a stream of another epoch"
             )
         if self._prologue_due:
-            raise ProtocolError("a chunk before what came before it: the prologue is missing")
+            raise ProtocolError("a chunk came before the prologue")
         if chunk.offset != self.expected:
-            raise ProtocolError(f"a chunk at {chunk.offset}, this log ends at {self.expected}")
+            raise ProtocolError(
+                f"a chunk at {chunk.offset} came, but this log ends at {self.expected}"
+            )
         actions: list[SlaveAction] = []
         if self.fault:
             return actions
@@ -342,11 +344,13 @@ class SlaveSession:
         if last == entry:
             return None
         if chunk.epoch > chunk.master_epoch or chunk.epoch_start > chunk.offset:
-            raise ProtocolError(f"a chunk at {chunk.offset} with the impossible epoch {entry}")
+            raise ProtocolError(f"a chunk at {chunk.offset} has the invalid epoch {entry}")
         if last is not None and (
             entry.epoch <= last.epoch or entry.start_offset <= last.start_offset
         ):
-            raise ProtocolError(f"epoch {entry} after {last}: the master's epochs go back")
+            raise ProtocolError(
+                f"epoch {entry} came after {last}: the master's epochs must not decrease"
+            )
         self._last_epoch = entry
         return entry
 
@@ -370,7 +374,7 @@ class SlaveSession:
             return []
         if piece.kind == PROLOGUE:
             if not self._prologue_due:
-                raise ProtocolError("a prologue that was not announced")
+                raise ProtocolError("a prologue came that was not announced")
             self._prologue_due = False
             return [TakePrologue(table), Prepared()]
         return [ReplaceTable(Metadata(piece.kind, table, piece.version))]

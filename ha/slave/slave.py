@@ -3,7 +3,7 @@
 load state ──▶ become slave ──▶ greet ──▶ follow ──▶ stream over
                                  ▲                      │ followed, resync, diverged: at once
                                  └──────── pause ◀──────┤ unreachable: growing pauses
-                                                        │ refused for good: now and then
+                                                        │ refused permanently: now and then
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class ReplicationSlave:
     async def _one_stream(self) -> None:
         config, stored = self.config, self._stored
         if stored is None:
-            raise NotRunningError("this slave is not started")
+            raise NotRunningError("this slave has not been started")
         await self._threads.wait()
         hello = Hello(
             config.cluster_id,
@@ -235,4 +235,4 @@ class ReplicationSlave:
         try:
             self.store.drop_set_aside()
         except (StoreError, OSError) as fault:
-            logger.warning("logs that were set aside are not looked at: %s", fault)
+            logger.warning("old logs that were set aside could not be listed: %s", fault)

@@ -195,14 +195,14 @@ class SlaveStore:
         if action.crc is not None and crc32(action.data) != action.crc:
             raise ChunkDamagedError(
                 f"the {len(action.data)} bytes at {action.offset} have CRC "
-                f"{crc32(action.data):#010x}, the master read {action.crc:#010x}: they were "
-                "changed on the way; asking for them again"
+                f"{crc32(action.data):#010x}, the master sent {action.crc:#010x}: they were "
+                "changed in transit and are requested again"
             )
         try:
             self._intake.take(action.offset, action.data, self._damaged_until)
         except DamagedChunkError as fault:
             self._doubted = fault.offset
-            raise ChunkDamagedError(f"{fault}; asking the master for it again") from fault
+            raise ChunkDamagedError(f"{fault}; requesting it from the master again") from fault
 
     def _prepare(self, action: StoreAction) -> None:
         if isinstance(action, CheckProof):

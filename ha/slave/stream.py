@@ -181,7 +181,7 @@ class SlaveStream:
             while True:
                 data = await call.read()
                 if not isinstance(data, bytes):
-                    self._end(Disconnect("the master has ended the stream"))
+                    self._end(Disconnect("the master ended the stream"))
                     return
                 frame = decode_master_frame(data)
                 self._obey(self.session.receive(frame, self._clock.monotonic()))
@@ -275,7 +275,7 @@ class SlaveStream:
             self._obey(self.session.stored(outcome.durable, outcome.reput, now))
 
     async def _fault(self, fault: Exception) -> None:
-        """Tell the master; after a failed fsync for good, else end the stream and try again."""
+        """Tell the master; permanently after a failed fsync, else end the stream and try again."""
         self._work.clear()
         self._has_work.clear()
         self._tables.clear()

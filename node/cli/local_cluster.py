@@ -128,7 +128,7 @@ def locked(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise StoreLockedError(
-                f"{directory}: another `tandemlog up` runs its cluster; stop that one first"
+                f"{directory}: another `tandemlog up` is running this cluster; stop it first"
             ) from None
         yield
 
@@ -154,14 +154,15 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
     store = Path(held.store) if held.store else directory / "n0" / "store"
     if wishes.store is not None and wishes.store.resolve() != store.resolve():
         raise ConfigError(
-            f"{directory} was begun with the store {store}; "
-            "go on with it (leave --store out), or choose another --dir"
+            f"{directory} belongs to the store {store}; omit --store to continue with it, or "
+            "choose another --dir"
         )
     for name in ("commit_log_file_size", "queue_file_size", "index_slots", "index_entries"):
         wanted = getattr(wishes, name)
         if wanted is not None and wanted != getattr(held.sizes, name):
             raise ConfigError(
-                f"{directory} has {name} {getattr(held.sizes, name)}, which cannot become {wanted}"
+                f"{directory} has {name} {getattr(held.sizes, name)}, which cannot be changed to "
+                f"{wanted}"
             )
     return ClusterPlan(
         cluster_id=held.cluster_id,
@@ -207,7 +208,7 @@ def _load(path: Path) -> ClusterPlan | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as problem:
-        raise ConfigError(f"{path} is not readable: {problem}") from problem
+        raise ConfigError(f"cannot read {path}: {problem}") from problem
 
 
 class LocalCluster:

@@ -75,12 +75,12 @@ def _parameters_of(group: Any) -> list[inspect.Parameter]:
 
 
 def store_config(store: Path, sizes: StoreSizes) -> StoreConfig:
-    """Settings for a store on disk. Raises typer.BadParameter where they cannot be; ends in one
-    line and STORE where the folder is no store, or may not be looked into."""
+    """Settings for a store on disk. Raises typer.BadParameter if they cannot be; ends in one
+    line and STORE where the folder is not a store, or may not be looked into."""
     with one_line_errors():
         status = RealFileSystem().status(store)
         if status is not None and status.is_directory and not _is_store(store):
-            raise CommandError(f"{store} is no store: it has no commitlog folder", STORE)
+            raise CommandError(f"{store} is not a store: it has no commitlog folder", STORE)
     if status is None or not status.is_directory:
         raise typer.BadParameter(f"STORE {store} is not a folder")
     try:

@@ -24,10 +24,12 @@ def parse_time_ms(text: str, now_ms: int) -> int:
     if text.removeprefix("-").isdecimal():
         # counted first: int() takes no thousands of digits
         if len(text) > MAX_LENGTH or int(text) > MAX_MS:
-            raise typer.BadParameter(f"a number is at most {MAX_MS}: {text[:MAX_LENGTH]}")
+            raise typer.BadParameter(
+                f"a time in milliseconds is at most {MAX_MS}: {text[:MAX_LENGTH]}"
+            )
         value = int(text)
         if value < 0:
-            raise typer.BadParameter(f"a time lies after 1970: {text}")
+            raise typer.BadParameter(f"a time must be after 1970: {text}")
         return value
     try:
         moment = datetime.fromisoformat(text)

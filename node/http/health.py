@@ -106,4 +106,4 @@ def _lag_fault(status: common_pb2.NodeStatus, limit: str | None) -> str:
     most = parse_bytes(limit)
     if status.lag_bytes <= most:
         return ""
-    return f"{status.lag_bytes} bytes behind the master, more than {most}"
+    return f"{status.lag_bytes} bytes behind the master, the limit is {most}"

@@ -48,15 +48,15 @@ class NodeCollector(Collector):
     def _positions(self, numbers: NodeNumbers) -> Iterable[Metric]:
         own = numbers.own
         yield self._gauge("role", "1 on the master, 0 on a slave", own.role == common_pb2.MASTER)
-        yield self._gauge("epoch", "epoch in which the node serves or follows", own.epoch)
-        yield self._gauge("can_ack", "1 where a put could be acknowledged now", numbers.can_ack)
+        yield self._gauge("epoch", "current epoch of the node", own.epoch)
+        yield self._gauge("can_ack", "1 if a put can be acknowledged now", numbers.can_ack)
         yield self._gauge("log_min_offset", "first byte of the log", own.min_offset)
         yield self._gauge("log_end_offset", "end of the log", own.wrote_offset)
         yield self._gauge("durable_offset", "flushed up to here", own.flushed_offset)
         yield self._gauge("confirm_offset", "confirmed up to here", own.confirm_offset)
         yield self._gauge(
             "dispatch_behind_bytes",
-            "confirmed and not yet in queues and index",
+            "confirmed but not yet dispatched to queues and index",
             max(0, own.confirm_offset - own.reput_offset),
         )
         yield self._gauge("disk_free_bytes", "free on the store's disk", numbers.disk_free_bytes)
@@ -65,17 +65,19 @@ class NodeCollector(Collector):
         members = numbers.members
         size = sum(member.in_sync for member in members)
         yield self._gauge("isr_size", "in-sync replicas, master included", size)
-        yield self._gauge("isr_min", "in-sync replicas that a put needs", numbers.min_in_sync)
+        yield self._gauge("isr_min", "in-sync replicas that a put requires", numbers.min_in_sync)
         yield self._gauge(
-            "under_min_isr", "1 where there are fewer than that", size < numbers.min_in_sync
+            "under_min_isr",
+            "1 if there are fewer in-sync replicas than a put requires",
+            size < numbers.min_in_sync,
         )
         labels = (*_LABELS, "peer")
-        in_sync = GaugeMetricFamily(f"{_PREFIX}isr_member", "1 where in sync", labels=labels)
+        in_sync = GaugeMetricFamily(f"{_PREFIX}isr_member", "1 if in sync", labels=labels)
         lag_bytes = GaugeMetricFamily(
             f"{_PREFIX}replication_lag_bytes", "behind the master's log end", labels=labels
         )
         lag_seconds = GaugeMetricFamily(
-            f"{_PREFIX}replication_lag_seconds", "since it last held everything", labels=labels
+            f"{_PREFIX}replication_lag_seconds", "since it last had the whole log", labels=labels
         )
         for member in members:
             values = (*self._labels, member.node_id)
@@ -87,7 +89,7 @@ class NodeCollector(Collector):
 
     def _acks(self, acks: AckStats, mode: str) -> Iterable[Metric]:
         results = CounterMetricFamily(
-            f"{_PREFIX}acks", "answers to put requests", labels=(*_LABELS, "result")
+            f"{_PREFIX}acks", "responses to put requests", labels=(*_LABELS, "result")
         )
         for result, count in acks.results.items():
             results.add_metric((*self._labels, result), count)

@@ -83,7 +83,7 @@ def number_of_page(page: str) -> int:
 def bad_page(page: str) -> RequestRefusedError:
     return RequestRefusedError(
         common_pb2.INVALID_ARGUMENT,
-        f"page must be empty or the next_page of the answer before, not {quoted(page)}",
+        f"page must be empty or the next_page of the previous response, not {quoted(page)}",
         field="page",
     )
 

@@ -198,8 +198,8 @@ class PullService:
         if polling.waiters >= limit:
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"{polling.waiters} pulls wait on this node, limits.long_polls is {limit}; try "
-                "again later, or without wait_ms",
+                f"{polling.waiters} pulls are waiting on this node, the limit limits.long_polls is "
+                f"{limit}; try again later, or without wait_ms",
                 field="wait_ms",
                 limit=limit,
                 actual=polling.waiters + 1,
@@ -207,8 +207,8 @@ class PullService:
         if polling.watches + queues > MAX_WATCHES:
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"pulls of this node wait for {polling.watches} queues, {MAX_WATCHES} are allowed; "
-                "try again later, or without wait_ms",
+                f"pulls on this node are waiting for {polling.watches} queues, the limit is "
+                f"{MAX_WATCHES}; try again later, or without wait_ms",
                 field="positions",
                 limit=MAX_WATCHES,
                 actual=polling.watches + queues,
@@ -226,7 +226,7 @@ class PullService:
         if len(request.tag_hashes) > MAX_TAGS:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
-                f"tag_hashes may name {MAX_TAGS} tags",
+                f"tag_hashes may have at most {MAX_TAGS} entries",
                 field="tag_hashes",
                 limit=MAX_TAGS,
                 actual=len(request.tag_hashes),

@@ -132,10 +132,10 @@ class ReadTurns:
             if isinstance(ended, TimeoutError):
                 raise RequestRefusedError(
                     common_pb2.BUSY,
-                    f"no turn to read within {self._wait_s:g} s: {self._held} bytes of answers are "
-                    f"under way on this node (limits.answer_bytes is {self._limit}), "
-                    f"{self._held_by.get(caller.peer, 0)} of them by this connection; take those "
-                    f"first, or ask for less at a time",
+                    f"the read could not start within {self._wait_s:g} s: {self._held} bytes of "
+                    "responses are in progress on this node (the limit limits.answer_bytes is "
+                    f"{self._limit}), {self._held_by.get(caller.peer, 0)} of them for this "
+                    "connection; receive those first, or request less at a time",
                     field="answer_bytes",
                     limit=self._limit,
                     actual=self._held,

@@ -141,7 +141,7 @@ class PendingAppend:
             status, reason = self.gate.unconfirmed(self.end_offset)
         elif outcome is Outcome.FENCED:
             status = broker_pb2.UNKNOWN_ERROR
-            reason = f"this node is no longer master of epoch {self.epoch}"
+            reason = f"this node is no longer the master of epoch {self.epoch}"
         else:
             status, reason = broker_pb2.FLUSH_DISK_TIMEOUT, str(failure)
         self.answer(
@@ -337,8 +337,8 @@ class AppendPump:
         if self._pending_bytes and self._pending_bytes + byte_size > limit:
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"{self._pending_bytes} bytes of requests wait to be appended, and {byte_size} "
-                f"came in too; {HARD_LIMIT} times put.max_pending_bytes are {limit}",
+                f"{self._pending_bytes} bytes of requests are waiting to be appended, and this one "
+                f"has {byte_size}; the limit is {limit}, {HARD_LIMIT} times put.max_pending_bytes",
                 field="records",
                 limit=limit,
                 actual=self._pending_bytes + byte_size,
@@ -394,7 +394,7 @@ class AppendPump:
         try:
             epoch = self._gate.epoch()
             if epoch is None:
-                raise StoreClosedError("the node is no longer master")
+                raise StoreClosedError("the node is no longer the master")
             result = self._store.append(batch_of(request))
         except Exception as problem:  # whatever a client sends, the writer goes on
             pending.failure = problem

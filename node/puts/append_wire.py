@@ -74,11 +74,11 @@ def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
         if most_fields < MOST_FIELDS:
             raise
         raise _unfit(
-            "request", f"may have {MOST_FIELDS} fields", MOST_FIELDS + 1, MOST_FIELDS
+            "request", f"may have at most {MOST_FIELDS} fields", MOST_FIELDS + 1, MOST_FIELDS
         ) from None
     except WireError:
         raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT, "the request is no AppendRequest", field="request"
+            common_pb2.INVALID_ARGUMENT, "the request is not a valid AppendRequest", field="request"
         ) from None
     return request
 
@@ -99,14 +99,14 @@ def _take_bytes(request: PutRequest, number: int, value: memoryview) -> None:
         if len(value) > MAX_TOPIC_BYTES:
             request.problem = RequestRefusedError(
                 common_pb2.INVALID_TOPIC_NAME,
-                f"the name of a topic may have {MAX_TOPIC_BYTES} bytes, not {len(value)}",
+                f"the name of a topic may have at most {MAX_TOPIC_BYTES} bytes, not {len(value)}",
                 field="topics",
                 limit=MAX_TOPIC_BYTES,
                 actual=len(value),
             )
         elif len(request.topics) >= MAX_TABLE:
             request.problem = _unfit(
-                "topics", f"may have {MAX_TABLE} entries", MAX_TABLE + 1, MAX_TABLE
+                "topics", f"may have at most {MAX_TABLE} entries", MAX_TABLE + 1, MAX_TABLE
             )
         else:
             request.topics.append(bytes(value))
@@ -126,7 +126,7 @@ def _add_packed(request: PutRequest, column: bytearray, value: memoryview, name:
     size = len(column) + len(value)
     if size > _MAX_PACKED:
         request.problem = _unfit(
-            name, f"may have {MAX_TABLE} entries in {_MAX_PACKED} bytes", size, _MAX_PACKED
+            name, f"may have at most {MAX_TABLE} entries in {_MAX_PACKED} bytes", size, _MAX_PACKED
         )
     else:
         column += value

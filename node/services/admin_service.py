@@ -97,14 +97,14 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self, work: Callable[[], admin_pb2.TopicResponse]
     ) -> admin_pb2.TopicResponse:
         """A topic is made, changed or gone once whoever may become the master knows it."""
-        self._view.require_master("topics are changed")
+        self._view.require_master("change topics on")
         await self._view.admit_change()
         response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
         await self._view.settle("topics")
         return response
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
-        self._view.require_master("topics are made")
+        self._view.require_master("create topics on")
         asked = request.topic
         _refuse_system_topic(asked.name)
         held = self._store.topics.get(asked.name)
@@ -132,7 +132,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         if len(request.names) > MAX_NAMES:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
-                f"names may have {MAX_NAMES} entries, not {len(request.names)}",
+                f"names may have at most {MAX_NAMES} entries, not {len(request.names)}",
                 field="names",
                 limit=MAX_NAMES,
                 actual=len(request.names),
@@ -174,7 +174,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         return await self._changed(partial(self._delete, request.name))
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
-        self._view.require_master("topics are deleted")
+        self._view.require_master("delete topics on")
         _refuse_system_topic(name)
         return admin_pb2.TopicResponse(
             topic=_topic(self._store.topics.delete(name, self._store.clock.now_ms()))

@@ -220,7 +220,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         return await self._read(context, partial(self._commit, request))
 
     def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
-        self._gate.require_master("consumer offsets are committed")
+        self._gate.require_master("commit consumer offsets on")
         _limit("offsets", len(request.offsets), MAX_ROWS)
         for each in request.offsets:
             self._known.check_queue(each.topic, each.queue_id)
@@ -326,7 +326,7 @@ def _limit(field: str, actual: int, limit: int) -> None:
     if actual > limit:
         raise RequestRefusedError(
             common_pb2.INVALID_ARGUMENT,
-            f"{field} may have {limit} entries, not {actual}",
+            f"{field} may have at most {limit} entries, not {actual}",
             field=field,
             limit=limit,
             actual=actual,

@@ -172,9 +172,9 @@ class CallDoor:
             try:
                 return handler.request_deserializer(data)
             except Exception:  # whatever protobuf raises for bytes that are no message
-                reason = "the request is no message of this method"
+                reason = "the request is not a valid message of this method"
         else:
-            reason = f"the request has {len(data)} bytes, {MAX_FOREIGN_BYTES} are allowed"
+            reason = f"the request has {len(data)} bytes, the limit is {MAX_FOREIGN_BYTES}"
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
 
     # ---- counting
@@ -231,7 +231,8 @@ def decoded(kind: type[Request], data: bytes) -> Request:
     if len(data) > MAX_REQUEST_BYTES:
         raise RequestRefusedError(
             common_pb2.INVALID_ARGUMENT,
-            f"a {name} may have {MAX_REQUEST_BYTES} bytes, not {len(data)}; ask in parts",
+            f"a {name} may have at most {MAX_REQUEST_BYTES} bytes, not {len(data)}; split the "
+            "request",
             field="request",
             limit=MAX_REQUEST_BYTES,
             actual=len(data),
@@ -240,14 +241,15 @@ def decoded(kind: type[Request], data: bytes) -> Request:
         return kind.FromString(data)
     except DecodeError:
         raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT, f"the request is no {name}", field="request"
+            common_pb2.INVALID_ARGUMENT, f"the request is not a valid {name}", field="request"
         ) from None
 
 
 def _busy(name: str, limit: int, actual: int) -> RequestRefusedError:
     return RequestRefusedError(
         common_pb2.BUSY,
-        f"{name} under way on this node: {actual}, limits.{name} is {limit}; try again later",
+        f"{actual} {name} are in progress on this node, the limit limits.{name} is {limit}; "
+        "try again later",
         field=name,
         limit=limit,
         actual=actual,

@@ -164,7 +164,7 @@ def split_endpoint(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"must be host:port with a port of 0..65535, not {text!r}")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"an IPv6 address stands in brackets: {text!r}")
+        raise ValueError(f"an IPv6 address must be in brackets: {text!r}")
     return host.strip("[]"), int(port)
 
 
@@ -250,7 +250,7 @@ def _variables(model: type[BaseModel], prefix: str) -> set[str]:
 def _unknown_variables(environment: Mapping[str, str]) -> list[str]:
     valid = _variables(NodeConfig, ENV_PREFIX)
     return [
-        f"unknown environment variable {name}; a key k of section s is "
+        f"unknown environment variable {name}; the variable of key k in section s is "
         f"{ENV_PREFIX}S{ENV_DELIMITER}K, see docs/configuration.md"
         for name in sorted(environment)
         if name.upper().startswith(ENV_PREFIX)

@@ -35,8 +35,8 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
     if not advertise:
         if host in _WILDCARDS:
             raise ConfigError(
-                f"advertise: needed where listen is a wildcard ({config.listen}): "
-                "host:port by which the other nodes and the clients reach this one"
+                f"advertise: required because listen is a wildcard ({config.listen}): give "
+                "host:port at which the other nodes and the clients reach this one"
             )
         advertise = listen
     elif split_endpoint(advertise)[1] == 0:
@@ -51,7 +51,7 @@ def numeric(endpoint: str) -> str:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as problem:
         raise ConfigError(
-            f"store.store_host: {host} has no address ({problem}); set it to ip:port"
+            f"store.store_host: {host} cannot be resolved ({problem}); set it to ip:port"
         ) from problem
     return join(str(found[0][4][0]).partition("%")[0], port)
 
@@ -82,7 +82,7 @@ def usable(what: str, endpoint: str) -> str:
 
 def _reason(problem: OSError) -> str:
     if problem.errno == errno.EADDRINUSE:
-        return "the port is taken by another process"
+        return "another process uses the port"
     if problem.errno == errno.EADDRNOTAVAIL:
         return "this machine does not have that address"
     return problem.strerror or str(problem)

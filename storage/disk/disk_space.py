@@ -99,8 +99,8 @@ class Reserve:
         # a journal gives the space back with this
         files.fsync_directory(self.path.parent)
         logger.warning(
-            "the disk is full: %s was given up for the small files, and is made again when there "
-            "are %d bytes free", self.path, 2 * status.size,
+            "the disk is full: %s was released for the small files; it is restored when "
+            "%d bytes are free", self.path, 2 * status.size,
         )  # fmt: skip
         return True
 

@@ -85,7 +85,7 @@ class FilePool:
 
     def create(self, path: str, size: int) -> None:
         """Make the file with its full length, sparse and zero; durable after `sync`. One that was
-        left there is made empty: what it holds is of another life."""
+        left there is made empty: what it holds is stale."""
         where = Path(path)
         with self._making:
             new = self._make_directory(where.parent)
@@ -178,7 +178,7 @@ class FilePool:
             raise faults[0]
 
     def _make_directory(self, directory: Path) -> list[Path]:
-        """Answers the directories in which a name is new: this one, and those above that were
+        """Returns the directories in which a name is new: this one, and those above that were
         made for it, up to one that was there."""
         new = [directory]
         while self.files.status(new[-1]) is None:

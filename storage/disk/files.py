@@ -172,12 +172,12 @@ class FileSystem(Protocol):
 def write_fully(
     write: Callable[[int, memoryview, int], int], handle: int, data: Buffer, offset: int
 ) -> None:
-    """Call `write` until all of `data` is written; it answers how many bytes it took."""
+    """Call `write` until all of `data` is written; it returns how many bytes it took."""
     rest = memoryview(data).cast("B")
     while rest:
         wrote = write(handle, rest, offset)
         if wrote <= 0:
-            raise OSError(errno.EIO, "a write took no bytes")
+            raise OSError(errno.EIO, "a write stored no bytes")
         rest = rest[wrote:]
         offset += wrote
 

@@ -171,7 +171,7 @@ class MappedFile:
                 self._close_unused()
 
     def close(self) -> None:
-        """Release for good: a later use raises StoreClosedError."""
+        """Release permanently: a later use raises StoreClosedError."""
         with self._lock:
             self._gone = True
             self._map = None

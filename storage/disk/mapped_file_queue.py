@@ -145,7 +145,7 @@ class MappedFileQueue:
             file.release()
 
     def truncate_after(self, offset: int) -> list[Path]:
-        """Delete the files that start after `offset`, newest first; answers which.
+        """Delete the files that start after `offset`, newest first; returns which.
 
         The file that holds `offset` keeps its bytes: making them invalid is the owner's part.
         """
@@ -172,7 +172,7 @@ class MappedFileQueue:
             file.release()
 
     def close(self) -> None:
-        """Close every file for good; views that readers hold stay valid. Raises the first OSError,
+        """Close every file permanently; readers' views stay valid. Raises the first OSError,
         after all the others are closed."""
         faults = []
         for file in self.files:
@@ -218,7 +218,7 @@ class MappedFileQueue:
         return [file.path for file in gone]
 
     def _remove(self, file: MappedFile, move_to: Path | None) -> Path | None:
-        """Answers the directory that the next file moves to."""
+        """Returns the directory that the next file moves to."""
         try:
             if move_to is None:
                 file.unlink()

@@ -24,7 +24,7 @@ from .files import (
     zero_by_writing,
 )
 
-NO_FILE = "it is no regular file"
+NO_FILE = "it is not a regular file"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 

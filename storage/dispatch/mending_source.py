@@ -106,7 +106,7 @@ class MendingSource(DispatchSource):
     def pass_over(self, start: int, end: int) -> None:
         """The master whose log this one follows has no record in start .. end-1 either."""
         damage = Damage(start, end, "commitlog", "the master's log has no record there")
-        logger.error("damaged bytes of the log are passed over: %s", damage)
+        logger.error("damaged bytes of the log are skipped: %s", damage)
         self.passed[start] = damage
         self.durable = max(self.durable, end)
         self.whole = max(self.whole, end)
@@ -169,6 +169,6 @@ class MendingSource(DispatchSource):
             following = whole
         if following is not None:
             damage = Damage(start, following, file, reason)
-            logger.error("damaged bytes of the log are passed over: %s", damage)
+            logger.error("damaged bytes of the log are skipped: %s", damage)
             self.passed[start] = damage
         return following

@@ -106,7 +106,7 @@ class ReputService:
         """Dispatch one batch to everybody who has not had it, and one to those who lag; nothing
         beyond log offset `limit` (default: what is confirmed).
 
-        Answers how many bytes of log were gone through, 0 when all is done. Raises
+        Returns how many bytes of log were gone through, 0 when all is done. Raises
         CorruptStoreError where the log has no record; DiskFullError where a queue has no space,
         UnreadableError or StoreError where the disk does not give or take bytes: the next call
         then tries again.
@@ -120,7 +120,7 @@ class ReputService:
     def run_to(
         self, limit: int | None = None, progress: Callable[[int], None] | None = None
     ) -> int:
-        """run_once until all is done; answers the position reached. `progress(bytes)` is told
+        """run_once until all is done; returns the position reached. `progress(bytes)` is told
         after every step how much log was gone through in it."""
         while step := self.run_once(limit):
             if progress is not None:
@@ -136,7 +136,7 @@ class ReputService:
             to.queues.truncate(log_offset)
             if to.index is not None:
                 to.index.truncate(log_offset)
-            self._rebuild = None  # begins anew
+            self._rebuild = None  # starts over
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
             self.reputed.retreat(min(self.reputed.value, log_offset))
@@ -159,7 +159,7 @@ class ReputService:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(dense indexes of queues that grew)` after each batch, in the dispatching
-        thread; it must be quick and must not raise. Returns a function that ends that."""
+        thread; it must be quick and must not raise. Returns the function that removes it."""
         return self._listeners.add(listener)
 
     def start(self) -> None:
@@ -210,17 +210,17 @@ class ReputService:
     def _wait_out(self, fault: StoreError) -> None:
         """Nothing is lost by waiting: who puts is held back by the distance (pacing.py)."""
         if self.trouble is None or str(self.trouble) != str(fault):
-            logger.error("dispatch waits: reputed=%d %s", self.reputed.value, fault)
+            logger.error("dispatch is waiting: reputed=%d %s", self.reputed.value, fault)
         self.trouble = fault
         self._wake.wait(RETRY_WAIT_S)
 
     def _recovered(self) -> None:
         if self.trouble is not None:
-            logger.info("dispatch goes on: reputed=%d", self.reputed.value)
+            logger.info("dispatch continues: reputed=%d", self.reputed.value)
             self.trouble = None
 
     def _fail(self, fault: Exception) -> None:
-        """Stop for good: until the log is truncated below this, or begins anew."""
+        """Stop permanently: until the log is truncated below this, or starts over."""
         failure = fault if isinstance(fault, StoreError) else StoreError(f"dispatch: {fault!r}")
         known = fault if not isinstance(fault, StoreError) else None
         logger.error("dispatch stopped: reputed=%d %s", self.reputed.value, failure, exc_info=known)

@@ -68,7 +68,7 @@ class DispatchBatch:
 class DispatchSource:
     """See the module. `index` and `index_tags` say which index entries are made.
 
-    `starts(start, end)` answers where records begin in start .. end-1, i8[m] log offsets, as far
+    `starts(start, end)` returns where records begin in start .. end-1, i8[m] log offsets, as far
     as somebody remembers (recent_starts.py). With `property_crc` a record whose property CRC is
     wrong is damage.
     """
@@ -157,7 +157,7 @@ class DispatchSource:
         queue_id = int(columns.queue_id[row])
         if not 0 <= queue_id <= MAX_QUEUE_ID:
             raise self._damage(offset, f"queue_id: {queue_id} is not in 0..{MAX_QUEUE_ID}")
-        raise self._damage(offset, f"topic: {topic!r} names no folder")
+        raise self._damage(offset, f"topic: {topic!r} is not a valid folder name")
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
         """How many records begin in start .. end-1, and the store time (ms) of the last one, 0
@@ -217,6 +217,7 @@ class DispatchSource:
         return CorruptStoreError(
             f"commitlog/{offset_file_name(base)}",
             offset - base,
-            f"no record at log offset {offset}: {reason}; nothing behind it was dispatched. "
-            "Let recovery cut the log there, or copy it again from another node",
+            f"no record at log offset {offset}: {reason}; nothing after it was "
+            "dispatched. Let recovery cut the log there, or copy the log again from "
+            "another node",
         )

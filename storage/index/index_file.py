@@ -93,9 +93,9 @@ class IndexFile:
             raise CorruptStoreError(
                 self._file,
                 length,
-                f"{self.slots} slots and {self.entries} entries make {expected} bytes: give the "
-                "sizes that the store was written with, or remove it and all later ones, which are "
-                "made again from the log",
+                f"{self.slots} slots and {self.entries} entries make {expected} bytes: "
+                "configure the sizes that the store was written with, or remove this index "
+                "file and all later ones, which are then rebuilt from the log",
             )
         header = decode_index_header(self._pool.read(self._file, 0, HEADER_SIZE))
         self.header = replace(header, next_entry=min(header.next_entry, self.entries))
@@ -235,7 +235,7 @@ class IndexFile:
             )
 
     def rebuild_chains(self) -> int:
-        """Make slots and chains again from hashes and order of all entries; answers how many
+        """Make slots and chains again from hashes and order of all entries; returns how many
         entries and slots were wrong. Raises OSError."""
         table = self.open_table()
         fresh = np.zeros(self.slots, dtype=np.int32)

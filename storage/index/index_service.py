@@ -184,7 +184,7 @@ class IndexService:
     # ---- durability
 
     def flush(self) -> int:
-        """Fsync everything and note how far it goes; answers the log offset below which the index
+        """Fsync everything and note how far it goes; returns the log offset below which the index
         is durable. Raises FlushFailedError where an fsync fails, else what `refusal` makes of it:
         then it may be tried again."""
         self._end_truncation()
@@ -312,7 +312,7 @@ class IndexService:
             self.truncate(before.header.end_physical_offset)
 
     def drop_before(self, log_offset: int) -> int:
-        """Delete files that point below `log_offset` only, never the newest; answers how many.
+        """Delete files that point below `log_offset` only, never the newest; returns how many.
         Raises OSError."""
         deleted = 0
         with self._lock:

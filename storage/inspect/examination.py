@@ -202,15 +202,16 @@ def _look_for_lost(found: Examination, mapped: MappedFileQueue, config: StoreCon
     if config.confirm is ConfirmSource.LOCAL:
         known = paths.recovery_point if point is not None else paths.queues
         raise StoreLayoutError(
-            f"{path} is missing or empty: {reason}. Bring that file back, or let this node begin "
-            "with an empty store as a slave of one that has the log; where nobody has it, remove "
-            f"{known} to go on without what was in it, whose queue offsets are given again"
+            f"{path} is missing or empty: {reason}. Restore that file, or start this node "
+            "with an empty store as a slave of one that has the log; if no node has it, "
+            f"remove {known} to continue without its content; its queue offsets are then "
+            "reused"
         )
     found.lost = found.durable
     found.damages = [*found.damages, Damage(mapped.end, found.durable, str(path), "it is missing")]
     found.notes.append(
-        f"{path} is missing or empty: {reason}. This node does not lead before it has followed "
-        "one that has the rest, or the file is back"
+        f"{path} is missing or empty: {reason}. This node cannot be a master until it "
+        "has followed a node that has the rest, or until the file is back"
     )
 
 

@@ -49,13 +49,13 @@ class Geometry:
         if log_size != config.commit_log_file_size:
             notes.append(
                 f"log files have {log_size} bytes, not the configured "
-                f"{config.commit_log_file_size}: those on disk are used"
+                f"{config.commit_log_file_size}: the size on disk is used"
             )
         queue_size = _queue_file_size(files, paths.queues) or config.queue_file_size
         if queue_size != config.queue_file_size:
             notes.append(
                 f"queue files have {queue_size} bytes, not the configured "
-                f"{config.queue_file_size}: those on disk are used"
+                f"{config.queue_file_size}: the size on disk is used"
             )
         if files.status(paths.queues / ROCKSDB_MARK) is not None:
             notes.append(

@@ -45,7 +45,7 @@ class IndexEntries:
         nobody reads it, and old versions of RocketMQ counted it otherwise."""
         header = self.header
         if not 0 <= header.next_entry <= self.count + 1:
-            return f"its header counts {header.next_entry} entries, it holds {self.count}"
+            return f"its header counts {header.next_entry} entries, but it has {self.count}"
         if not self.count:
             return None
         for name, said, number in (

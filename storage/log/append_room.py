@@ -66,10 +66,10 @@ def _check(
     open_end = first_true((lengths > 0) & (source[ends - 1] != PROPERTY_END))
     if open_end >= 0:
         raise bad_record(
-            "properties", f"end them in 0x02: the node adds {CRC32} behind them", open_end
+            "properties", f"end them with 0x02: the node adds {CRC32} after them", open_end
         )
     alike = first_true(have_property_crc(source, checked.positions, checked.sizes))
     if alike >= 0:
         raise bad_record(
-            "properties", f"the last one is too much like {CRC32}, which the node writes", alike
+            "properties", f"the last one is too similar to {CRC32}, which the node writes", alike
         )

@@ -79,12 +79,12 @@ def check_batch(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
 def _check_lengths(batch: RecordBatch, limits: RecordLimits) -> None:
     count, total, table = batch.count, batch.byte_size, len(batch.queue_ids)
     if count == 0:
-        raise _argument("sizes", "the batch holds no record")
+        raise _argument("sizes", "the batch has no record")
     if total > limits.max_batch:
         raise BatchRefusedError(
             "BATCH_TOO_LARGE",
             "records",
-            f"the batch has {total} bytes, the limit is {limits.max_batch}: send smaller ones",
+            f"the batch has {total} bytes, the limit is {limits.max_batch}: send smaller batches",
             limit=limits.max_batch,
             actual=total,
         )
@@ -167,7 +167,7 @@ def _check_many(batch: RecordBatch, limits: RecordLimits) -> CheckedBatch:
         queue_id = int(batch.queue_ids[entry])
         view = memoryview(batch.records)
         check_record(view, int(positions[bad]), int(sizes[bad]), topic, queue_id, limits, bad)
-        raise bad_record("record", "it does not hold together", bad)
+        raise bad_record("record", "its parts do not fit together", bad)
     counted = None
     if not none_true(headers.sys_flag):
         kinds = headers.sys_flag & TRANSACTION_MASK

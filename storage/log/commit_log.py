@@ -319,8 +319,8 @@ class CommitLog:
         enough = min(wrote, wrote + size - limit)
         if not self.flushed.wait(enough, self._config.busy_timeout_ms / 1000):
             raise StoreBusyError(
-                f"{wrote - self.flushed.value} bytes are not flushed yet, the limit is {limit}: "
-                "the disk cannot keep up, try again later"
+                f"{wrote - self.flushed.value} bytes are not flushed yet, the limit is "
+                f"{limit}: the disk is too slow, try again later"
             )
 
     # -- making it durable
@@ -334,13 +334,13 @@ class CommitLog:
         return self._stages.flush()
 
     def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken from now on; answers the first failure."""
+        """No write is taken from now on; returns the first failure."""
         return self._stages.fail(failure)
 
     # -- cutting
 
     def truncate(self, offset: int) -> list[Path]:
-        """Cut everything from `offset` on, durably; answers the files that were deleted.
+        """Cut everything from `offset` on, durably; returns the files that were deleted.
 
         The first call after opening also makes what stays durable: a process that was killed
         leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
@@ -375,10 +375,10 @@ class CommitLog:
     def reset(
         self, offset: int, *, move_to: Path | None = None, file_size: int | None = None
     ) -> None:
-        """Begin anew, empty, at `offset` (the start of a file); optionally with another file
+        """Start over, empty, at `offset` (the start of a file); optionally with another file
         size. The old files are deleted, or moved into the directory `move_to`.
 
-        Raises StoreReadOnlyError where the disk does not let that be done, for good: some files
+        Raises StoreReadOnlyError if the disk does not allow it, which is permanent: some files
         may be gone. No FlushFailedError, also where it was an fsync: of what lay here nothing is
         believed any more, in the page cache or out of it, and the next open does all of it again.
         """
@@ -398,7 +398,8 @@ class CommitLog:
             except OSError as error:
                 raise self._stages.fail(
                     StoreReadOnlyError(
-                        f"the log could not begin anew: {error}; restart the node, which ends that"
+                        f"the log could not start over: {error}; restart the node, which completes "
+                        "this"
                     )
                 ) from error
             self._stages.begin_at(offset)
@@ -407,7 +408,7 @@ class CommitLog:
 
     def drop_before(self, offset: int) -> list[Path]:
         """Delete the files that end at or before `offset`, never the newest one, never one that
-        is not flushed; answers which. Views that readers hold stay valid."""
+        is not flushed; returns which. Views that readers hold stay valid."""
         return self._mapped.drop_before(min(offset, self.flushed.value))
 
     def close(self) -> None:
@@ -423,5 +424,5 @@ def require_file_start(offset: int, file_size: int) -> None:
     """Raises StoreLayoutError where no log file of `file_size` bytes begins at `offset`."""
     if offset < 0 or offset % file_size:
         raise StoreLayoutError(
-            f"a log begins where a file does: {offset} is no multiple of {file_size}"
+            f"a log must begin at the start of a file: {offset} is not a multiple of {file_size}"
         )

@@ -90,7 +90,7 @@ class FlushService:
             stage.thread.start()
 
     def flush(self) -> int:
-        """Flush everything now, in the caller's thread; answers the durable offset.
+        """Flush everything now, in the caller's thread; returns the durable offset.
 
         Raises FlushFailedError.
         """

@@ -108,7 +108,9 @@ def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
         )
     if sys_flag & INNER_BATCH:
         raise bad_record(
-            "sys_flag", "bit 0x80, inner batches are not taken: send the messages", index
+            "sys_flag",
+            "bit 0x80 marks an inner batch, which is not accepted: send the messages one by one",
+            index,
         )
 
 
@@ -147,7 +149,7 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
     properties = bytes(view[start:end])
     if LIGHT_NUMBERS in properties:
         raise bad_record(
-            "properties", f"{MULTI_QUEUE_OFFSET} is for a broker to write: leave it out", index
+            "properties", f"{MULTI_QUEUE_OFFSET} is written by brokers only: leave it out", index
         )
     if length >= PAGE and b"\0" in properties:
         raise bad_record("properties", "a zero byte in them is what a lost page looks like", index)
@@ -158,7 +160,7 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
     _check_mark(properties, index)
     if length >= CRC_PROPERTY_SIZE and properties[-CRC_PROPERTY_SIZE:].startswith(CRC_NAME):
         raise bad_record(
-            "properties", f"{CRC32} is for the node to write: leave the property out", index
+            "properties", f"{CRC32} is written by the node: leave the property out", index
         )
 
 
@@ -168,8 +170,8 @@ def _check_mark(properties: bytes, index: int) -> None:
     if index:
         raise bad_record(
             "properties",
-            f"{PRODUCER_MARK} stands in a request's first record only: leave it out of what is "
-            "copied from another message",
+            f"{PRODUCER_MARK} may be in the first record of a request only: leave it out "
+            "when copying properties from another message",
             index,
         )
     try:

@@ -7,7 +7,7 @@
 
 Each of the three is published only after it is true, and at any time
 wrote >= committed >= flushed. After a failed fsync, or a failed write of the commit stage, the log
-takes no more writes, for good: the kernel may have dropped what it could not write, so a later
+takes no more writes, permanently: the kernel may have dropped what it could not write, so a later
 good fsync would prove nothing. Every waiter hears why.
 """
 
@@ -64,7 +64,7 @@ class LogStages:
     def commit(self) -> int:
         """Give the operating system what waits in memory. Answers `committed`.
 
-        Raises FlushFailedError where a write fails, for good.
+        Raises FlushFailedError if a write fails; the failure is permanent.
         """
         if self.buffer is not None:
             with self.commit_lock:
@@ -78,9 +78,9 @@ class LogStages:
         return self.committed.value
 
     def flush(self) -> int:
-        """Make everything appended so far durable; answers `flushed`.
+        """Make everything appended so far durable; returns `flushed`.
 
-        Raises FlushFailedError where that fails, now or before: then for good.
+        Raises FlushFailedError if that fails, or failed before: a failure is permanent.
         """
         with self.flush_lock:
             self.require_writable()
@@ -109,17 +109,17 @@ class LogStages:
         return self.fail(
             FlushFailedError(
                 f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "
-                f"{self.wrote.value} may be lost: mend the disk, then start the node again, which "
-                "goes on with what the disk holds"
+                f"{self.wrote.value} may be lost: repair the disk, then restart the node, "
+                "which continues with what is on the disk"
             )
         )
 
     def fail(self, failure: StoreError) -> StoreError:
-        """No write is taken any more; answers why, which is the first failure, but a failed fsync
+        """No write is taken any more; returns why, which is the first failure, but a failed fsync
         before any other: it alone says that nothing may be vouched for."""
         fatal = isinstance(failure, FlushFailedError)
         if self.failure is None or (fatal and not isinstance(self.failure, FlushFailedError)):
-            logger.error("the log takes no more writes: %s", failure)
+            logger.error("the log accepts no more writes: %s", failure)
             self.failure = failure
             self.flushed.fail(failure)
         return self.failure

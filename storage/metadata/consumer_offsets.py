@@ -97,7 +97,7 @@ class ConsumerOffsets:
         """Lower what lies above `max_offset(topic, queue_id)`; the answer is what stood before.
 
         A queue for which `max_offset` says None does not exist and is left alone: its topic may
-        have lost its queues for good, or not have got its first message yet.
+        have lost its queues permanently, or not have got its first message yet.
         """
         changed = []
         with self._lock:

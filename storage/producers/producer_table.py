@@ -8,7 +8,7 @@ of the record in the request, count of the request. Which records belong to it t
 tell: the marked one and those that follow it without a gap, unmarked and with the same store
 timestamp, up to the count. So a request that a crash has torn is known to be incomplete on every
 replica. When it is sent again the master stores what is missing, behind a mark whose index says
-where it goes on: the first of the missing records is framed anew with it.
+where it goes on: the first of the missing records is framed again with it.
 
 That needs one thing of the master: after a restart or a truncation the next store timestamp is
 later than that of the last record, else the records of a stranger would count as the missing ones.
@@ -27,7 +27,7 @@ middle of their retries. Who comes when nobody can be forgotten has to wait. Aft
 silence only the last few requests are kept.
 
 Forgetting is each node's own. So in the log a producer may begin again with sequence 0, under a
-number that another node still knows: the master had forgotten it, and it begins anew everywhere.
+number that another node still knows: the master had forgotten it, and it starts over everywhere.
 """
 
 import threading
@@ -176,7 +176,7 @@ class ProducerTable:
         end_offset: int,
     ) -> list[str]:
         """Records of the log in order, columns of n, up to `end_offset`; `marks` are (record,
-        value as stored). Those below next_offset are passed over. Answers what was wrong with
+        value as stored). Those below next_offset are passed over. Returns what was wrong with
         marks that are none: their records count as unmarked."""
         with self._lock:
             if end_offset <= self.next_offset:
@@ -229,7 +229,7 @@ class ProducerTable:
 
     def forget(self, retention_ms: int) -> int:
         """Drop producers whose last request was stored `retention_ms` before the newest record;
-        answers how many. Of those that are merely silent only the last requests stay."""
+        returns how many. Of those that are merely silent only the last requests stay."""
         with self._lock:
             if self._monotonic() - self._restored_at < GRACE_S:
                 return 0  # by their times alone, as for room: a clock may have jumped

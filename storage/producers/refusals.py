@@ -22,8 +22,8 @@ def _refused(
 def conflict(mark: ProducerMark, stored: int, count: int) -> BatchRefusedError:
     return _refused(
         "SEQUENCE_CONFLICT", mark,
-        f"sequence {mark.sequence} was sent before with {stored} records, now with {count}: "
-        "send the same request again, or take a new epoch",
+        f"sequence {mark.sequence} was sent before with {stored} records, now with "
+        f"{count}: repeat the same request, or use a new epoch",
         stored, count,
     )  # fmt: skip
 
@@ -31,8 +31,8 @@ def conflict(mark: ProducerMark, stored: int, count: int) -> BatchRefusedError:
 def other_request(mark: ProducerMark) -> BatchRefusedError:
     return _refused(
         "SEQUENCE_CONFLICT", mark,
-        f"sequence {mark.sequence} was sent before with other records (their checksum differs): "
-        "send the same request again, or take a new epoch",
+        f"sequence {mark.sequence} was sent before with other records (their checksum "
+        "differs): repeat the same request, or use a new epoch",
         0, 0,
     )  # fmt: skip
 
@@ -40,7 +40,8 @@ def other_request(mark: ProducerMark) -> BatchRefusedError:
 def bad_mark(mark: ProducerMark, count: int) -> BatchRefusedError:
     return _refused(
         "BAD_RECORD", mark,
-        f"the mark says record {mark.index} of {mark.count}, it stands in record 0 of {count}",
+        f"the mark says record {mark.index} of {mark.count}, but it is in record 0 of "
+        f"{count}",
         count, mark.count,
     )  # fmt: skip
 
@@ -48,23 +49,24 @@ def bad_mark(mark: ProducerMark, count: int) -> BatchRefusedError:
 def unknown(mark: ProducerMark) -> BatchRefusedError:
     return _refused(
         "UNKNOWN_PRODUCER", mark,
-        f"sequence {mark.sequence} of a producer that this store does not know (any more): "
-        "begin with sequence 0",
+        f"sequence {mark.sequence} of a producer that this store does not know, or no "
+        "longer knows: start with sequence 0",
         0, mark.sequence,
     )  # fmt: skip
 
 
 def too_many(mark: ProducerMark, limit: int) -> StoreBusyError:
     return StoreBusyError(
-        f"producer {mark.producer_id} is new, and {limit} producers (producers_kept) have put "
-        "within the last hour: try again later, let fewer processes put, or raise producers_kept"
+        f"producer {mark.producer_id} is new, and {limit} producers (producers_kept) "
+        "have sent within the last hour: try again later, use fewer producers, or "
+        "raise producers_kept"
     )
 
 
 def fenced(mark: ProducerMark, epoch: int) -> BatchRefusedError:
     return _refused(
         "PRODUCER_FENCED", mark,
-        f"epoch {mark.epoch} is over, another instance has taken epoch {epoch}",
+        f"epoch {mark.epoch} has ended, another instance uses epoch {epoch}",
         epoch, mark.epoch,
     )  # fmt: skip
 
@@ -72,6 +74,7 @@ def fenced(mark: ProducerMark, epoch: int) -> BatchRefusedError:
 def gap(mark: ProducerMark, expected: int, why: str) -> BatchRefusedError:
     return _refused(
         "SEQUENCE_GAP", mark,
-        f"sequence {mark.sequence} came, {expected} is next: send {expected} first, {why}",
+        f"sequence {mark.sequence} came, but {expected} is next: send {expected} "
+        f"first, {why}",
         expected, mark.sequence,
     )  # fmt: skip

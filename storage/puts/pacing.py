@@ -31,7 +31,7 @@ class ReputPacing:
         self._begin = log_offset
 
     def wait(self) -> None:
-        """Return when another put may come; answers at once where dispatch keeps up."""
+        """Return when another put may come; returns at once if dispatch keeps up."""
         end = self._confirmed.value
         while end - max(self._reputed.value, self._begin) > self._limit:
             seen = self._reputed.value

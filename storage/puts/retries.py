@@ -5,7 +5,7 @@
     appended               r2*  r3   r4         the same mark with index 2, so that every replica
                                                 can tell from the bytes that the request goes on
 
-The producer table decides (producer_table.py); here a batch is cut and marked anew, and the answer
+The producer table decides (producer_table.py); here a batch is cut and marked again, and the answer
 to a repeated request is read back from the log.
 """
 

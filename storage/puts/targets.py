@@ -3,7 +3,7 @@
     batch's own table   (topic, queue id) ...  --dense-->  allowed[dense]
                                                            one gather, no loop over queues
 
-`allowed` is made anew when the table of topics changes. A queue that a put names for the first
+`allowed` is made again when the table of topics changes. A queue that a put names for the first
 time is registered then; one that only exists in the log (its topic was deleted) stays readable and
 takes nothing.
 """
@@ -79,7 +79,7 @@ class PutTargets:
         return dense
 
     def _refresh(self) -> None:
-        """Answers for the queues that have none yet: the new ones, or all after a change."""
+        """Results for the queues that have none yet: the new ones, or all after a change."""
         known, count = len(self._allowed), self._table.count
         more = (self._may_put(*self._table.name(dense)) for dense in range(known, count))
         self._allowed = np.append(
@@ -117,14 +117,15 @@ class PutTargets:
             return BatchRefusedError(
                 "INVALID_ARGUMENT",
                 "topic",
-                f"topic {topic!r} may not be written (perm {config.perm})",
+                f"topic {topic!r} is not writable (perm {config.perm})",
                 record_index=record,
             )
         if config.in_batch_queues:
             return BatchRefusedError(
                 "INVALID_ARGUMENT",
                 "topic",
-                f"topic {topic!r} has batch queues (queue.type BatchCQ), which only RocketMQ has",
+                f"topic {topic!r} has batch queues (queue.type BatchCQ), which only RocketMQ "
+                "supports",
                 record_index=record,
             )
         return BatchRefusedError(

@@ -73,15 +73,16 @@ class ConsumeQueue:
                     f"{self._prefix}: a file is missing between {before} and {base}",
                 )
             raise StoreLayoutError(
-                f"{self._prefix}: file {base} does not follow {before} by {self.file_size} "
-                "bytes: give the store's queue file size, or rebuild the queues"
+                f"{self._prefix}: file {base} does not begin {self.file_size} bytes after "
+                f"{before}: configure the store's queue file size, or rebuild the queues"
             )
         self.first, self.last = bases[0], bases[-1]
         length = self._disk.length(self.file(self.last))
         if length > self.file_size or length % UNIT_SIZE or self.first % self.file_size:
             raise StoreLayoutError(
-                f"{self.file(self.last)} has {length} bytes, queue files have {self.file_size}: "
-                "give the store's queue file size, or rebuild the queues"
+                f"{self.file(self.last)} has {length} bytes, queue files have "
+                f"{self.file_size}: configure the store's queue file size, or rebuild the "
+                "queues"
             )
         if length < self.file_size:
             self._disk.shorten(self.file(self.last), length, self.file_size)

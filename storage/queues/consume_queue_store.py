@@ -2,7 +2,7 @@
 
 A batch from reput goes into the tail rows of all its queues with a handful of array operations
 (units.py). A queue is written to its file when its row is full, or by `flush`, which then
-also fsyncs and answers a checkpoint: the ends of all queues at one position of the log.
+also fsyncs and returns a checkpoint: the ends of all queues at one position of the log.
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is
 damaged (or that the log was dispatched here before: the same unit again is passed over). A damaged
@@ -194,7 +194,7 @@ class ConsumeQueueStore:
     ) -> NDArray[np.int64]:
         """Take the units of the records between `next_offset` and `end_offset`.
 
-        dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Answers the queues that
+        dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Returns the queues that
         grew. Units that are there already are passed over; a queue into which they do not fit
         becomes damaged. Raises DiskFullError or StoreError where a queue file cannot be written:
         the same batch may be put again.
@@ -252,7 +252,7 @@ class ConsumeQueueStore:
     # ---- durability
 
     def flush(self) -> QueueCheckpoint:
-        """Write and fsync everything; answers what is durable now.
+        """Write and fsync everything; returns what is durable now.
 
         Raises DiskFullError or StoreError where a file cannot be written, FlushFailedError where
         the fsync failed.
@@ -321,7 +321,7 @@ class ConsumeQueueStore:
 
     def set_log_minimum(self, log_offset: int) -> int:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,
-        never a queue's last one. Answers how many files were deleted.
+        never a queue's last one. Returns how many files were deleted.
 
         A queue of which a file is missing is damaged. Raises the first OSError where files could
         not be deleted, after all the others.
@@ -397,7 +397,7 @@ class ConsumeQueueStore:
                 faults.append(
                     StoreError(
                         f"consume queue {self.mender.name(dense)} could not be removed: {fault}; "
-                        "let its files be deleted, or delete them, then restart the node"
+                        "make its files deletable, or delete them, then restart the node"
                     )
                 )
         if faults:

@@ -145,7 +145,7 @@ class QueueTable:
             return dense
 
     def unregister(self, topic: str) -> list[int]:
-        """Forget a topic's queues; answers the dense indexes that they had."""
+        """Forget a topic's queues; returns the dense indexes that they had."""
         with self._lock:
             gone = list(self.queues_of(topic).values())
             number = self._topic_numbers.get(topic)
@@ -157,7 +157,7 @@ class QueueTable:
             return gone
 
     def clear_offsets(self) -> None:
-        """Every queue starts at 0 again: for a log that begins anew."""
+        """Every queue starts at 0 again: for a log that starts over."""
         self.next_queue_offsets[: self.count] = 0
 
     def _add(self, topic: str, queue_id: int) -> int:

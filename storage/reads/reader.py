@@ -249,7 +249,7 @@ class StoreReader:
         self._queues.mark_damaged(dense, reason)
         self.on_damage()
         return StoreBusyError(
-            f"consume queue {topic}/{queue_id}: {reason}; it is made again, try again later"
+            f"consume queue {topic}/{queue_id}: {reason}; it is being rebuilt, try again later"
         )
 
     # ---- by position
@@ -337,8 +337,8 @@ class StoreReader:
         for passed, physical_offset in enumerate(entries):
             if passed >= MAX_PASSED:
                 raise TooManyEntriesError(
-                    f"more than {MAX_PASSED} entries of the index have the hash of this key: name "
-                    "a narrower time with begin_timestamp and end_timestamp"
+                    f"more than {MAX_PASSED} entries of the index have the hash of this key: give "
+                    "a narrower time range with begin_timestamp and end_timestamp"
                 )
             if physical_offset >= before or physical_offset in found:
                 continue

@@ -11,7 +11,7 @@ COPY_STEP = 1 << 20
 
 
 def save_copy(parts: StoreParts, start: int, end: int) -> Path:
-    """Keep log bytes start..end, durably; answers where. Raises OSError."""
+    """Keep log bytes start..end, durably; returns its path. Raises OSError."""
     path = parts.paths.own / f"cut-{start}-{parts.clock.now_ms()}"
     handle = parts.files.open(path, create=True)
     try:

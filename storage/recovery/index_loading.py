@@ -59,7 +59,7 @@ def load_index(
             service.truncate(log_end)
         if not clean and service.newest is not None and service.newest.header.next_entry <= 1:
             # made just before the crash, and nothing that came into it was durable
-            findings.notes.append(f"index file {service.newest.name} is empty and made again")
+            findings.notes.append(f"index file {service.newest.name} is empty and is rebuilt")
             service.remake_newest(log_start)
         else:
             findings.compare = not clean
@@ -72,7 +72,7 @@ def _state(service: IndexService, files: FileSystem, findings: IndexFindings) ->
     try:
         return load_index_state(files, service.state_path)
     except FormatError as fault:
-        findings.notes.append(f"{service.state_path} is damaged and left out: {fault}")
+        findings.notes.append(f"{service.state_path} is damaged and ignored: {fault}")
         return None
 
 
@@ -118,7 +118,7 @@ def _cut_to_state(
             findings.notes.append(
                 f"index file {newest.name}: "
                 f"{counted(header.next_entry - 1, 'entry', 'entries')} cut to "
-                f"{state.next_entry - 1}, the rest is made again from the log"
+                f"{state.next_entry - 1}, the rest is rebuilt from the log"
             )
         newest.cut(state.next_entry, state.end_timestamp)
     if log_end < state.log_offset:
@@ -129,5 +129,5 @@ def _cut_to_state(
 def _drop_later(service: IndexService, state: IndexState, findings: IndexFindings) -> None:
     """Files that were made after `state` was noted."""
     while service.newest is not None and service.newest.name != state.file:
-        findings.notes.append(f"index file {service.newest.name} is made again from the log")
+        findings.notes.append(f"index file {service.newest.name} is rebuilt from the log")
         service.drop_newest()

@@ -79,10 +79,10 @@ class LastStop:
             return
         if session.lost > end:
             raise StoreError(
-                f"the log was durable up to {session.lost} and ends at {end} since a file of it is "
-                "missing: this node cannot lead. Bring the file back, or let this node follow one "
-                f"that has the log; where nobody has it, remove {self._session.path} to go on "
-                "without what was in it, whose queue offsets are given again"
+                f"the log was durable up to {session.lost} and ends at {end} since a file of "
+                "it is missing: this node cannot lead. Restore the file, or let this node "
+                f"follow one that has the log; if no node has it, remove {self._session.path} "
+                "to continue without what was in it, whose queue offsets are given again"
             )
         self._session.found_again()
 

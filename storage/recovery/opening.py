@@ -123,8 +123,8 @@ def _open_locked(
     geometry, found = survey(config, files)
     if aside is not None:
         found.notes.append(
-            "the last process was broken off while it set the log aside: all of it is in "
-            f"{aside} now"
+            "the last process ended while it was setting the log aside: the whole log is "
+            f"now in {aside}"
         )
     last_stop.begin(found)
     abort.create(os.getpid())

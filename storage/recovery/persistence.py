@@ -70,7 +70,7 @@ class Persistence:
         parts = self._parts
         with self._lock:
             if self._starting_over:
-                raise StoreError("the log could not be set aside: the next open ends that")
+                raise StoreError("the log could not be set aside: the next open completes that")
             failure = parts.log.failure
             if isinstance(failure, FlushFailedError):
                 raise failure.with_traceback(None)
@@ -128,7 +128,7 @@ class Persistence:
             self._dispatched_time = max(self._dispatched_time, dispatched)
 
     def _save_index(self) -> int:
-        """Answers the store time (ms) up to which the index is durable."""
+        """Returns the store time (ms) up to which the index is durable."""
         index = self._parts.index
         if index is None:
             return 0
@@ -142,7 +142,7 @@ class Persistence:
         taken, saved = self._taken, self._saved_producers
         if taken is not None and (closing or not table.holds(taken)):
             taken = None
-        # what is on the disk speaks of a log that was cut, or is of another life
+        # what is on the disk speaks of a log that was cut, or is stale
         at_once = closing or saved is None or not table.holds(saved)
         if taken is None and (at_once or monotonic() >= self._next_producers):
             taken = table.snapshot()

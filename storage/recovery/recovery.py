@@ -152,13 +152,13 @@ def _load_index(parts: StoreParts, found: Examination, report: RecoveryReport) -
             tagged = has_tag_entries(parts.index, parts.source, found.log_end)
         if tagged is False:
             parts.source.index_tags = False
-            report.index.append("it has no entries of tags, and goes on without")
+            report.index.append("it has no entries for tags and continues without them")
     if findings.compare:
         checked = check_newest(parts.index, parts.source, found.log_end)
         if checked.cut or checked.chains:
             report.index.append(
-                f"newest file: {checked.kept} entries agree with the log, {checked.cut} were cut, "
-                f"{checked.chains} links set right"
+                f"newest file: {checked.kept} entries agree with the log, {checked.cut} were "
+                f"cut, {checked.chains} links corrected"
             )
 
 
@@ -183,7 +183,7 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
     except (FormatError, ValueError) as fault:
         report.producers_anew = begins is None
         report.notes.append(
-            f"{parts.paths.producers} is damaged and made again from the log: {fault}"
+            f"{parts.paths.producers} is damaged and is rebuilt from the log: {fault}"
         )
     if table.next_offset > end:
         table.truncate(end, parts.source.count_records)
@@ -213,8 +213,8 @@ def _dispatch(
                 progress(min(done, whole), whole)
     except DiskFullError as fault:
         report.waits = (
-            f"dispatch waits at {parts.reputed.value}, the log is confirmed up to {confirmed}: "
-            f"{fault.reason}"
+            f"dispatch is waiting at {parts.reputed.value}, the log is confirmed up to "
+            f"{confirmed}: {fault.reason}"
         )
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed

@@ -83,11 +83,11 @@ class RecoveryReport:
         stop = "was closed cleanly" if self.clean_stop else "was not closed cleanly"
         yield f"the store {stop}; the log holds {self.log_start}..{self.log_end}"
         if self.foreign:
-            yield "it has no recovery point of ours, so the whole log was read"
+            yield "it has no recovery point of tandemlog, so the whole log was read"
         records = counted(self.scanned_records, "record")
         yield f"checked {records} from offset {self.scanned_from} on"
         for damage in self.damages:
-            yield f"damaged: {damage}; the records behind it are kept"
+            yield f"damaged: {damage}; the records after it are kept"
         if self.cut_bytes:
             saved = f", kept in {self.cut_saved}" if self.cut_saved else ""
             cut = counted(self.cut_bytes, "byte")
@@ -105,7 +105,7 @@ class RecoveryReport:
             offsets = counted(self.offsets_clamped, "consumer offset")
             yield f"lowered {offsets} to the end of their queue"
         if self.doubt:
-            yield f"what was acknowledged last may be missing: {self.doubt}"
+            yield f"the messages acknowledged last may be missing: {self.doubt}"
         yield from self.notes
 
 

@@ -57,7 +57,7 @@ class SetAsideNote:
             return None
         name = data.decode("ascii", "replace").strip()
         if not name.startswith(PREFIX) or "/" in name:
-            logger.error("%s is damaged, what is left goes to a folder of its own", self._path)
+            logger.error("%s is damaged, what is left is moved to a folder of its own", self._path)
             return self.unused_folder(0)
         return self._root / name
 
@@ -103,8 +103,8 @@ def move_aside(parts: StoreParts, folder: Path, offset: int) -> None:
 
 
 def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None:
-    """Where the last process was moving the log aside, end that: the store is empty then. Answers
-    where all of it is now, None where nothing was to be done.
+    """If the last process was moving the log aside, finish that: the store is empty then. Returns
+    the folder that has all of it now, None if there was nothing to do.
 
     Before anybody looks at the store: which of the moves a power cut has left is the disk's choice,
     so the rest may have gaps. Raises OSError; the next call goes on.
@@ -124,7 +124,7 @@ def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None
 
 
 def drop_set_aside(parts: StoreParts) -> int:
-    """Delete folders of logs set aside, but for those that are kept; answers how many are gone. One
+    """Delete folders of logs set aside, but for those that are kept; returns how many are gone. One
     that a log is being moved to stays. What the disk refuses is tried again the next time."""
     files, paths, config = parts.files, parts.paths, parts.config
     busy = SetAsideNote(paths, files).load()

@@ -36,14 +36,17 @@ def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
         and topic_fault(topic) is None
         and queue_id < MAX_QUEUES
     ]
-    note = "topics.json came from its backup: a topic made or changed last may be missing"
+    note = (
+        "topics.json was restored from its backup: the last topic that was created "
+        "or changed may be missing"
+    )
     if lost:
         parts.topics.restore(lost, parts.clock.now_ms())
         names = ", ".join(topic.name for topic in lost[:5])
         note += (
-            f"; {counted(len(lost), 'topic')} with messages made again: {names}"
+            f"; {counted(len(lost), 'topic')} with messages created again: {names}"
             + (" and others" if len(lost) > 5 else "")
-            + " (look at their queues, permissions and attributes)"
+            + " (check their queues, permissions and attributes)"
         )
     logger.warning(note)
     report.notes.append(note)

@@ -154,7 +154,7 @@ def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
     found = LogScanner(log.mapped, start, durable=end, keep_tail=True, stop=end).run()
     position = found.end if found.end <= end else found.blank_at
     for damage in found.damages:
-        logger.error("damaged bytes of the log are passed over: %s", damage)
+        logger.error("damaged bytes of the log are skipped: %s", damage)
     parts.source.trust(position, found.damages)
     parts.reput.try_again()
     if position < end:
@@ -168,7 +168,7 @@ def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
 
 def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     """Set the next queue offsets and the producer table to the end of the log, of which the last
-    part may not be confirmed and so not be in the queues yet; answers the store time (ms) of the
+    part may not be confirmed and so not be in the queues yet; returns the store time (ms) of the
     newest record, 0 where none was looked at.
 
     Consumer offsets above what the next record gets are lowered, durably: they came from a master
@@ -182,7 +182,7 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     try:
         parts.reput.run_to()
     except DiskFullError as fault:
-        logger.error("dispatch waits: reputed=%d %s", parts.reputed.value, fault)
+        logger.error("dispatch is waiting: reputed=%d %s", parts.reputed.value, fault)
     table, end = parts.queue_table, parts.log.committed.value
     position, time = read_tail(parts, end)
     if position < end:

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def withdraw(parts: StoreParts, log_end: int, rebuilt: Collection[str], *, saved: bool) -> None:
-    """At the end of an open, the log ends at `log_end`. `saved`: everything was written anew;
+    """At the end of an open, the log ends at `log_end`. `saved`: everything was rewritten;
     `rebuilt` are queues ("topic/id") of which not all may be durable. Raises OSError."""
     # the index's also where this store keeps none: the next open may
     for path in (parts.paths.producers, parts.paths.index_state):
@@ -36,7 +36,7 @@ def withdraw(parts: StoreParts, log_end: int, rebuilt: Collection[str], *, saved
             remove_small(parts.files, path)
             if path == parts.paths.producers:
                 parts.producers.noted = None
-            logger.warning("removed, as it speaks of what the log has lost: %s", path)
+            logger.warning("removed, because it describes bytes that the log has lost: %s", path)
     point = None if saved else parts.recovery_point.load()
     if point is not None and max(point.dispatched, point.flushed, point.confirmed) > log_end:
         parts.recovery_point.save(_lowered(parts, point, log_end, rebuilt))

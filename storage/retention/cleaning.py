@@ -37,7 +37,7 @@ class Cleaner:
         self.disk_full: DiskFullError | None = None
 
     def run(self, write_lock: AbstractContextManager[object]) -> int:
-        """One round; answers how many files of the log went. Raises OSError where the disk cannot
+        """One round; returns how many files of the log went. Raises OSError where the disk cannot
         be asked or a file not be deleted."""
         dropped = 0
         while True:
@@ -49,7 +49,7 @@ class Cleaner:
             self._sleep(PAUSE_S)
 
     def _drop_next(self) -> int:
-        """Look at the disk, and drop the oldest file if it is its time; answers how many went.
+        """Look at the disk, and drop the oldest file if it is its time; returns how many went.
         Caller holds the lock."""
         parts = self._parts
         now = parts.clock.now_ms()
@@ -57,7 +57,7 @@ class Cleaner:
         oldest = self._oldest()
         # not what is in the queues, but what they have durably: of an idle queue they will be all
         # that tells its numbers, and the table of producers of an idle producer; where no table is
-        # there (it was damaged, and cannot be written anew) the log alone tells that
+        # there (it was damaged, and cannot be written again) the log alone tells that
         noted = parts.producers.noted
         keep_from = min(
             parts.reputed.value,
@@ -91,12 +91,12 @@ class Cleaner:
         begin = oldest.start_offset if oldest is not None else log.files[-1].base
         if not log.min_offset < begin <= keep_from:
             return 0
-        logger.warning("the log has lost its files below %d, and begins there now", begin)
+        logger.warning("the log has lost its files below %d and now begins there", begin)
         return self.drop_before(begin)
 
     def drop_before(self, offset: int) -> int:
         """Drop the log files that end at or before `offset`, and what points to nothing else;
-        answers how many files of the log went. Raises OSError where one could not be deleted, of
+        returns how many files of the log went. Raises OSError where one could not be deleted, of
         the derived ones after all the others."""
         parts = self._parts
         gone = parts.log.drop_before(offset)
@@ -121,8 +121,9 @@ class Cleaner:
         limit = self._parts.config.retention.disk_warning_percent
         if decision.disk_full and self.disk_full is None:
             self.disk_full = DiskFullError(
-                f"the disk of {self._parts.config.directory} is {percent} % full, the limit is "
-                f"{limit} % (disk_warning_percent): free some space, then it goes on"
+                f"the disk of {self._parts.config.directory} is {percent} % full, the limit "
+                f"is {limit} % (disk_warning_percent): free some space, then the store "
+                "continues by itself"
             )
             logger.error("%s", self.disk_full)
         elif not decision.disk_full and self.disk_full is not None:

@@ -45,7 +45,7 @@ class FsyncFlag:
             # what a read shows may only be in the cache
             self._durably_raised = True
         except OSError as fault:
-            logger.error("%s could not be written, it is tried again: %s", self.path, fault)
+            logger.error("%s could not be written and will be retried: %s", self.path, fault)
 
     def _set(self, value: bytes) -> None:
         handle = self._files.open(self.path)

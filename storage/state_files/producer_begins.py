@@ -82,7 +82,7 @@ class ProducerBeginsFile:
             return data if snapshot_offset(data) <= log_start else None
         except FormatError as fault:
             self.note = (
-                f"{self.path} is damaged and left out: {fault}; producers whose requests had "
+                f"{self.path} is damaged and ignored: {fault}; producers whose requests had "
                 "expired before this log began are known from the table alone"
             )
             return None

@@ -93,8 +93,8 @@ class QueueBeginsFile:
             return decode(data)
         except FormatError as fault:
             self.note = (
-                f"{self.path} is damaged and left out: {fault}; queues whose records had expired "
-                "before this log began have their numbers from their files alone"
+                f"{self.path} is damaged and ignored: {fault}; queues whose records had "
+                "expired before this log began have their numbers from their files alone"
             )
             return None
 

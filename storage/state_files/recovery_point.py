@@ -105,7 +105,7 @@ class RecoveryPointFile:
         try:
             record = decode(data)
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
-            self.note = f"{self.path} is damaged and left out: {fault}"
+            self.note = f"{self.path} is damaged and ignored: {fault}"
             return None
         self.dispatched = record.dispatched
         return record

@@ -33,10 +33,10 @@ from ..disk.small_files import read_small, write_small
 
 logger = logging.getLogger(__name__)
 
-CUT = "whole records behind a damaged one were cut"
+CUT = "whole records after a damaged one were cut"
 DAMAGED = "the note about the last stop is damaged"
-FSYNC = "an fsync failed, and what was written since the last good one counted as held"
-MACHINE = "the machine stopped before all that counted as held was fsynced"
+FSYNC = "an fsync failed, and what was written since the last good one may have been acknowledged"
+MACHINE = "the machine stopped before everything that may have been acknowledged was fsynced"
 
 
 @dataclass(frozen=True, slots=True)

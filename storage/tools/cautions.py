@@ -32,8 +32,8 @@ def page_cache_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
         return None
     return Caution(
         paths.fsync_flag,
-        "an fsync has failed: this was read from the page cache, which may show what is not on "
-        "the disk; opening the store (recover) drops it first",
+        "an fsync has failed: this was read from the page cache, which may differ "
+        "from the disk; opening the store (recover) drops the cache first",
     )
 
 
@@ -44,8 +44,8 @@ def set_aside_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
         return None
     return Caution(
         paths.set_aside,
-        f"the log was being set aside: all of it goes to {folder} when the store is opened "
-        "(recover), and what is left here need not fit together",
+        "the log was being set aside: opening the store (recover) moves all of it to "
+        f"{folder}; until then, the files here may not fit together",
         in_parts=True,
     )
 

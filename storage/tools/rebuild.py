@@ -61,7 +61,7 @@ def rebuild(
     is no log, or one that was being set aside.
     """
     if not queues and not index:
-        raise ValueError("nothing to rebuild: queues or index must be asked for")
+        raise ValueError("nothing to rebuild: select queues or index")
     files = files if files is not None else RealFileSystem()
     clock = clock if clock is not None else SystemClock()
     paths = StorePaths(config.directory)

@@ -106,7 +106,7 @@ def _one_of(*texts: bytes) -> Callable[[bytes], None]:
 
 def _process_id(data: bytes) -> None:
     if data.strip() and not data.strip().isdigit():
-        raise _WrongError(0, f"it says {data[:16]!r}, which is no process")
+        raise _WrongError(0, f"it says {data[:16]!r}, which is not a process id")
 
 
 def _checkpoint(data: bytes, newest_time: int, log_end: int) -> None:
@@ -126,7 +126,7 @@ def _checkpoint(data: bytes, newest_time: int, log_end: int) -> None:
             raise _WrongError(8 * number, f"an offset of {offset}; the log ends at {log_end}")
     stray = next((at for at in range(8 * _LONGS, len(data)) if data[at]), -1)
     if stray >= 0:
-        raise _WrongError(stray, "something stands where nothing is written")
+        raise _WrongError(stray, "there are bytes where nothing is ever written")
 
 
 def _replication(data: bytes) -> None:
@@ -136,10 +136,10 @@ def _replication(data: bytes) -> None:
         raise FormatError("in_sync has no members")
     for name in ("cluster_id", "node_id", "incarnation"):
         if not isinstance(document[name], str) or not document[name]:
-            raise FormatError(f"{name} is no name")
+            raise FormatError(f"{name} is not a valid name")
     epochs = document["accepted_epoch"], record["epoch"], record["version"]
     if not all(isinstance(number, int) and number >= 0 for number in epochs):
-        raise FormatError(f"an epoch is none: {epochs}")
+        raise FormatError(f"an epoch is not valid: {epochs}")
 
 
 # ---- config/*.json
@@ -153,7 +153,7 @@ def _document(data: bytes, *tables: str) -> tuple[Json, ...]:
     for name in tables:
         table = document.get(name, {})
         if not isinstance(table, dict):
-            raise FormatError(f"{name} is no table")
+            raise FormatError(f"{name} is not a table")
         found.append({str(key): value for key, value in table.items()})
     return tuple(found)
 

@@ -191,7 +191,7 @@ class Connection:
         await self.on_master(is_there)
 
     def forget_master(self, node: Node) -> None:
-        """The next call looks for the master anew, unless another one was found meanwhile."""
+        """The next call looks for the master again, unless another one was found meanwhile."""
         if self._master is node:
             self._master = None
 

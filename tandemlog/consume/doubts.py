@@ -107,7 +107,7 @@ class Doubts(Generic[QueueT]):
         return now - self._since.get(queue, now)
 
     def again(self, queue: QueueT, now: float) -> None:
-        """The master has the message: the nodes that lack it get their time anew."""
+        """The master has the message: the nodes that lack it get their time again."""
         self._since[queue] = now
 
     def said_by(self, queue: QueueT, endpoint: str) -> Said | None:

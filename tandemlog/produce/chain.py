@@ -14,14 +14,14 @@ What an answer does to the request it is for, always the first one written and n
     PUT_OK                    resolved, leaves the chain
     busy, not master, ...     kept for the next stream; what follows is refused as a gap
     outcome unknown           kept: the same numbers ask again
-    refused for good          fails; if a single message is to blame, only that one fails and the
+    refused permanently       fails; if a single message is to blame, only that one fails and the
                               rest stays under the same numbers
     gap                       surely not stored, nor anything behind it: new epoch, from 0
     unknown producer          the same, but for what may have been stored by an earlier attempt:
                               the node may have forgotten us, so that fails as unknown
 
 Where the caller gave the epoch, a number says which message it is about: none is ever given twice,
-and what would need new ones (a gap, a refusal for good) ends the producer instead.
+and what would need new ones (a gap, a permanent refusal) ends the producer instead.
 
 A request past its deadline fails towards its caller, as unknown if it may be stored. It stays in
 the chain as long as later ones need its number (they may be stored under theirs).
@@ -73,7 +73,7 @@ class ProducerEndedError(Exception):
 
 class Chain:
     """See the module. `release` is told the bytes of every request that leaves, `refused` what a
-    node refused for good; `last_error` is why the newest attempt failed."""
+    node refused permanently; `last_error` is why the newest attempt failed."""
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class PutBatch:
 
     def may_be_framed_anew(self, before: int = 0) -> int:
         """An attempt of another process at the same messages is this request too. `before` is the
-        checksum of the request in front of it, for which this one vouches then; answers its own."""
+        checksum of the request in front of it, for which this one vouches then; returns its own."""
         if self._checksum is None:
             records = b"".join((self.first, self.rest))
             self._checksum = content_checksum(records, self.sizes, before=before)

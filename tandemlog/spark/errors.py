@@ -38,7 +38,7 @@ class FetchError(PipelineError):
 
 
 class TaskFailedError(PipelineError):
-    """A task on an executor failed for good; says with what."""
+    """A task on an executor failed permanently; says with what."""
 
 
 class TourError(PipelineError):

@@ -15,7 +15,7 @@ from ha.config import HaConfig, Replication, Role
         ({"dead_after_ms": 599}, "twice heartbeat_ms"),
         ({"chunk_bytes": 0}, "chunk_bytes"),
         ({"chunk_bytes": 33 << 20}, "chunk_bytes"),
-        ({"window_bytes": 1000}, "must hold a chunk"),
+        ({"window_bytes": 1000}, "must be at least chunk_bytes"),
     ],
 )
 def test_what_cannot_work_is_refused(settings: dict[str, object], words: str) -> None:

@@ -149,7 +149,7 @@ async def test_a_slave_that_knows_more_confirmed_than_the_master_has_is_not_cut(
     await master.stop()
     await master.lead()
     await slave.follow(master)
-    reason = await refused(slave, "holds confirmed bytes")
+    reason = await refused(slave, "has confirmed bytes")
     assert slave.log() == held
     assert master.master.admission() == reason
 
@@ -221,7 +221,7 @@ async def test_a_foreign_cluster_and_a_taken_name_are_refused(replica: Make) -> 
     assert "'another'" in await refused(stranger, "this is cluster 'cluster'")
     twin = replica("twin", called="s")
     await twin.follow(master)
-    assert "give every node another id" in await refused(twin, "node id 's' is in use")
+    assert "give every node its own node_id" in await refused(twin, "node id 's' is in use")
     namesake = replica("namesake", called="m")
     await namesake.follow(master)
     await refused(namesake, "the master's own")
@@ -368,7 +368,7 @@ async def test_a_master_without_an_epoch_file_takes_that_of_its_slave(
             await master.lead()
     else:
         await master.lead()
-        assert "give it the slave's" in await refused(slave, "holds confirmed bytes")
+        assert "copy the slave's to it" in await refused(slave, "has confirmed bytes")
         assert slave.log() == held
         await master.stop()
     await slave.stop()

@@ -102,7 +102,7 @@ def test_epochs_are_taken_from_who_was_in_the_set() -> None:
 
 def test_an_epoch_that_no_cluster_reaches_is_taken_from_nobody() -> None:
     made = group(B)
-    assert "no cluster moves" in refused(made, hello("b", accepted_epoch=4 + MAX_EPOCH_JUMP))
+    assert "a cluster never moves" in refused(made, hello("b", accepted_epoch=4 + MAX_EPOCH_JUMP))
     assert made.seen_epoch == 3
     assert made.alarms == {}
     message = replication_pb2.SlaveFrame()
@@ -218,8 +218,8 @@ ANSWER = Answer(
         ({"file_size": 0}, "log files have 0 bytes"),
         ({"file_size": 1 << 50}, "log files have"),
         ({"confirm": 7000}, "confirmed up to 7000"),
-        ({"min_offset": 5000}, "outside of the master's log"),
-        ({"epoch": 3}, "and holds epoch 4"),
+        ({"min_offset": 5000}, "outside the master's log"),
+        ({"epoch": 3}, "log ends in epoch 4"),
         (
             {"action": HelloAction.RESYNC, "offset": 5000, "min_offset": 4096},
             "the master's log begins at 4096",
@@ -243,7 +243,7 @@ def test_a_log_is_not_set_aside_for_a_master_that_it_equals() -> None:
 
 def test_a_slave_does_not_follow_into_an_epoch_that_its_cluster_cannot_have_reached() -> None:
     far = 5 + MAX_EPOCH_JUMP
-    with pytest.raises(HandshakeRefusedError, match="no cluster moves"):
+    with pytest.raises(HandshakeRefusedError, match="a cluster never moves"):
         check_answer(replace(ANSWER, epoch=far), SLAVE)
     check_answer(
         replace(ANSWER, epoch=far, offset=0), replace(SLAVE, max_offset=0, accepted_epoch=0)

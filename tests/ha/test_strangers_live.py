@@ -82,14 +82,14 @@ async def test_a_strangers_hello_changes_nothing(replica: Make) -> None:
         HELLO, epochs=(EpochEntry(1, 0),), max_offset=1 << 40, confirm_offset=1 << 40,
         file_size=8192,
     )  # fmt: skip
-    assert "word stops no puts" in await refusal(master, lie)
-    assert "word stops no puts" in await refusal(master, replace(HELLO, accepted_epoch=1000))
+    assert "so puts go on" in await refusal(master, lie)
+    assert "so puts go on" in await refusal(master, replace(HELLO, accepted_epoch=1000))
     far = replication_pb2.SlaveFrame()
     far.hello.accepted_epoch = 2**31 - 1
-    assert "no cluster gets there" in await refusal(master, far.SerializeToString())
+    assert "which no cluster reaches" in await refusal(master, far.SerializeToString())
     long = replace(HELLO, endpoint="h" * (3 << 20) + ":1")
     assert "endpoint of 3145730 characters" in await refusal(master, long)
-    assert "an acknowledgement before the hello" in await refusal(master, Ack(1, "1", 5))
+    assert "an acknowledgement came before the hello" in await refusal(master, Ack(1, "1", 5))
     end = master.put(3)
     await master.confirmed(end)
     await slave.confirmed(end)
@@ -111,7 +111,7 @@ async def test_streams_beyond_the_bound_are_told_so_and_members_come_in(replica:
         await held.read()
         last = (await say(master, replace(HELLO, node_id="y")))[-1]
         assert isinstance(last, Refusal)
-        assert "2 replication streams are open" in last.reason
+        assert "2 replication streams are open, no more are accepted" in last.reason
         held.cancel()
     await slave.caught_up(master)
 
@@ -224,8 +224,8 @@ def chunk(data: bytes, **changes: object) -> bytes:
     ("frames", "words"),
     [
         ([answer(commit_log_file_size=0)], "log files have 0 bytes"),
-        ([answer(epoch=2**31 - 1)], "no cluster gets there"),
-        ([answer(), chunk(os.urandom(500))], "no record at log offset 0"),
+        ([answer(epoch=2**31 - 1)], "which no cluster reaches"),
+        ([answer(), chunk(os.urandom(500))], "not a record at log offset 0"),
         ([answer(), chunk(b"\0" * 500)], "no record at log offset 0"),
         ([answer(), chunk(b"abc", crc=1)], "changed on the way"),
         ([answer(), b"\x12" + b"\xff" * 300_000], "more than 10 bytes"),

@@ -52,7 +52,7 @@ def test_the_version(
         (("pull", "t", "--offset", "noon"), "not a time: 'noon'"),
         (("pull", "t", "--max", "0"), "'--max'"),
         (("pull", "t", "--from", "nowhere"), "'--from'"),
-        (("query", "t"), "give one of --key, --tag and --id"),
+        (("query", "t"), "give exactly one of --key, --tag and --id"),
         (("query", "--key", "k"), "--key and --tag need a TOPIC"),
         (("query", "t", "--key", "k", "--max", "4294967296"), "'--max'"),
         (("put", "t", "--generate", "1", "--size", "99999999999"), "'--size'"),

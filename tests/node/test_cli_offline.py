@@ -210,7 +210,7 @@ def test_a_folder_that_is_no_store_is_left_alone(call: Call, tmp_path: Path, com
     (folder / "commitlog").write_bytes(b"no folder")
     code, out, err = call(command, folder)
     assert (code, out) == (7, "")
-    assert err == f"tandemlog: {folder} is no store: it has no commitlog folder\n"
+    assert err == f"tandemlog: {folder} is not a store: it has no commitlog folder\n"
     assert {path.name for path in folder.rglob("*")} == {"tandemlog", "commitlog"}
 
 
@@ -219,7 +219,7 @@ def test_the_other_folder_is_no_store(call: Call, tmp_path: Path) -> None:
     other.mkdir()
     code, out, err = call("verify", store, "--against", other)
     assert (code, out) == (7, "")
-    assert err == f"tandemlog: {other} is no store: it has no commitlog folder\n"
+    assert err == f"tandemlog: {other} is not a store: it has no commitlog folder\n"
 
 
 @pytest.mark.parametrize("command", [each for each in COMMANDS if each != "rebuild"])

@@ -315,7 +315,7 @@ def test_an_offset_beyond_all_numbers_is_refused(run: Run) -> None:
     for digits in (41, 5_000):
         code, out, err = run("pull", "any", "--offset", "9" * digits)
         assert (code, out) == (2, "")
-        assert "a number is at most 9223372036854775807" in err
+        assert "a time in milliseconds is at most 9223372036854775807" in err
 
 
 def test_tags_are_filtered(run: Run, topic: str) -> None:
@@ -368,7 +368,7 @@ def test_queries(run: Run, topic: str) -> None:
     assert unique == found
     assert "find-me" in run("query", topic, "--key", "find-me")[1]
     for arguments, said in (
-        ((topic, "--key", "nothing"), "no message for 'nothing'"),
+        ((topic, "--key", "nothing"), "no message found for 'nothing'"),
         (("--id", "7F000001000059D800000000FFFFFFFF"), "no message"),
         (("nothing", "--key", "k"), "no topic 'nothing'"),
     ):

@@ -210,7 +210,7 @@ async def test_a_taken_port_is_told_before_the_store_is_opened(
     master: Node, tmp_path: Path
 ) -> None:
     second = Node(config(tmp_path / "n1", listen=master.endpoints.listen))
-    with pytest.raises(ListenError, match="taken by another process"):
+    with pytest.raises(ListenError, match="another process uses the port"):
         await second.start()
     assert not (tmp_path / "n1").exists()
 

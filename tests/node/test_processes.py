@@ -152,8 +152,8 @@ def test_up_starts_nothing_where_a_port_is_taken(tmp_path: Path, port: int, dist
         out, _ = up.process.communicate(timeout=60)
     assert up.process.returncode == 8
     assert out == (
-        f"tandemlog: n{distance % 100}: cannot listen on 127.0.0.1:{port + distance}: the port is "
-        "taken by another process; choose another --port\n"
+        f"tandemlog: n{distance % 100}: cannot listen on 127.0.0.1:{port + distance}: "
+        "another process uses the port; choose another --port\n"
     )
     assert not (tmp_path / "cluster.json").exists()
 
@@ -196,7 +196,7 @@ def test_a_node_says_why_it_does_not_start(tmp_path: Path) -> None:
         second.settings["store"]["directory"] = tmp_path / "b" / "store"
         second.settings["listen"] = running.endpoint
         code, line = failed_start(second)
-        assert (code, "the port is taken" in line) == (8, True)
+        assert (code, "another process uses the port" in line) == (8, True)
     finally:
         assert running.stop() == 0
     wrong_size = node_at(tmp_path / "a")

@@ -229,7 +229,7 @@ def test_what_cannot_be_is_said_before_anything_is_written(tmp_path: Path) -> No
 def test_a_topic_that_is_no_folder_name_is_refused(tmp_path: Path) -> None:
     builder = LogBuilder(tmp_path / "store")
     builder.put("../../etc")
-    with pytest.raises(PipelineError, match="names no folder"):
+    with pytest.raises(PipelineError, match="is not a valid folder name"):
         rebuild(HERE, builder.write(), tmp_path / "out", OPTIONS)
 
 

@@ -194,7 +194,7 @@ def test_a_deleted_or_closed_topic_takes_no_puts_and_stays_readable() -> None:
     bench.put()
     bench.settle()
     bench.store.topics.create(TopicConfig("T", 4, 4, perm=4), 1, update=True)
-    with pytest.raises(BatchRefusedError, match="may not be written"):
+    with pytest.raises(BatchRefusedError, match="is not writable"):
         bench.put()
     bench.store.topics.delete("T", 1)
     with pytest.raises(BatchRefusedError, match="there is no topic"):

@@ -96,9 +96,9 @@ def stored_log(bench: Bench) -> list[int]:
     ("properties", "code", "reason"),
     [
         (b"K\x01" + b"v" * 32_750, "PROPERTIES_TOO_LARGE", "the limit is 32747"),
-        (b"K\x01v", "BAD_RECORD", "end them in 0x02"),
-        (b"__CRC33#\x010123456789\x02", "BAD_RECORD", "too much like __CRC32#"),
-        (b"__CRC32#\x010123456789\x02", "BAD_RECORD", "is for the node to write"),
+        (b"K\x01v", "BAD_RECORD", "end them with 0x02"),
+        (b"__CRC33#\x010123456789\x02", "BAD_RECORD", "too similar to __CRC32#"),
+        (b"__CRC32#\x010123456789\x02", "BAD_RECORD", "is written by the node"),
     ],
 )
 def test_what_leaves_no_room_is_refused(

@@ -77,7 +77,7 @@ def test_recovery_cuts_nothing_for_it(known: bool) -> None:
     bench.store.close()
     if not known:
         bench.files.unlink(StorePaths(DIRECTORY).recovery_point)  # all of the log is looked at then
-        with pytest.raises(UnreadableError, match="take the store again from another node"):
+        with pytest.raises(UnreadableError, match="copy the store again from another node"):
             bench.open()
         bench.files.heal()
     bench.open()

@@ -36,4 +36,4 @@ def list_command(
         if form is Format.TABLE:
             error_console().print(Text(summary(topology), style="dim"))
             if topology.master is None:
-                typer.echo("no node says that it is the master", err=True)
+                typer.echo("no reachable node is the master", err=True)

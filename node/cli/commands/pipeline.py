@@ -331,7 +331,7 @@ class Job:
 
     def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         """Call the job with a session and a progress bar; show what it answers."""
-        with _progress(f"starting Spark for {self._name}") as progress:
+        with _progress(f"starting Spark for the job {self._name}") as progress:
             if self._master == NO_MASTER:
                 alone = _loaded("tandemlog.spark.executors").InProcess()
                 self.result = work(alone, *arguments, progress=progress, **named)

@@ -158,7 +158,7 @@ def put_command(
     queue_offset, physical_offset, msg_id, store_timestamp, duplicate.
     """
     if generate is not None and file is not None:
-        raise typer.BadParameter("--generate and FILE exclude each other")
+        raise typer.BadParameter("give either --generate or FILE, not both")
     prototype = Message(
         topic,
         b"",

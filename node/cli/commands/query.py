@@ -85,7 +85,7 @@ def query_command(
     Exit code 4 means that there is no such message.
     """
     if sum(each is not None for each in (key, tag, message_id)) != 1:
-        raise typer.BadParameter("give one of --key, --tag and --id")
+        raise typer.BadParameter("give exactly one of --key, --tag and --id")
     if topic is None and message_id is None:
         raise typer.BadParameter("--key and --tag need a TOPIC")
     begin_ms = parse_time_ms(begin, now_ms()) if begin is not None else 0
@@ -109,6 +109,6 @@ def query_command(
         messages = run_admin(endpoint, timeout, find, read_from)
         if not messages:
             what = message_id or key or tag
-            raise CommandError(f"no message for {what!r}", NOT_FOUND)
+            raise CommandError(f"no message found for {what!r}", NOT_FOUND)
         row_of = received_row if form is Format.JSONL else table_row
         write_rows(map(row_of, messages), form, MESSAGE_COLUMNS)

@@ -67,6 +67,6 @@ def rebuild_command(
         say_lines(
             [
                 *report.recovery.lines(),
-                f"{store}: made {' and '.join(made)} again in {seconds:.3f} s",
+                f"{store}: rebuilt {' and '.join(made)} in {seconds:.3f} s",
             ]
         )

@@ -209,7 +209,7 @@ class _Foreground:
             faults = await asyncio.to_thread(self._cluster.stop)
         if faults:
             raise ClusterError("; ".join(faults))
-        self._console.print("stopped cleanly; the next `tandemlog up` goes on with the data")
+        self._console.print("stopped cleanly; the next `tandemlog up` continues with this data")
 
     async def _watch(self, connection: Connection) -> None:
         with Live(
@@ -288,7 +288,7 @@ def _process_row(node: NodeProcess) -> dict[str, Any]:
         state, detail = "starting", ""
     else:
         state = "down"
-        detail = f"{ending(code)}; back with: tandemlog node --config {node.config}"
+        detail = f"{ending(code)}; restart it with: tandemlog node --config {node.config}"
     return {
         "node": node.node_id,
         "role": node.role,

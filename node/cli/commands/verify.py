@@ -75,8 +75,7 @@ def verify_command(
             raise CommandError(f"{faults[0]}{more}", FAULT)
         if nothing:
             raise CommandError(
-                f"nothing was compared: {store} and {against} share no confirmed stretch of the "
-                "log",
+                f"nothing was compared: {store} and {against} share no confirmed part of the log",
                 FAULT,
             )
 

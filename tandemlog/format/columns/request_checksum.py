@@ -1,7 +1,7 @@
 """What tells a request from any other one under the same number (producer_mark.py).
 
     bytes     of a request whose attempts repeat the same bytes: nothing is left out
-    content   of one whose messages are framed anew by each attempt: left out is what the attempt
+    content   of one whose messages are framed again by each attempt: left out is what the attempt
               decides (time and host of birth, unique id, the queue that a batch was given)
 
     content:  flag, system flag, CRC and length of the body  |  topics  |  properties    of all rows

@@ -142,7 +142,7 @@ def delays_of_queues(
         its record                                DELAY 3, store time
 
     The difference is what level 3 stood for at the broker that wrote them. A queue is the units of
-    its files, the newest file first; `record_at` answers the record at a log offset, None where
+    its files, the newest file first; `record_at` returns the record at a log offset, None where
     none stands. Only levels that the queues tell are in the answer.
     """
     found: dict[int, int] = {}

@@ -83,7 +83,7 @@ class _Comparison:
         return places
 
     def _record_at_difference(self, offset: int) -> int:
-        """Note the record that the differing byte is in; answers where it ends."""
+        """Note the record that the differing byte is in; returns where it ends."""
         places = [self._record_around(log, offset) for log in self._logs]
         ends = [place.end for place in places if place is not None]
         if not ends:

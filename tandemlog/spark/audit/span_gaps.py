@@ -4,7 +4,7 @@
                             |  ????  |first        a hole, or damage over the border
 
 Where they do not meet there are bytes that no span took for records. What a span found behind a
-BLANK, in the same file, is of another life of that file and does not count.
+BLANK, in the same file, is left over from an earlier use of that file and does not count.
 """
 
 from collections.abc import Iterable, Iterator

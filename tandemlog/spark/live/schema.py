@@ -37,7 +37,7 @@ SINK: Final[dict[str, tuple[tuple[type[DataType], ...], str]]] = {
 """What a sink writes: column, its types, and how they are called in errors."""
 
 _THE_STORES: Final = frozenset(MESSAGES) - frozenset(SINK)
-"""Columns of a source that the store gives every message anew: a copy may have them on board."""
+"""Columns of a source that the store sets for every message: rows that are copied may have them."""
 
 
 def live_columns(names: tuple[str, ...] | None) -> Columns:

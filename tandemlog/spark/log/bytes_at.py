@@ -15,7 +15,7 @@ class LogBytes(Protocol):
     """Reads of one log; each stays inside one log file."""
 
     def read_into(self, offset: int, target: memoryview) -> int:
-        """Fill `target` with the bytes at the log offset; answers how many there were, fewer only
+        """Fill `target` with the bytes at the log offset; returns how many there were, fewer only
         where the file ends."""
 
     def next_data(self, offset: int) -> int:

@@ -36,7 +36,7 @@ class Tail(Enum):
     ZEROS = "nothing is written there"
     FULL = "the last file is full"
     TORN = "a record that was not written to its end"
-    STALE = "bytes of another life of the file"
+    STALE = "bytes left over from an earlier use of the file"
     CORRUPT = "a damaged record"
     CUT = "the file is cut off"
 
@@ -96,7 +96,7 @@ class _Search:
         return self._checked_from(last)
 
     def _walk(self) -> int:
-        """Walk sizes over the whole file; answers where one of the last records begins."""
+        """Walk sizes over the whole file; returns where one of the last records begins."""
         file = self._file
         window = np.empty(min(_WINDOW, file.length), np.uint8)
         position, before, recent = 0, -1, [0]

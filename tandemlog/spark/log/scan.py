@@ -204,7 +204,7 @@ class _Window:
 
     def load(self, offset: int) -> int:
         """Have the bytes at the log offset in the buffer, as many as it takes if they were asked
-        for before; answers their position."""
+        for before; returns their position."""
         position = offset - self.base
         if self.base < 0 or not 0 <= position < self.filled or offset == self._asked:
             self._read(offset)

@@ -147,7 +147,7 @@ class _Messages:
             self._write()
 
     def close(self) -> int:
-        """Write what is left and give the files their names; answers how many there are."""
+        """Write what is left and give the files their names; returns how many there are."""
         self._write()
         for folder, writer in self._writers.items():
             writer.close()

@@ -77,7 +77,7 @@ def write_index_file(
 def _add(
     handle: int, table: NDArray[np.int32], header: IndexHeader, items: NDArray[np.void]
 ) -> IndexHeader:
-    """Append entries; answers the header that follows from them."""
+    """Append entries; returns the header that follows from them."""
     times = items["store_timestamp"].astype(np.int64)
     links = link(table, items["key_hash"].astype(np.int32), header.next_entry)
     written = np.empty(len(items), ENTRY_DTYPE)

@@ -124,7 +124,7 @@ def test_async_replication_confirms_what_the_master_holds() -> None:
 
 def test_a_put_is_taken_only_with_enough_live_members() -> None:
     made = group()
-    assert made.admission(100.0) == "1 in-sync replicas (m) are there, min_in_sync is 2"
+    assert made.admission(100.0) == "1 in-sync replicas (m), but min_in_sync is 2"
     session = join(made, hello("a"))
     made.receive(session, Ack(3, "1", 1000), 100.0)
     settle(made, 100.0)
@@ -142,7 +142,7 @@ def test_an_ack_that_does_not_count_ends_the_stream() -> None:
     for ack in (Ack(2, "1", 10), Ack(3, "2", 10), Ack(3, "1", 1001)):
         made = group()
         session = join(made, hello("a"))
-        assert "does not count" in refused(made.receive(session, ack, 100.0))
+        assert "is not valid" in refused(made.receive(session, ack, 100.0))
         assert not session.streaming
 
 

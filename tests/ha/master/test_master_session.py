@@ -165,7 +165,7 @@ def test_a_silent_slave_is_given_up() -> None:
     acked(session, 200, 5.0)
     assert not any(isinstance(each, Close) for each in session.tick(8.0))
     (close,) = session.tick(8.1)
-    assert close == Close("nothing heard for 3.1 s")
+    assert close == Close("no frame received for 3.1 s")
     assert session.state is SessionState.CLOSED
     assert session.pump(9.0) == session.tick(9.0) == session.receive(HELLO, 9.0) == []
 
@@ -203,7 +203,7 @@ def test_a_slave_that_retention_has_overtaken_starts_over() -> None:
     master.min_offset = 370
     (close,) = session.pump(0.0)
     assert isinstance(close, Close)
-    assert "retention has dropped" in close.reason
+    assert "retention has deleted" in close.reason
 
 
 def test_an_ack_above_what_was_sent_opens_no_window() -> None:

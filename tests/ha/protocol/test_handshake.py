@@ -137,9 +137,9 @@ def test_a_foreign_cluster_is_refused() -> None:
     ("change", "words"),
     [
         ({"node_id": "m"}, "the master's own"),
-        ({"node_id": ""}, "must say its node id"),
-        ({"incarnation": ""}, "must say its node id and incarnation"),
-        ({"file_size": 500}, "have 500 bytes, the master's 1000"),
+        ({"node_id": ""}, "must send its node id"),
+        ({"incarnation": ""}, "must send its node id and incarnation"),
+        ({"file_size": 500}, "have 500 bytes, the master's have 1000"),
     ],
 )
 def test_a_slave_that_cannot_be_one_is_refused(change: dict[str, object], words: str) -> None:
@@ -169,7 +169,7 @@ def test_a_slave_of_another_master_in_this_epoch_raises_the_alarm() -> None:
 
 def test_the_same_master_on_another_disk_raises_the_alarm() -> None:
     frame, alarm = refusal(hello(master_id="m", master_incarnation="before"))
-    assert "on another disk" in frame.reason
+    assert "with another store" in frame.reason
     assert alarm
     assert answer(hello(master_id="m", master_incarnation="mi"))
     assert answer(hello(master_id="n", master_incarnation="before"))
@@ -258,7 +258,7 @@ def test_a_fitting_answer_is_followed() -> None:
     ("got", "words", "retry"),
     [
         (replace(ANSWER, epoch=3), "has followed epoch 4", True),
-        (replace(ANSWER, file_size=5), "the master's 5", False),
+        (replace(ANSWER, file_size=5), "the master's have 5", False),
         (
             replace(ANSWER, action=HelloAction.TRUNCATE, offset=2999),
             "everything below 3000 is confirmed",
@@ -296,7 +296,7 @@ def test_an_answer_that_does_not_fit_is_a_protocol_error(got: Answer) -> None:
 def test_an_empty_slave_takes_over_no_file_size_that_its_store_would_not_open(size: int) -> None:
     empty = slave(max_offset=0, confirm=0)
     check_answer(replace(ANSWER, offset=0, file_size=4096), empty)
-    with pytest.raises(ProtocolError, match=f"have {size} bytes: no log has such files"):
+    with pytest.raises(ProtocolError, match=f"master.s log files have {size} bytes"):
         check_answer(replace(ANSWER, offset=0, file_size=size), empty)
 
 
@@ -309,7 +309,7 @@ def test_a_slave_that_may_hold_what_the_master_lost_is_not_cut() -> None:
     assert answer(ahead).action is HelloAction.TRUNCATE
     frame, alarm = refusal(ahead, view(unheard=IN_SYNC))
     assert not frame.retry
-    assert "lost what lies behind 5000" in alarm
+    assert "lost everything after 5000" in alarm
 
 
 def test_a_slave_that_may_hold_what_the_master_lost_does_not_start_over() -> None:
@@ -317,7 +317,7 @@ def test_a_slave_that_may_hold_what_the_master_lost_does_not_start_over() -> Non
     lost = view(epochs=EpochTable((EpochEntry(4, 0),)), end_offset=0, confirm=0)
     assert answer(hello(), lost).action is HelloAction.RESYNC
     _, alarm = refusal(hello(), replace(lost, unheard=IN_SYNC))
-    assert "lost what lies behind 0" in alarm
+    assert "lost everything after 0" in alarm
 
 
 def test_a_slave_that_may_hold_what_the_master_lost_but_holds_no_more_goes_on() -> None:

@@ -41,4 +41,4 @@ def test_a_chunk_before_it_ends_the_stream() -> None:
     )  # fmt: skip
     (ended,) = greeted().receive(chunk, 0.0)
     assert isinstance(ended, Disconnect)
-    assert "prologue is missing" in ended.reason
+    assert "before the prologue" in ended.reason

@@ -41,7 +41,7 @@ def test_more_than_may_be_under_way_is_refused_by_name() -> None:
 def test_a_piece_out_of_turn_ends_the_stream(second: Piece) -> None:
     assembly = Assembly()
     assembly.take(Piece("t", 1, 0, False, b"x"))
-    with pytest.raises(ProtocolError, match="out of turn"):
+    with pytest.raises(ProtocolError, match="out of order"):
         assembly.take(second)
 
 
@@ -57,5 +57,5 @@ def test_empty_pieces_and_endless_kinds_hold_nothing() -> None:
 
 def test_a_table_too_large_to_be_sent_is_not_cut_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ha.protocol.table_pieces.MAX_TABLE_BYTES", 3)
-    with pytest.raises(ValueError, match="4 bytes, the most is 3"):
+    with pytest.raises(ValueError, match="4 bytes, the limit is 3"):
         cut_up("topics", 1, b"1234")

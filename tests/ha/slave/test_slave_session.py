@@ -177,12 +177,12 @@ def test_a_new_epoch_comes_with_its_first_bytes() -> None:
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        (chunk(499), "a chunk at 499, this log ends at 500"),
-        (chunk(master_epoch=2), "epoch 2 on a stream of another epoch"),
-        (chunk(epoch=1, epoch_start=0), "epochs go back"),
-        (chunk(epoch=3, epoch_start=300), "epochs go back"),
-        (chunk(epoch=4, epoch_start=500), "impossible epoch"),
-        (chunk(epoch=3, epoch_start=501), "impossible epoch"),
+        (chunk(499), "a chunk at 499 came, but this log ends at 500"),
+        (chunk(master_epoch=2), "epoch 2 came on a stream of another epoch"),
+        (chunk(epoch=1, epoch_start=0), "epochs must not decrease"),
+        (chunk(epoch=3, epoch_start=300), "epochs must not decrease"),
+        (chunk(epoch=4, epoch_start=500), "invalid epoch"),
+        (chunk(epoch=3, epoch_start=501), "invalid epoch"),
         (ANSWER, "second answer"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_frame_that_does_not_fit_ends_the_stream(frame: Chunk | Answer, words:
 def test_a_chunk_before_the_answer_ends_the_stream() -> None:
     (end,) = SlaveSession(HELLO, ME, CONFIG, 0.0).receive(chunk(), 0.0)
     assert isinstance(end, Disconnect)
-    assert "not an answer" in end.reason
+    assert "does not answer" in end.reason
 
 
 def test_a_refusal_ends_the_stream() -> None:
@@ -231,7 +231,7 @@ def test_heartbeats_and_the_end_of_a_silent_stream() -> None:
     session.tick(4.9)
     (end,) = session.tick(5.1)
     assert isinstance(end, Disconnect)
-    assert "nothing heard from the master for 3.1 s" in end.reason
+    assert "no frame received from the master for 3.1 s" in end.reason
     assert session.tick(9.0) == []
 
 

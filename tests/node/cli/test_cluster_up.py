@@ -27,9 +27,9 @@ def test_the_next_up_goes_on_with_the_cluster(tmp_path: Path) -> None:
 def test_sizes_and_the_store_cannot_change(tmp_path: Path) -> None:
     plan = plan_cluster(tmp_path, Wishes(index_slots=100))
     LocalCluster(tmp_path, plan, 20_000).write()
-    with pytest.raises(ConfigError, match="has index_slots 100, which cannot become 200"):
+    with pytest.raises(ConfigError, match="has index_slots 100, which cannot be changed to 200"):
         plan_cluster(tmp_path, Wishes(index_slots=200))
-    with pytest.raises(ConfigError, match="was begun with the store"):
+    with pytest.raises(ConfigError, match="belongs to the store"):
         plan_cluster(tmp_path, Wishes(store=tmp_path))
 
 
@@ -67,7 +67,7 @@ def test_min_in_sync_needs_the_slaves(tmp_path: Path) -> None:
 
 def test_a_plan_that_is_not_readable_is_named(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"cluster\.json is not readable"):
+    with pytest.raises(ConfigError, match=r"cannot read .*cluster\.json"):
         plan_cluster(tmp_path, Wishes())
 
 

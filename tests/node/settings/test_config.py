@@ -58,7 +58,7 @@ def test_the_environment_stands_over_the_file(
         ('[store]\nflush = "synk"', "store.flush: Input should be 'async' or 'sync' (got 'synk')"),
         ('role = "slave"', "master: a slave needs the endpoint of its master"),
         ('listen = "nowhere"', "listen: must be host:port"),
-        ('listen = "::1:99"', "listen: an IPv6 address stands in brackets"),
+        ('listen = "::1:99"', "listen: an IPv6 address must be in brackets"),
         ("[store]\nqueue_file_size = 21", "queue_file_size must be a multiple of 20"),
         ("[store.retention]\ndelete_hours = [24]", "delete_hours must be hours of a day"),
         ("[replication]\nmin_in_sync = 2", 'needs replication.mode = "sync"'),

@@ -20,7 +20,9 @@ def test_a_taken_port_is_named_with_its_setting() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(ListenError, match=f"listen: cannot listen on {endpoint}: the port is"):
+        with pytest.raises(
+            ListenError, match=f"listen: cannot listen on {endpoint}: another process"
+        ):
             choose_endpoints(NodeConfig(listen=endpoint))
         with pytest.raises(ListenError, match="http_listen: cannot listen"):
             choose_endpoints(NodeConfig(listen="127.0.0.1:0", http_listen=endpoint))
@@ -32,7 +34,7 @@ def test_an_address_of_another_machine() -> None:
 
 
 def test_a_wildcard_needs_to_be_advertised() -> None:
-    with pytest.raises(ConfigError, match="advertise: needed"):
+    with pytest.raises(ConfigError, match="advertise: required"):
         choose_endpoints(NodeConfig(listen="0.0.0.0:0", http_listen=""))
     chosen = choose_endpoints(
         NodeConfig(listen="0.0.0.0:0", advertise="127.0.0.1:0", http_listen="")

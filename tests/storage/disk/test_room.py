@@ -109,7 +109,7 @@ def test_the_reserve_comes_and_goes_with_the_room(caplog: pytest.LogCaptureFixtu
     assert not reserve.release()
     files.capacity -= 1
     assert reserve.release()
-    assert f"is made again when there are {2 * SMALL} bytes free" in caplog.text
+    assert f"it is restored when {2 * SMALL} bytes are free" in caplog.text
     assert not reserve.release()
     assert files.listdir(OWN) == ["other"]
     files.capacity += 1
@@ -251,8 +251,8 @@ def test_where_not_all_can_be_dispatched_the_rest_waits_for_room(
                 bench.files.unlink(QUEUE / name)
         bench.kill()
         store = bench.store
-        assert "dispatch waits at" in store.recovery.waits
-        assert any("dispatch waits" in line for line in store.recovery.lines())
+        assert "dispatch is waiting at" in store.recovery.waits
+        assert any("dispatch is waiting" in line for line in store.recovery.lines())
         assert "the store is open on a full disk" in caplog.text
         assert store.reputed.value < store.confirmed.value
         assert put_everywhere(bench) == [end + times for end in ends(9)]
@@ -277,7 +277,7 @@ def test_recover_says_that_it_had_no_room_for_all() -> None:
     bench = crowded(9)
     bench._abandon()
     bench.files.kill()
-    with pytest.raises(DiskFullError, match="dispatch waits at"):
+    with pytest.raises(DiskFullError, match="dispatch is waiting at"):
         recover(bench.config, bench.files)
     bench.files.heal()
     assert recover(bench.config, bench.files).waits == ""

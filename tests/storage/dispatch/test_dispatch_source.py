@@ -107,7 +107,9 @@ def test_a_topic_that_names_no_folder_is_damage(topic: str) -> None:
     source = DispatchSource(log)
     before = source.batch(0, log.end)
     assert (before.end, before.columns.count) == (bad, 2)
-    with pytest.raises(CorruptStoreError, match=f"log offset {bad}: topic: .* names no folder"):
+    with pytest.raises(
+        CorruptStoreError, match=f"log offset {bad}: topic: .* is not a valid folder name"
+    ):
         source.batch(bad, log.end)
 
 

@@ -162,7 +162,7 @@ def test_numbers_of_light_queues_are_refused(count: int) -> None:
     numbers = {"INNER_MULTI_DISPATCH": "orders", "INNER_MULTI_QUEUE_OFFSET": "1"}
     fault = refusal(batch_of(puts(count, Put(properties=numbers))))
     assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
-    assert "INNER_MULTI_QUEUE_OFFSET is for a broker to write" in str(fault)
+    assert "INNER_MULTI_QUEUE_OFFSET is written by brokers only" in str(fault)
 
 
 @pytest.mark.parametrize("count", [FEW, MANY])

@@ -70,7 +70,7 @@ def test_a_failed_fsync_is_fatal_for_good(log: Log) -> None:
     log.log.flush()
     log.put(Put())
     log.files.fail("fdatasync", errno.EIO, times=1)
-    with pytest.raises(FlushFailedError, match="mend the disk"):
+    with pytest.raises(FlushFailedError, match="repair the disk"):
         log.log.flush()
     assert isinstance(log.log.flushed.failure, FlushFailedError)
     assert isinstance(log.log.failure, FlushFailedError)

@@ -186,7 +186,7 @@ def test_a_failed_fsync_reaches_every_waiter_and_ends_the_thread(
         waiter.join()
     assert [type(each) for each in outcomes] == [FlushFailedError] * 3
     rig.service.close()
-    assert "the log takes no more writes" in caplog.text
+    assert "the log accepts no more writes" in caplog.text
     with pytest.raises(FlushFailedError):
         rig.put()
 

@@ -135,7 +135,7 @@ def test_a_topic_that_names_no_folder_is_damage(durable: bool) -> None:
         assert (found.records, found.end) == (29, end)
     else:
         assert (found.records, found.end) == (5, starts[5])
-        assert "names no folder" in found.reason
+        assert "is not a valid folder name" in found.reason
 
 
 @pytest.mark.parametrize("blank", [b"", encode_blank(100).ljust(100, b"\0")])

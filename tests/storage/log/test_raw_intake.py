@@ -125,7 +125,7 @@ def test_what_is_no_record_is_not_stored_and_comes_again_sound(
 
 def test_random_bytes_are_refused_by_name() -> None:
     taken = Taken()
-    with pytest.raises(DamagedChunkError, match=r"no record at log offset 0: magic: 0x"):
+    with pytest.raises(DamagedChunkError, match=r"not a record at log offset 0: magic: 0x"):
         RawIntake(FILE, taken.store).take(0, bytes(range(1, 251)) * 2)
     assert taken.data == b""
 

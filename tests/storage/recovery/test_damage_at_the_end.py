@@ -34,7 +34,7 @@ def test_damage_in_the_last_record_is_passed_over(field: int, again: str) -> Non
     path, position = log_byte(starts[-1])
     flip(bench, path, position + field)
     bench.open()
-    with pytest.raises(StoreError, match="made again"):
+    with pytest.raises(StoreError, match="being rebuilt"):
         bench.bodies()
     bench.store.reput.run_to()
     assert len(bench.bodies()) == 9
@@ -154,7 +154,7 @@ def test_a_last_log_file_that_is_gone_is_no_end(how: str, end: str, point: str) 
     if how == "empty":
         bench.files.close(bench.files.open(path, create=True))
     for _ in range(2):
-        with pytest.raises(StoreLayoutError, match=f"{path} is missing or empty.*Bring that file"):
+        with pytest.raises(StoreLayoutError, match=f"{path} is missing.*Restore that file"):
             bench.open()
         with pytest.raises(StoreLayoutError, match="is missing or empty"):
             plan(bench.config, bench.files)

@@ -55,7 +55,7 @@ def test_the_first_index_file_is_made_again_from_the_records_behind_the_last_che
     with patch.object(DispatchSource, "batch", autospec=True, side_effect=real) as batch:
         bench.kill()
     read = [call.args[1] for call in batch.call_args_list]
-    assert bench.store.recovery.index == [f"index file {name} is made again from the log"]
+    assert bench.store.recovery.index == [f"index file {name} is rebuilt from the log"]
     assert min(read) == before
     found = bench.store.reader.query_key("T", "TagA", tags=True, max_messages=0)
     assert len(found.physical_offsets) == 3

@@ -18,11 +18,11 @@ def test_a_topic_that_has_messages_does_not_vanish() -> None:
     assert made is not None
     assert (made.read_queues, made.write_queues, made.perm) == (13, 13, 6)
     assert bench.store.topics.version >= version, "slaves take it for newer"
-    assert any("1 topic with messages made again: New" in n for n in bench.store.recovery.notes)
+    assert any("1 topic with messages created again: New" in n for n in bench.store.recovery.notes)
     bench.put(1, "New", 12)
     bench.reopen()
     assert bench.store.topics.names() == ["New", "T"]
-    assert not any("made again" in note for note in bench.store.recovery.notes)
+    assert not any("created again" in note for note in bench.store.recovery.notes)
 
 
 def test_an_empty_topic_leaves_no_trace_and_the_report_says_so() -> None:
@@ -31,7 +31,7 @@ def test_an_empty_topic_leaves_no_trace_and_the_report_says_so() -> None:
     bench.files.atomic_replace(TOPICS, b"")
     bench.reopen()
     assert bench.store.topics.names() == ["T"]
-    assert any("made or changed last may be missing" in n for n in bench.store.recovery.notes)
+    assert any("created or changed may be missing" in n for n in bench.store.recovery.notes)
 
 
 def test_a_deleted_topic_with_messages_stays_deleted_where_the_table_is_whole() -> None:

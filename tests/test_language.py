@@ -1,0 +1,48 @@
+"""Plain English: phrases of a private dialect do not come back.
+
+Each of them was once in a message, in --help, in a document or in a docstring, and a reader had to
+guess what it meant. Write what an engineer would say to a colleague; docs/glossary.md has the
+words.
+The list is a ratchet: it grows when a phrase has gone from the whole tree.
+"""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ("storage", "ha", "node", "tandemlog")
+
+# phrase: what to write instead
+AVOID = {
+    "for good": "permanently",
+    "of late": "recently",
+    "be content": "wait only until",
+    "the answer ends": "returns the function that removes",
+    "put to the master": "send puts to the master",
+    "make COUNT messages up": "send COUNT generated messages",
+    "answers where": "returns where",
+    "answers how many": "returns how many",
+    "another life": "stale, or an earlier use of the file",
+    "anew": "again",
+    "go on with it": "continue with it",
+    "nobody holds any more": "no longer used",
+}
+
+
+def texts() -> list[Path]:
+    code = [path for package in PRODUCT for path in sorted((ROOT / package).rglob("*.py"))]
+    code += sorted(ROOT.glob("pyspark_tandemlog*.py"))
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [*code, *pages]
+
+
+def test_nobody_has_to_guess_what_a_phrase_means() -> None:
+    wrong = []
+    for path in texts():
+        text = path.read_text(encoding="utf-8")
+        for phrase, better in AVOID.items():
+            pattern = r"\b" + phrase.replace(" ", r"\s+") + r"\b"
+            for found in re.finditer(pattern, text, re.IGNORECASE):
+                line = text.count("\n", 0, found.start()) + 1
+                wrong.append(f"{path.relative_to(ROOT)}:{line}: {phrase!r}: write {better!r}")
+    assert not wrong, "\n".join(wrong)

@@ -74,7 +74,7 @@ class QueueMender:
         return f"{topic}/{queue_id}"
 
     def put(self, runs: QueueRuns, run: int, remake: frozenset[int]) -> bool:
-        """A run that does not simply continue its queue; True where the queue grew."""
+        """A run that does not simply continue its queue; True if the queue grew."""
         dense, start, count = int(runs.queues[run]), int(runs.starts[run]), int(runs.counts[run])
         offsets, cells = runs.offsets[start : start + count], runs.cells[start : start + count]
         if dense in remake:
@@ -85,7 +85,9 @@ class QueueMender:
         self._give_way(dense, first)
         end = int(units.ends[dense])
         if not runs.contiguous[run] or first > end:
-            self.mark_damaged(dense, f"the log goes on with number {first}, the queue has {end}")
+            self.mark_damaged(
+                dense, f"the log continues with number {first}, but the queue ends at {end}"
+            )
             return False
         known = min(end - first, count)
         try:
@@ -140,8 +142,8 @@ class QueueMender:
             before = -1 if empty else int(units.last_physical[dense])
             if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
                 logger.warning(
-                    "the record at offset %d of the log says that it is number %d of %s, where %d "
-                    "is next: it is left out",
+                    "the record at offset %d of the log says that it is number %d of %s, but %d "
+                    "is next: it is not dispatched",
                     int(physical[index]), offset, self.name(dense), end,
                 )  # fmt: skip
                 continue

@@ -1,7 +1,7 @@
 """A client's batch on its way into the log: every check first, then one write.
 
     check the bytes ──▶ resolve the queues ──▶ sent before? ──▶ append ──▶ remember the request
-    batch_check.py     targets.py         producer_table.py            retries.py
+    batch_check.py     targets.py         producer_table.py            torn_requests.py
 
 Nothing is stored where any of it fails. Caller holds the store's write lock.
 """
@@ -15,8 +15,8 @@ from ..log.commit_log import CommitLog
 from ..producers.outcomes import Duplicate, Resume
 from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import QueueTable
-from .retries import extents_of, mark_of, rest_of, stored_segments
 from .targets import PutTargets
+from .torn_requests import extents_of, mark_of, rest_of, stored_segments
 
 
 @dataclass(frozen=True, slots=True)

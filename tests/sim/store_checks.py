@@ -27,7 +27,7 @@ from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
 from storage.producers.outcomes import Resume
 from storage.producers.producer_table import ProducerTable
-from storage.puts.retries import mark_of
+from storage.puts.torn_requests import mark_of
 from storage.state_files.recovery_point import RecoveryPointFile
 from storage.store_paths import StorePaths
 from storage.tools.verify import verify

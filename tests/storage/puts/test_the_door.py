@@ -11,7 +11,7 @@ from storage.errors import BatchRefusedError
 from storage.log import batch_check as append_check
 from storage.log.batch_check import check_batch
 from storage.log.record_check import RecordLimits
-from storage.puts.retries import mark_of
+from storage.puts.torn_requests import mark_of
 from tandemlog.format.columns.dispatch import dispatch_columns
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.record.producer_mark import parse_producer_mark

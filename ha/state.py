@@ -105,8 +105,8 @@ def decode_state(data: bytes) -> HaState:
                 known=frozenset(str(each) for each in record.get("known", ())),
             ),
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise StateFileError(f"the replication state is not readable: {fault!r}") from fault
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateFileError(f"the replication state is not readable: {error!r}") from error
     check_reachable(state.accepted_epoch, "accepted_epoch")
     check_reachable(state.record.epoch, "in_sync.epoch")
     return state

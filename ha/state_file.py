@@ -39,8 +39,8 @@ class StateFile:
             return state
         try:
             state = decode_state(data)
-        except StateFileError as fault:
-            raise StateFileError(f"{self.path}: {fault}") from fault
+        except StateFileError as error:
+            raise StateFileError(f"{self.path}: {error}") from error
         for name, held, wanted in (
             ("cluster", state.cluster_id, config.cluster_id),
             ("node", state.node_id, config.node_id),

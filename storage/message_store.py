@@ -227,8 +227,8 @@ class MessageStore:
                 self.reput.run_to()
             save_offsets(self._parts)
             self._persistence.save(closing=True)
-        except (StoreError, OSError) as fault:
-            logger.error("the store could not be closed cleanly: %s", fault)
+        except (StoreError, OSError) as error:
+            logger.error("the store could not be closed cleanly: %s", error)
             self._note_failure()
             self.reput.stop()
             return False
@@ -238,8 +238,8 @@ class MessageStore:
             return False
         try:
             self._abort.remove()
-        except OSError as fault:
-            logger.error("the store could not be closed cleanly: %s", fault)
+        except OSError as error:
+            logger.error("the store could not be closed cleanly: %s", error)
             return False
         return True
 

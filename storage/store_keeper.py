@@ -75,10 +75,10 @@ class StoreKeeper:
         try:
             task.turn()
             task.failed = ""
-        except Exception as fault:
-            if task.failed != str(fault):
+        except Exception as error:
+            if task.failed != str(error):
                 logger.exception("%s failed and will be retried", task.name)
-            task.failed = str(fault) or type(fault).__name__
+            task.failed = str(error) or type(error).__name__
 
     def _run(self) -> None:
         while not self._closing.wait(self.run_due()):

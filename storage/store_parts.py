@@ -151,7 +151,7 @@ def close_parts(parts: StoreParts) -> None:
         try:
             if part is not None:
                 part.close()
-        except (OSError, StoreError) as fault:
-            faults.append(fault)
+        except (OSError, StoreError) as error:
+            faults.append(error)
     if faults:
         raise faults[0]

@@ -54,12 +54,12 @@ class MetadataSource:
     def _encode(self, kind: str, version: int, table: TablePort) -> bool:
         try:
             pieces = cut_up(kind, version, table.to_json())
-        except ValueError as fault:
+        except ValueError as error:
             if kind not in self.faults:
                 logger.error(
-                    "a metadata table was not sent, slaves keep the one they have: %s", fault
+                    "a metadata table was not sent, slaves keep the one they have: %s", error
                 )
-            self.faults[kind] = str(fault)
+            self.faults[kind] = str(error)
             return False
         self.faults.pop(kind, None)
         self._frames[kind] = version, [encode_master_frame(piece) for piece in pieces]

@@ -128,10 +128,10 @@ class MasterStream:
         try:
             await self._send(context)
             reason = self.session.closed_reason or reason
-        except StoreError as fault:
-            reason, level = str(fault), logging.WARNING
-        except HaError as fault:
-            reason = str(fault)
+        except StoreError as error:
+            reason, level = str(error), logging.WARNING
+        except HaError as error:
+            reason = str(error)
         finally:
             self._over = True
             self._host.group.closed(self.session, reason)
@@ -162,8 +162,8 @@ class MasterStream:
                 now = host.clock.monotonic()
                 self._actions.extend(host.group.receive(self.session, frame, now))
                 host.confirm_changed()
-        except (StoreError, HaError) as fault:
-            self.refuse(str(fault))
+        except (StoreError, HaError) as error:
+            self.refuse(str(error))
         finally:
             self._over = True
             self.wake.set()

@@ -311,10 +311,10 @@ def decode_master_frame(data: bytes) -> MasterFrame:
 def _parsed(kind: type[_Message], data: bytes) -> _Message:
     try:
         return kind.FromString(data)
-    except DecodeError as fault:
+    except DecodeError as error:
         raise ProtocolError(
-            f"{len(data)} bytes are not a valid {kind.__name__}: {fault}"
-        ) from fault
+            f"{len(data)} bytes are not a valid {kind.__name__}: {error}"
+        ) from error
 
 
 def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:

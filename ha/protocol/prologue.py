@@ -25,6 +25,6 @@ def prologue_frames(store: StorePort, offset: int) -> list[bytes]:
     much to be sent."""
     try:
         pieces = cut_up(KIND, 0, store.prologue(offset))
-    except ValueError as fault:
-        raise HaError(str(fault)) from fault
+    except ValueError as error:
+        raise HaError(str(error)) from error
     return [encode_master_frame(piece) for piece in pieces]

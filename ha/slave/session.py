@@ -239,8 +239,8 @@ class SlaveSession:
             return self._piece(frame)
         except HandshakeRefusedError as refused:
             return self._disconnect(refused.reason, refused=True, retry=refused.retry)
-        except ProtocolError as fault:
-            return self._disconnect(str(fault))
+        except ProtocolError as error:
+            return self._disconnect(str(error))
 
     def prepared(self, durable: int, reput: int, now: float) -> list[SlaveAction]:
         """The log equals the master's up to its end now, and `durable` of it is on disk."""

@@ -158,11 +158,11 @@ class ReplicationSlave:
             logger.info("no stream to the master: %s", ended)
             self._lost(str(ended))
             raise
-        except (HaError, StoreError, OSError) as fault:
-            logger.error("following the master failed: %s", fault)
+        except (HaError, StoreError, OSError) as error:
+            logger.error("following the master failed: %s", error)
             if self.store.log.flushed.failure is not None and not self.state.read_only:
-                self._say_failed(str(fault))
-            self._lost(str(fault))
+                self._say_failed(str(error))
+            self._lost(str(error))
             raise
 
     async def _one_stream(self) -> None:
@@ -234,5 +234,5 @@ class ReplicationSlave:
     def _drop_set_aside(self) -> None:
         try:
             self.store.drop_set_aside()
-        except (StoreError, OSError) as fault:
-            logger.warning("old logs that were set aside could not be listed: %s", fault)
+        except (StoreError, OSError) as error:
+            logger.warning("old logs that were set aside could not be listed: %s", error)

@@ -200,9 +200,9 @@ class SlaveStore:
             )
         try:
             self._intake.take(action.offset, action.data, self._damaged_until)
-        except DamagedChunkError as fault:
-            self._doubted = fault.offset
-            raise ChunkDamagedError(f"{fault}; requesting it from the master again") from fault
+        except DamagedChunkError as error:
+            self._doubted = error.offset
+            raise ChunkDamagedError(f"{error}; requesting it from the master again") from error
 
     def _prepare(self, action: StoreAction) -> None:
         if isinstance(action, CheckProof):

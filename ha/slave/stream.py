@@ -186,8 +186,8 @@ class SlaveStream:
                 frame = decode_master_frame(data)
                 self._obey(self.session.receive(frame, self._clock.monotonic()))
                 await self._has_room.wait()
-        except aio.AioRpcError as fault:
-            self._end(Disconnect(rpc_reason(fault)))
+        except aio.AioRpcError as error:
+            self._end(Disconnect(rpc_reason(error)))
 
     async def _send(self, call: Call) -> None:
         """The hello, then the newest acknowledgement: one that still waits is replaced."""
@@ -200,8 +200,8 @@ class SlaveStream:
                 for frame in (hello, ack):
                     if frame is not None:
                         await call.write(encode_slave_frame(frame))
-        except aio.AioRpcError as fault:
-            self._end(Disconnect(rpc_reason(fault)))
+        except aio.AioRpcError as error:
+            self._end(Disconnect(rpc_reason(error)))
         except asyncio.InvalidStateError:
             self._end(Disconnect("the stream to the master broke"))
 
@@ -230,8 +230,8 @@ class SlaveStream:
                 run = partial(self._stored.run_settled, batch)
                 prepared, outcome = await self._threads.write(run)
                 self._progress(outcome, prepared=prepared)
-            except (StoreError, FormatError, OSError) as fault:
-                await self._fault(fault)
+            except (StoreError, FormatError, OSError) as error:
+                await self._fault(error)
 
     async def _settle(self) -> None:
         """Flush what has been written meanwhile, and acknowledge it."""
@@ -240,8 +240,8 @@ class SlaveStream:
             self._unsettled.clear()
             try:
                 self._progress(await self._threads.flush(self._stored.settle), prepared=False)
-            except StoreError as fault:
-                await self._fault(fault)
+            except StoreError as error:
+                await self._fault(error)
 
     async def _take_tables(self) -> None:
         """Put the master's tables in place of the own ones, once the log is cut to the master's:
@@ -256,10 +256,10 @@ class SlaveStream:
             self._count(-len(table.json))
             try:
                 await self._threads.table(partial(self._stored.run, [ReplaceTable(table)]))
-            except FormatError as fault:
-                logger.error("table %s of the master cannot be read: %s", table.kind, fault)
-            except (StoreError, OSError) as fault:
-                await self._fault(fault)
+            except FormatError as error:
+                logger.error("table %s of the master cannot be read: %s", table.kind, error)
+            except (StoreError, OSError) as error:
+                await self._fault(error)
             else:
                 now = self._clock.monotonic()
                 self._obey(self.session.taken(table.kind, table.version, now))

@@ -108,13 +108,13 @@ def main() -> None:
     command = typer.main.get_command(app)
     try:
         code = command.main(prog_name="tandemlog", standalone_mode=False)
-    except typer.TyperException as problem:
-        text = problem.format_message()
-        context = getattr(problem, "ctx", None)
+    except typer.TyperException as error:
+        text = error.format_message()
+        context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "tandemlog"
         if text:
             sys.stderr.write(f"tandemlog: {text} (see {path} --help)\n")
-        code = problem.exit_code
+        code = error.exit_code
     except (typer.Abort, KeyboardInterrupt):
         sys.stderr.write("tandemlog: interrupted\n")
         code = INTERRUPTED

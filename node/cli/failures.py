@@ -70,24 +70,24 @@ def one_line_errors() -> Iterator[None]:
     anything else keeps its traceback, since it is a bug."""
     try:
         yield
-    except CommandError as problem:
-        raise fail(str(problem), problem.exit_code) from None
+    except CommandError as error:
+        raise fail(str(error), error.exit_code) from None
     except KeyboardInterrupt:
         raise fail("interrupted", exit_codes.INTERRUPTED) from None
     except BrokenPipeError:
         # the reader of our output has gone: `tandemlog dump … | head` is no failure
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - lives to the end of the process
         raise typer.Exit(exit_codes.OK) from None
-    except UnicodeEncodeError as problem:
+    except UnicodeEncodeError as error:
         # half a surrogate pair in a line of JSON, on its way into a request; of arguments see
         # command.py
-        text = f"not valid UTF-8: {problem.object!r}"
+        text = f"not valid UTF-8: {error.object!r}"
         raise fail(text, exit_codes.USAGE) from None
-    except OSError as problem:
-        raise fail(_os_error(problem), exit_codes.STORE) from None
-    except Exception as problem:
-        if _is_expected(problem):
-            raise fail(str(problem), exit_code_of(problem)) from None
+    except OSError as error:
+        raise fail(_os_error(error), exit_codes.STORE) from None
+    except Exception as error:
+        if _is_expected(error):
+            raise fail(str(error), exit_code_of(error)) from None
         raise
 
 

@@ -207,8 +207,8 @@ def _load(path: Path) -> ClusterPlan | None:
         return ClusterPlan(**{**content, "sizes": Sizes(**content["sizes"])})
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError) as problem:
-        raise ConfigError(f"cannot read {path}: {problem}") from problem
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 class LocalCluster:

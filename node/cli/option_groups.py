@@ -90,8 +90,8 @@ def store_config(store: Path, sizes: StoreSizes) -> StoreConfig:
             index_slots=sizes.index_slots,
             index_entries=sizes.index_entries,
         )
-    except ValueError as problem:
-        raise typer.BadParameter(str(problem)) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _is_store(folder: Path) -> bool:

@@ -95,8 +95,8 @@ def check_endpoints(endpoint: str) -> str:
     """`endpoint` itself; raises typer.BadParameter that names the wrong part."""
     try:
         parse_endpoints(endpoint)
-    except ValueError as problem:
-        raise typer.BadParameter(f"--endpoint: {problem}") from None
+    except ValueError as error:
+        raise typer.BadParameter(f"--endpoint: {error}") from None
     return endpoint
 
 

@@ -50,8 +50,8 @@ class HttpServer:
             health = self._node.health()
             try:
                 reason = faults(path, health, request.query)
-            except BadQueryError as problem:
-                return web.json_response({"error": str(problem)}, status=400)
+            except BadQueryError as error:
+                return web.json_response({"error": str(error)}, status=400)
             status = health.status
             body = {
                 "node": status.node_id,

@@ -396,8 +396,8 @@ class AppendPump:
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
             result = self._store.append(batch_of(request))
-        except Exception as problem:  # whatever a client sends, the writer goes on
-            pending.failure = problem
+        except Exception as error:  # whatever a client sends, the writer goes on
+            pending.failure = error
             return
         pending.epoch = epoch
         pending.result = result

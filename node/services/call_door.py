@@ -72,8 +72,8 @@ class CallDoor:
                 self._check_calls()
                 made = await method(decoded(request, data), caller)
                 encoded = made if isinstance(made, bytes) else made.SerializeToString()
-            except Exception as problem:  # bad input never ends a call, nor the node
-                encoded = answer(error=error_of(problem)).SerializeToString()
+            except Exception as error:  # bad input never ends a call, nor the node
+                encoded = answer(error=error_of(error)).SerializeToString()
             if caller.held_bytes:
                 self._end_unless_taken(context)
             return encoded
@@ -96,8 +96,8 @@ class CallDoor:
                         yield encoded
                     finally:
                         end.cancel()
-            except Exception as problem:
-                yield answer(error=error_of(problem)).SerializeToString()
+            except Exception as error:
+                yield answer(error=error_of(error)).SerializeToString()
 
         return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
 

@@ -87,8 +87,8 @@ class GrpcServer:
         """Listen on host:port and serve. Raises ListenError."""
         try:
             self._server.add_insecure_port(endpoint)
-        except RuntimeError as problem:
-            raise ListenError(f"listen: cannot listen on {endpoint}") from problem
+        except RuntimeError as error:
+            raise ListenError(f"listen: cannot listen on {endpoint}") from error
         await self._server.start()
         for name in ("", *SERVICES):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

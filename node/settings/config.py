@@ -174,19 +174,17 @@ def load_config(path: Path | None) -> NodeConfig:
     if path is not None:
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as problem:
-            raise ConfigError(f"cannot read {path}: {problem.strerror}") from problem
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-            raise ConfigError(f"{path} is not TOML: {problem}") from problem
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from error
     faults = _unknown_variables(os.environ)
     try:
         config = NodeConfig(**content)
-    except ValidationError as problem:
-        faults = [
-            f"{_source(path, fault)}: {_explain(fault)}" for fault in problem.errors()
-        ] + faults
-    except SettingsError as problem:
-        faults = [_not_json(problem, os.environ), *faults]
+    except ValidationError as error:
+        faults = [f"{_source(path, fault)}: {_explain(fault)}" for fault in error.errors()] + faults
+    except SettingsError as error:
+        faults = [_not_json(error, os.environ), *faults]
     if faults:
         raise ConfigError("\n".join(faults))
     return config

@@ -49,10 +49,10 @@ def numeric(endpoint: str) -> str:
     host, port = split_endpoint(endpoint)
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as problem:
+    except OSError as error:
         raise ConfigError(
-            f"store.store_host: {host} cannot be resolved ({problem}); set it to ip:port"
-        ) from problem
+            f"store.store_host: {host} cannot be resolved ({error}); set it to ip:port"
+        ) from error
     return join(str(found[0][4][0]).partition("%")[0], port)
 
 
@@ -76,8 +76,8 @@ def usable(what: str, endpoint: str) -> str:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
             return join(host, int(probe.getsockname()[1]))
-    except OSError as problem:
-        raise ListenError(f"{what}: cannot listen on {endpoint}: {_reason(problem)}") from problem
+    except OSError as error:
+        raise ListenError(f"{what}: cannot listen on {endpoint}: {_reason(error)}") from error
 
 
 def _reason(problem: OSError) -> str:

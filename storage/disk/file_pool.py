@@ -91,8 +91,8 @@ class FilePool:
             new = self._make_directory(where.parent)
             try:
                 make_sparse(self.files, self._draft, where, size)
-            except OSError as fault:
-                if fault.errno != errno.EXDEV:
+            except OSError as error:
+                if error.errno != errno.EXDEV:
                     raise
                 # the queues lie on a disk of their own; a broker passes over files that lie there
                 self._draft = self._root / DRAFT_NAME
@@ -172,8 +172,8 @@ class FilePool:
                 entry = self._open.pop(path)
                 try:
                     self.files.close(entry[0])
-                except OSError as fault:
-                    faults.append(StoreError(f"{path} could not be closed: {fault}"))
+                except OSError as error:
+                    faults.append(StoreError(f"{path} could not be closed: {error}"))
         if faults:
             raise faults[0]
 
@@ -200,9 +200,9 @@ class FilePool:
     def _fsync(self, call: Callable[[Handle], None], what: Handle) -> None:
         try:
             call(what)
-        except OSError as fault:
-            self._failure = FlushFailedError(f"fsync below {self._root} failed: {fault}")
-            raise self._failure from fault
+        except OSError as error:
+            self._failure = FlushFailedError(f"fsync below {self._root} failed: {error}")
+            raise self._failure from error
 
     def _acquire(self, path: str) -> list[int]:
         with self._lock:

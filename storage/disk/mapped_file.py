@@ -133,8 +133,8 @@ class MappedFile:
         there = self._there
         try:
             self._files.prefault(view)
-        except OSError as fault:
-            raise self._unreadable(view, position, fault) from fault
+        except OSError as error:
+            raise self._unreadable(view, position, error) from error
         there.note(position, len(view))
 
     def _unreadable(self, view: memoryview, position: int, fault: OSError) -> UnreadableError:
@@ -196,11 +196,11 @@ class MappedFile:
                     self._there = Residency(self.size)
                     self._map = self._files.map(handle, self.size)
                 return self._map
-        except OSError as fault:
-            if fault.errno != errno.EIO:
+        except OSError as error:
+            if error.errno != errno.EIO:
                 raise
-            reason = str(fault.strerror)
-            raise UnreadableError(str(self.path), 0, self.size, reason) from fault
+            reason = str(error.strerror)
+            raise UnreadableError(str(self.path), 0, self.size, reason) from error
         finally:
             self._release()
 

@@ -178,8 +178,8 @@ class MappedFileQueue:
         for file in self.files:
             try:
                 file.close()
-            except OSError as fault:
-                faults.append(fault)
+            except OSError as error:
+                faults.append(error)
         if faults:
             raise faults[0]
 

@@ -72,8 +72,8 @@ class MendingSource(DispatchSource):
     ) -> DispatchBatch:
         try:
             batch = super().batch(start, limit, max_bytes, index=index, index_tags=index_tags)
-        except CorruptStoreError as fault:
-            following = self._behind(start, fault.file, fault.reason)
+        except CorruptStoreError as error:
+            following = self._behind(start, error.file, error.reason)
             if following is None:
                 raise
         else:

@@ -191,18 +191,18 @@ class ReputService:
                 self._retry_index()
                 idle = self.failure is not None or not self.run_once()
                 self._recovered()
-            except CorruptStoreError as fault:
-                self._fail(fault)
+            except CorruptStoreError as error:
+                self._fail(error)
                 continue
-            except StoreError as fault:
-                self._wait_out(fault)
+            except StoreError as error:
+                self._wait_out(error)
                 continue
-            except OSError as fault:
+            except OSError as error:
                 # such as no descriptor for a file that must be opened
-                self._wait_out(StoreError(f"dispatch: {fault}"))
+                self._wait_out(StoreError(f"dispatch: {error}"))
                 continue
-            except Exception as fault:
-                self._fail(fault)
+            except Exception as error:
+                self._fail(error)
                 continue
             if idle:
                 self._wake.wait(IDLE_WAIT_S)

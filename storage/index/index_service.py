@@ -119,8 +119,8 @@ class IndexService:
                         store_timestamp[first:last],
                     )  # fmt: skip
                     first = last
-            except OSError as fault:
-                self._fail(fault)
+            except OSError as error:
+                self._fail(error)
                 return
             self.next_offset = max(self.next_offset, end_offset)
 
@@ -134,8 +134,8 @@ class IndexService:
                     self._create()
                 else:
                     newest.open_table()
-            except OSError as fault:
-                self._fail(fault)
+            except OSError as error:
+                self._fail(error)
         return self.stopped is None
 
     # ---- asking
@@ -176,10 +176,10 @@ class IndexService:
                 raise CorruptStoreError(
                     str(file.path), 0, "the file is missing: rebuild the index"
                 ) from None
-        except OSError as fault:
+        except OSError as error:
             raise CorruptStoreError(
-                str(file.path), 0, f"it cannot be read ({fault}): rebuild the index"
-            ) from fault
+                str(file.path), 0, f"it cannot be read ({error}): rebuild the index"
+            ) from error
 
     # ---- durability
 
@@ -199,8 +199,8 @@ class IndexService:
                     if state != self._saved and generation == self._generation:
                         save_index_state(self._files, self.state_path, state)
                         self._saved = state
-                except OSError as fault:
-                    raise refusal("the index cannot be made durable", fault) from fault
+                except OSError as error:
+                    raise refusal("the index cannot be made durable", error) from error
                 with self._lock:
                     if generation == self._generation:
                         for file in self._list[:-1]:
@@ -237,8 +237,8 @@ class IndexService:
                         self._list[-1].cut(left.next_entry, left.end_timestamp)
                         break
                     self.drop_newest()
-            except OSError as fault:
-                raise StoreError(f"the index could not be truncated: {fault}") from fault
+            except OSError as error:
+                raise StoreError(f"the index could not be truncated: {error}") from error
             self._unfinished = None
             self._generation += 1
         # The log grows again from here: the state of before would vouch for other records.
@@ -272,8 +272,8 @@ class IndexService:
                 file.write_back()
             self._pool.sync()
             save_index_state(self._files, self.state_path, left)
-        except OSError as fault:
-            raise refusal("the index cannot be made durable", fault) from fault
+        except OSError as error:
+            raise refusal("the index cannot be made durable", error) from error
         self._saved = left
 
     def cut_newest(self, next_entry: int) -> None:

@@ -47,8 +47,8 @@ def decode_index_state(data: bytes) -> IndexState:
         raise FormatError(f"index state: its version is not {VERSION}")
     try:
         return IndexState(**document)
-    except TypeError as fault:
-        raise FormatError(f"index state: {fault}") from fault
+    except TypeError as error:
+        raise FormatError(f"index state: {error}") from error
 
 
 def load_index_state(files: FileSystem, path: Path) -> IndexState | None:

@@ -102,8 +102,8 @@ def read_index_file(files: FileSystem, path: Path, slots: int, entries: int) -> 
         header = decode_index_header(data[:HEADER_SIZE])
         count = max(min(header.next_entry, entries) - 1, 0)
         files.prefault(data, [(0, entry_position(slots, count + 1))])
-    except OSError as fault:
-        raise UnreadableError(str(path), 0, files.size(handle), str(fault.strerror)) from fault
+    except OSError as error:
+        raise UnreadableError(str(path), 0, files.size(handle), str(error.strerror)) from error
     finally:
         files.close(handle)
     return IndexEntries(

@@ -60,8 +60,8 @@ class LogScan:
             while not is_blank(data, position):
                 try:
                     record = decode_record(data, position, physical_offset=file.base + position)
-                except CorruptRecordError as fault:
-                    self._stop(data, position, fault)
+                except CorruptRecordError as error:
+                    self._stop(data, position, error)
                     return
                 position += record.size
                 self.end = file.base + position

@@ -176,8 +176,8 @@ def _check_mark(properties: bytes, index: int) -> None:
         )
     try:
         mark_in(properties)
-    except FormatError as fault:
-        raise bad_record("properties", str(fault), index) from fault
+    except FormatError as error:
+        raise bad_record("properties", str(error), index) from error
 
 
 def bad_record(field: str, reason: str, index: int) -> BatchRefusedError:

@@ -55,8 +55,8 @@ class EpochFile:
                 continue
             try:
                 self.table = decode_epochs(data)
-            except FormatError as fault:
-                faults.append(f"{path.name}: {fault}")
+            except FormatError as error:
+                faults.append(f"{path.name}: {error}")
                 continue
             if path == self.path:
                 self._behind = read_small(self._files, backup_of(path)) != data
@@ -116,5 +116,5 @@ class EpochFile:
         try:
             write_small(self._files, path, self.table.encode())
             self._behind = False
-        except OSError as fault:
-            logger.warning("%s is one change behind: %s", path, fault)
+        except OSError as error:
+            logger.warning("%s is one change behind: %s", path, error)

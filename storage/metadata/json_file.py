@@ -51,8 +51,8 @@ class JsonFile:
                 continue
             try:
                 self.document = parse(data)
-            except FormatError as fault:
-                faults.append(f"{path.name}: {fault}")
+            except FormatError as error:
+                faults.append(f"{path.name}: {error}")
                 continue
             if faults:
                 self._only_backup = True

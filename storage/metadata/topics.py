@@ -153,8 +153,8 @@ class TopicTable:
             self._file.load()
             try:
                 self.table = _decode_topics(self._file.document)
-            except FormatError as fault:
-                raise CorruptStoreError(str(self._file.path), 0, str(fault)) from fault
+            except FormatError as error:
+                raise CorruptStoreError(str(self._file.path), 0, str(error)) from error
 
     @property
     def note(self) -> str:

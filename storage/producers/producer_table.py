@@ -424,6 +424,6 @@ def _parsed(
     for row, value in marks:
         try:
             parsed.append((row, parse_producer_mark(value)))
-        except FormatError as fault:
-            faults.append(f"record at {int(physical_offset[row])}: {fault}")
+        except FormatError as error:
+            faults.append(f"record at {int(physical_offset[row])}: {error}")
     return parsed, faults

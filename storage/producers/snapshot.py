@@ -85,8 +85,8 @@ def snapshot_offset(data: bytes) -> int:
     """The log offset up to which a snapshot is true; raises FormatError for what is none."""
     try:
         return int(json.loads(data.partition(b"\n")[0])["log_offset"])
-    except (ValueError, TypeError, KeyError) as fault:
-        raise FormatError(f"producer table: it has another form: {fault!r}") from fault
+    except (ValueError, TypeError, KeyError) as error:
+        raise FormatError(f"producer table: it has another form: {error!r}") from error
 
 
 def decode(data: bytes, seen: float) -> RestoredTable:
@@ -103,8 +103,8 @@ def decode(data: bytes, seen: float) -> RestoredTable:
         producers = _rows(rows, head["producers"], seen)
         _check_open(head["open"], producers)
         return RestoredTable(int(head["log_offset"]), head["open"], producers)
-    except (KeyError, TypeError, ValueError, IndexError, struct.error) as fault:
-        raise FormatError(f"producer table: it has another form: {fault!r}") from fault
+    except (KeyError, TypeError, ValueError, IndexError, struct.error) as error:
+        raise FormatError(f"producer table: it has another form: {error!r}") from error
 
 
 def _check_open(name: str | None, producers: dict[str, Producer]) -> None:

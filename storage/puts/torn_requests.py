@@ -83,13 +83,13 @@ def _with_mark(
             prepared_transaction_offset=record.prepared_transaction_offset,
             version=record.version,
         )
-    except (CorruptRecordError, FormatError) as fault:
+    except (CorruptRecordError, FormatError) as error:
         raise BatchRefusedError(
             "BAD_RECORD",
             PRODUCER_MARK,
-            f"the request is stored in part and cannot go on with record {index}: {fault}",
+            f"the request is stored in part and cannot go on with record {index}: {error}",
             record_index=index,
-        ) from fault
+        ) from error
 
 
 def stored_segments(

@@ -160,9 +160,9 @@ class ConsumeQueue:
         for base in [base for name in names if (base := parse_offset_file_name(name)) is not None]:
             try:
                 self._disk.delete(self.file(base))
-            except OSError as fault:
+            except OSError as error:
                 left.append(base)
-                faults.append(fault)
+                faults.append(error)
         self.first, self.last = (left[0], left[-1]) if left else (-1, -1)
         if faults:
             raise faults[0]
@@ -177,12 +177,12 @@ class ConsumeQueue:
         path = self.file(base)
         try:
             data = self._disk.read(path, position, size)
-        except FileNotFoundError as fault:
-            raise CorruptStoreError(path, position, "the file is missing") from fault
-        except OSError as fault:
-            if fault.errno not in UNREADABLE:
+        except FileNotFoundError as error:
+            raise CorruptStoreError(path, position, "the file is missing") from error
+        except OSError as error:
+            if error.errno not in UNREADABLE:
                 raise
-            raise CorruptStoreError(path, position, f"it cannot be read: {fault}") from fault
+            raise CorruptStoreError(path, position, f"it cannot be read: {error}") from error
         if len(data) != size:
             raise CorruptStoreError(path, position, "the file is too short")
         return data

@@ -160,8 +160,8 @@ class ConsumeQueueStore:
         self.mender.check_whole(dense)
         try:
             return self._units.read(dense, queue_offset, count)
-        except CorruptStoreError as fault:
-            raise self._found_damaged(dense, fault) from fault
+        except CorruptStoreError as error:
+            raise self._found_damaged(dense, error) from error
 
     def file_of(self, dense: int, queue_offset: int) -> str:
         """The file that holds a unit, or will."""
@@ -267,8 +267,8 @@ class ConsumeQueueStore:
                     self._units.spill(dense)
                 try:
                     self._disk.sync()
-                except OSError as fault:
-                    raise refusal("the consume queues cannot be made durable", fault) from fault
+                except OSError as error:
+                    raise refusal("the consume queues cannot be made durable", error) from error
                 if generation == self._units.generation:
                     break
             least = {dense: floor for dense in damaged if (floor := self.floors.of(dense))}
@@ -306,13 +306,13 @@ class ConsumeQueueStore:
                     continue
                 try:
                     units.cut(dense, units.first_at_or_after(dense, log_offset))
-                except (CorruptStoreError, FileNotFoundError) as fault:
-                    self.mark_damaged(dense, str(fault))
-                except OSError as fault:
+                except (CorruptStoreError, FileNotFoundError) as error:
+                    self.mark_damaged(dense, str(error))
+                except OSError as error:
                     # nobody knows which part of it the disk still has
-                    self.mark_damaged(dense, f"it could not be cut: {fault}")
+                    self.mark_damaged(dense, f"it could not be cut: {error}")
                     name = self.mender.name(dense)
-                    faults.append(StoreError(f"consume queue {name} could not be cut: {fault}"))
+                    faults.append(StoreError(f"consume queue {name} could not be cut: {error}"))
             if log_offset < self.next_offset:
                 self.floors.cut()
             self.next_offset = min(self.next_offset, log_offset)
@@ -332,8 +332,8 @@ class ConsumeQueueStore:
             for dense in list(self._units.queues):
                 try:
                     deleted += self._drop_below(dense, log_offset)
-                except OSError as fault:
-                    faults.append(fault)
+                except OSError as error:
+                    faults.append(error)
         if faults:
             raise faults[0]
         return deleted
@@ -343,8 +343,8 @@ class ConsumeQueueStore:
         while dense not in self.mender.damaged and 0 <= queue.first < queue.last:
             try:
                 newest = queue.read((queue.first + self.file_size) // UNIT_SIZE - 1, 1)
-            except CorruptStoreError as fault:
-                self.mark_damaged(dense, str(fault))
+            except CorruptStoreError as error:
+                self.mark_damaged(dense, str(error))
                 break
             if int(newest["physical_offset"][0]) >= log_offset:
                 break
@@ -393,10 +393,10 @@ class ConsumeQueueStore:
         for dense in queues:
             try:
                 self._units.forget(dense)
-            except OSError as fault:
+            except OSError as error:
                 faults.append(
                     StoreError(
-                        f"consume queue {self.mender.name(dense)} could not be removed: {fault}; "
+                        f"consume queue {self.mender.name(dense)} could not be removed: {error}; "
                         "make its files deletable, or delete them, then restart the node"
                     )
                 )
@@ -429,8 +429,8 @@ class ConsumeQueueStore:
             generation = self._units.generation
             try:
                 minimum = self._units.first_at_or_after(dense, log_minimum)
-            except CorruptStoreError as fault:
-                raise self._found_damaged(dense, fault) from fault
+            except CorruptStoreError as error:
+                raise self._found_damaged(dense, error) from error
             if generation == self._units.generation:
                 self._minimum[dense] = (log_minimum, minimum)
                 return minimum

@@ -92,8 +92,8 @@ class QueueMender:
         known = min(end - first, count)
         try:
             there = self._is_there(dense, first, cells[:known])
-        except CorruptStoreError as fault:
-            self.mark_damaged(dense, str(fault))
+        except CorruptStoreError as error:
+            self.mark_damaged(dense, str(error))
             return False
         if not there:
             self.mark_damaged(dense, f"units from number {first} on are not those of the log")

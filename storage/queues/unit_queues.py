@@ -30,7 +30,7 @@ def queues_of(table: QueueTable, found: UnitColumns) -> NDArray[np.int64]:
         topic, queue_id = found.topics[found.topic_index[row]], int(found.queue_id[row])
         try:
             table.register(topic, queue_id)
-        except ValueError as fault:
+        except ValueError as error:
             offset = int(found.units["physical_offset"][row])
-            raise CorruptStoreError("commitlog", offset, f"record there: {fault}") from fault
+            raise CorruptStoreError("commitlog", offset, f"record there: {error}") from error
     return table.dense(found.topics, found.topic_index, found.queue_id)

@@ -239,8 +239,8 @@ class QueueUnits:
             try:
                 queue.destroy()
                 queue.begin(queue_offset)
-            except OSError as fault:
-                raise _write_fault(queue, queue_offset, fault) from fault
+            except OSError as error:
+                raise _write_fault(queue, queue_offset, error) from error
             self.spilled[dense] = queue_offset
         self.ends[dense] = queue_offset
 
@@ -302,8 +302,8 @@ class QueueUnits:
         try:
             self._room.take(len(data))
             queue.write(queue_offset, data)
-        except OSError as fault:
-            raise _write_fault(queue, queue_offset, fault) from fault
+        except OSError as error:
+            raise _write_fault(queue, queue_offset, error) from error
 
 
 class Change:

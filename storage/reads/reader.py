@@ -285,8 +285,8 @@ class StoreReader:
         data = bytes(self._log.view(physical_offset, size))
         try:
             record = decode_record(data, physical_offset=physical_offset, limit=size)
-        except CorruptRecordError as fault:
-            raise NoRecordError(f"no record at offset {physical_offset}: {fault}") from fault
+        except CorruptRecordError as error:
+            raise NoRecordError(f"no record at offset {physical_offset}: {error}") from error
         if self._property_crc and wrong_property_crc(data):
             raise NoRecordError(f"no record at offset {physical_offset}: its CRC32 is wrong")
         return record, data

@@ -71,8 +71,8 @@ def load_index(
 def _state(service: IndexService, files: FileSystem, findings: IndexFindings) -> IndexState | None:
     try:
         return load_index_state(files, service.state_path)
-    except FormatError as fault:
-        findings.notes.append(f"{service.state_path} is damaged and ignored: {fault}")
+    except FormatError as error:
+        findings.notes.append(f"{service.state_path} is damaged and ignored: {error}")
         return None
 
 

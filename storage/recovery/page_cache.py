@@ -63,8 +63,8 @@ def _ends_below(durable: int, path: Path, files: FileSystem) -> bool:
 def _write_back(folder: Path, files: FileSystem) -> None:
     try:
         files.sync_all(folder)
-    except OSError as fault:
-        logger.warning("the disk of %s did not write all it was given: %s", folder, fault)
+    except OSError as error:
+        logger.warning("the disk of %s did not write all it was given: %s", folder, error)
         # Linux may have told of the failure that is known already; of that only once.
         files.sync_all(folder)
 

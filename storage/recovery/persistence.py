@@ -62,8 +62,8 @@ class Persistence:
         and index either."""
         try:
             return self._save(log_end, closing)
-        except FlushFailedError as fault:
-            self._parts.log.fail(fault)
+        except FlushFailedError as error:
+            self._parts.log.fail(error)
             raise
 
     def _save(self, log_end: int | None, closing: bool) -> RecoveryPoint:
@@ -206,6 +206,6 @@ def telling(done: str) -> Iterator[None]:
         yield
     except FlushFailedError:
         raise
-    except StoreReadOnlyError as fault:
-        kind = DiskFullError if isinstance(fault, DiskFullError) else StoreReadOnlyError
-        raise kind(f"{done}: {fault.reason}") from fault
+    except StoreReadOnlyError as error:
+        kind = DiskFullError if isinstance(error, DiskFullError) else StoreReadOnlyError
+        raise kind(f"{done}: {error.reason}") from error

@@ -110,12 +110,12 @@ class _Loader:
         queue = self._store.queue(dense)
         try:
             there = queue.open()
-        except StoreLayoutError as fault:
+        except StoreLayoutError as error:
             # A foreign store's lengths may mean that it was given a wrong size; a file that is
             # missing means just that.
-            if self._context.checkpoint is None and not isinstance(fault, MissingFileError):
+            if self._context.checkpoint is None and not isinstance(error, MissingFileError):
                 raise
-            self._damaged(dense, str(fault), known)
+            self._damaged(dense, str(error), known)
             return
         if not there:
             if known and known != self._begins.get(dense):
@@ -131,8 +131,8 @@ class _Loader:
             return
         try:
             found = self._adopted(dense, queue, known)
-        except CorruptStoreError as fault:
-            found = str(fault)
+        except CorruptStoreError as error:
+            found = str(error)
         if not isinstance(found, str) and self._is_torn(dense, queue, found):
             found = f"its files end at {found}, it began at {self._begins[dense]}"
         if isinstance(found, str):

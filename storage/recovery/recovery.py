@@ -180,10 +180,10 @@ def _load_producers(parts: StoreParts, report: RecoveryReport) -> None:
         if data is not None and not stale:
             table.restore(data)
         report.producers_anew = data is None and begins is None
-    except (FormatError, ValueError) as fault:
+    except (FormatError, ValueError) as error:
         report.producers_anew = begins is None
         report.notes.append(
-            f"{parts.paths.producers} is damaged and is rebuilt from the log: {fault}"
+            f"{parts.paths.producers} is damaged and is rebuilt from the log: {error}"
         )
     if table.next_offset > end:
         table.truncate(end, parts.source.count_records)
@@ -211,10 +211,10 @@ def _dispatch(
             done += step
             if progress is not None:
                 progress(min(done, whole), whole)
-    except DiskFullError as fault:
+    except DiskFullError as error:
         report.waits = (
             f"dispatch is waiting at {parts.reputed.value}, the log is confirmed up to "
-            f"{confirmed}: {fault.reason}"
+            f"{confirmed}: {error.reason}"
         )
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed

@@ -145,8 +145,8 @@ def drop_set_aside(parts: StoreParts) -> int:
                 if files.status(folder) is not None:
                     _empty(folder, files)
                     files.remove_directory(folder)
-        except OSError as fault:
-            logger.warning("%s cannot be deleted: %s", paths.root / name, fault)
+        except OSError as error:
+            logger.warning("%s cannot be deleted: %s", paths.root / name, error)
             continue
         gone += 1
         logger.info("deleted the log set aside in %s", paths.root / name)

@@ -45,8 +45,8 @@ def cut_store(parts: StoreParts, persistence: Persistence, offset: int) -> None:
     try:
         with refusing(f"the log is not cut at {offset}: what is derived from it"):
             parts.reput.truncate(offset)
-    except FlushFailedError as fault:
-        log.fail(fault)
+    except FlushFailedError as error:
+        log.fail(error)
         raise
     persistence.around_cut(offset, lambda: _cut(parts, offset))
     with telling(f"the log is cut at {offset}"):
@@ -60,14 +60,14 @@ def _cut(parts: StoreParts, offset: int) -> None:
     parts.source.cut(offset)
     try:
         parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
-    except StoreReadOnlyError as fault:
+    except StoreReadOnlyError as error:
         # what came now would count as bytes of a term that is gone
         raise log.fail(
             StoreReadOnlyError(
-                f"the log is cut at {offset}, its epochs are not: {fault.reason}; restart the "
+                f"the log is cut at {offset}, its epochs are not: {error.reason}; restart the "
                 "node, which ends that"
             )
-        ) from fault
+        ) from error
     begin_at_ends(parts)
     if parts.queues.next_offset >= offset:
         # else the queues do not know yet what the log still holds
@@ -98,10 +98,10 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         folder = note.unused_folder(parts.clock.now_ms()) if log.files else None
         if folder is not None:
             note.save(folder)
-    except OSError as fault:
+    except OSError as error:
         if note.remains:
-            raise log.fail(_broken_off(fault)) from fault
-        raise refusal("the log cannot be set aside", fault) from fault
+            raise log.fail(_broken_off(error)) from error
+        raise refusal("the log cannot be set aside", error) from error
     parts.reput.stop()
     try:
         with persistence.starting_over():
@@ -111,11 +111,11 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
                 move_aside(parts, folder, offset)
                 note.remove()
             _forget_all(parts, offset)
-    except StoreError as fault:
-        log.fail(fault)
+    except StoreError as error:
+        log.fail(error)
         raise
-    except OSError as fault:
-        raise log.fail(_broken_off(fault)) from fault
+    except OSError as error:
+        raise log.fail(_broken_off(error)) from error
     if running:
         parts.reput.start()
     # where that raises the log goes on: nothing vouches for what it held, and the next save is as
@@ -181,8 +181,8 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     _settle_log_end(parts, persistence)
     try:
         parts.reput.run_to()
-    except DiskFullError as fault:
-        logger.error("dispatch is waiting: reputed=%d %s", parts.reputed.value, fault)
+    except DiskFullError as error:
+        logger.error("dispatch is waiting: reputed=%d %s", parts.reputed.value, error)
     table, end = parts.queue_table, parts.log.committed.value
     position, time = read_tail(parts, end)
     if position < end:

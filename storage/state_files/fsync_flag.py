@@ -44,8 +44,8 @@ class FsyncFlag:
             self._set(RAISED)
             # what a read shows may only be in the cache
             self._durably_raised = True
-        except OSError as fault:
-            logger.error("%s could not be written and will be retried: %s", self.path, fault)
+        except OSError as error:
+            logger.error("%s could not be written and will be retried: %s", self.path, error)
 
     def _set(self, value: bytes) -> None:
         handle = self._files.open(self.path)

@@ -47,8 +47,8 @@ class LockFile:
             try:
                 self._files.make_directory(self.path.parent)
                 self._handle = self._locked()
-            except OSError as fault:
-                raise refusal(f"{self.path.parent} cannot be opened", fault) from fault
+            except OSError as error:
+                raise refusal(f"{self.path.parent} cannot be opened", error) from error
             _held[self._world].add(self._store)
 
     def check(self) -> None:
@@ -62,8 +62,8 @@ class LockFile:
                 return
             try:
                 handle = self._files.open(self.path, write=False)
-            except PermissionError as fault:
-                logger.warning("whether a process has the store open is not known: %s", fault)
+            except PermissionError as error:
+                logger.warning("whether a process has the store open is not known: %s", error)
                 return
             try:
                 holder = self._files.lock_holder(handle, 0, 1)

@@ -80,9 +80,9 @@ class ProducerBeginsFile:
         try:
             ProducerTable().restore(data)
             return data if snapshot_offset(data) <= log_start else None
-        except FormatError as fault:
+        except FormatError as error:
             self.note = (
-                f"{self.path} is damaged and ignored: {fault}; producers whose requests had "
+                f"{self.path} is damaged and ignored: {error}; producers whose requests had "
                 "expired before this log began are known from the table alone"
             )
             return None

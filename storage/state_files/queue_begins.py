@@ -72,8 +72,8 @@ def decode(data: bytes) -> QueueBegins:
         if sum(map(len, begins.values())) > MAX_QUEUES:
             raise ValueError(f"more than {MAX_QUEUES} queues")
         return QueueBegins(int(document["log_offset"]), begins)
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise FormatError(f"the numbers of queues cannot be read: {fault}") from fault
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(f"the numbers of queues cannot be read: {error}") from error
 
 
 class QueueBeginsFile:
@@ -91,9 +91,9 @@ class QueueBeginsFile:
             return None
         try:
             return decode(data)
-        except FormatError as fault:
+        except FormatError as error:
             self.note = (
-                f"{self.path} is damaged and ignored: {fault}; queues whose records had "
+                f"{self.path} is damaged and ignored: {error}; queues whose records had "
                 "expired before this log began have their numbers from their files alone"
             )
             return None

@@ -104,8 +104,8 @@ class RecoveryPointFile:
             return None
         try:
             record = decode(data)
-        except (ValueError, KeyError, TypeError, AttributeError) as fault:
-            self.note = f"{self.path} is damaged and ignored: {fault}"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.note = f"{self.path} is damaged and ignored: {error}"
             return None
         self.dispatched = record.dispatched
         return record

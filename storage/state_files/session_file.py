@@ -92,8 +92,8 @@ class SessionFile:
         if data is not None:
             try:
                 self.value = _decode(data)
-            except (ValueError, KeyError, TypeError) as fault:
-                logger.warning("%s is damaged: %s", self.path, fault)
+            except (ValueError, KeyError, TypeError) as error:
+                logger.warning("%s is damaged: %s", self.path, error)
                 self.value = Session("", counts_unflushed=True, doubt=DAMAGED)
         return self.value
 

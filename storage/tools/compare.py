@@ -109,8 +109,8 @@ def compare(
     report = CompareReport(faults=[fault for _, fault in doubts])
     try:
         _compare(_Side.open(config, files), _Side.open(other, files), report, files, progress)
-    except UnreadableError as fault:
-        report.faults.insert(0, unreadable_fault(fault))
+    except UnreadableError as error:
+        report.faults.insert(0, unreadable_fault(error))
     return report
 
 

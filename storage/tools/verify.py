@@ -66,12 +66,12 @@ def verify(
     files = files if files is not None else RealFileSystem()
     try:
         return _verify(config, files, progress)
-    except UnreadableError as fault:
-        return VerifyReport(faults=[unreadable_fault(fault)])
-    except OSError as fault:
+    except UnreadableError as error:
+        return VerifyReport(faults=[unreadable_fault(error)])
+    except OSError as error:
         # a FIFO in place of a file, links that lead in a circle
-        name = str(fault.filename or config.directory)
-        return VerifyReport(faults=[Fault(name, 0, f"it cannot be read: {fault.strerror}")])
+        name = str(error.filename or config.directory)
+        return VerifyReport(faults=[Fault(name, 0, f"it cannot be read: {error.strerror}")])
 
 
 def _verify(config: StoreConfig, files: FileSystem, progress: Progress | None) -> VerifyReport:

@@ -80,12 +80,12 @@ def _fault_of(files: FileSystem, path: Path, check: Callable[[bytes], object]) -
         data = read_small(files, path)
         if data is not None:
             check(data)
-    except _WrongError as fault:
-        return Fault(str(path), fault.position, f"byte {fault.position}: {fault.reason}")
-    except (FormatError, StoreError, ValueError, KeyError, TypeError, AttributeError) as fault:
-        return Fault(str(path), 0, f"it is damaged: {fault}")
-    except OSError as fault:
-        return Fault(str(path), 0, f"it cannot be read: {fault.strerror}")
+    except _WrongError as error:
+        return Fault(str(path), error.position, f"byte {error.position}: {error.reason}")
+    except (FormatError, StoreError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return Fault(str(path), 0, f"it is damaged: {error}")
+    except OSError as error:
+        return Fault(str(path), 0, f"it cannot be read: {error.strerror}")
     return None
 
 

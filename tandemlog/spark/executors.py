@@ -100,8 +100,8 @@ def run_tasks(
     with _reported(spark, len(tasks), progress):
         try:
             rows = frame.collect()
-        except Exception as problem:
-            raise _task_failure(problem) from problem
+        except Exception as error:
+            raise _task_failure(error) from error
     answers = {row["task"]: bytes(row["answer"]) for row in rows}
     return [cast("AnswerT", pickle.loads(answers[number])) for number in range(len(tasks))]
 

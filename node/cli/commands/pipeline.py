@@ -363,12 +363,12 @@ def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
                 raise
             fault = version_fault() or f"{missing.name} is not installed"
             raise fail(f"{fault}: {NEEDS}", exit_codes.USAGE) from None
-        except errors.PipelineError as problem:
-            raise fail(str(problem), _exit_code(problem)) from None
-        except RuntimeError as problem:
-            if type(problem).__name__ != "JavaMissingError":
+        except errors.PipelineError as error:
+            raise fail(str(error), _exit_code(error)) from None
+        except RuntimeError as error:
+            if type(error).__name__ != "JavaMissingError":
                 raise
-            raise fail(str(problem), exit_codes.USAGE) from None
+            raise fail(str(error), exit_codes.USAGE) from None
     if job.result is not None and not job.result.holds:
         raise typer.Exit(exit_codes.FAULT)
 

@@ -233,8 +233,8 @@ class _Put:
                         properties=dict(self._prototype.properties or {}) or None,
                         wait=self._wait,
                     )
-                except TandemlogError as problem:
-                    self._problem = problem
+                except TandemlogError as error:
+                    self._problem = error
                     break
                 self._totals.acknowledged += result.count
                 self._totals.duplicates += result.duplicates
@@ -281,8 +281,8 @@ class _Put:
         )
         try:
             future = await self._producer.send(message, wait=self._wait)
-        except TandemlogError as problem:
-            self._problem = self._problem or problem
+        except TandemlogError as error:
+            self._problem = self._problem or error
             return
         self._totals.sent += 1
         self._waiting.append((future, len(body)))
@@ -352,8 +352,8 @@ def _opened(file: str) -> int:
         if Path(file).is_dir():
             raise CommandError(f"{file} is a folder, not a file of lines", exit_codes.USAGE)
         return os.open(file, os.O_RDONLY)
-    except OSError as problem:
-        raise CommandError(f"{file}: {problem.strerror}", exit_codes.USAGE) from None
+    except OSError as error:
+        raise CommandError(f"{file}: {error.strerror}", exit_codes.USAGE) from None
 
 
 async def _read(descriptor: int) -> bytes:

@@ -49,5 +49,5 @@ def node_command(
         prepare_process()
         try:
             asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))
-        except ListenError as problem:
-            raise CommandError(str(problem), ADDRESS) from None
+        except ListenError as error:
+            raise CommandError(str(error), ADDRESS) from None

@@ -171,18 +171,18 @@ def up_command(
     with one_line_errors():
         try:
             plan = plan_cluster(directory, wishes)
-        except ValueError as problem:
-            raise typer.BadParameter(str(problem)) from None
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
         try:
             with locked(directory):
                 cluster = LocalCluster(directory, plan, port)
                 cluster.check_ports()
                 cluster.write()
                 asyncio.run(_Foreground(cluster).run())
-        except ClusterError as problem:
-            raise CommandError(str(problem), problem.exit_code) from None
-        except ListenError as problem:
-            raise CommandError(f"{problem}; choose another --port", ADDRESS) from None
+        except ClusterError as error:
+            raise CommandError(str(error), error.exit_code) from None
+        except ListenError as error:
+            raise CommandError(f"{error}; choose another --port", ADDRESS) from None
 
 
 class _Foreground:

@@ -145,11 +145,11 @@ def judged(*, sure: bool) -> Iterator[None]:
     offset that is nowhere is a ClusterError."""
     try:
         yield
-    except (DataLossError, OffsetsError) as problem:
+    except (DataLossError, OffsetsError) as error:
         if sure:
             raise
         raise ClusterError(
-            f"{problem}. But there is no master now, and slaves may be behind: try again once the "
+            f"{error}. But there is no master now, and slaves may be behind: try again once the "
             "cluster has one"
         ) from None
 

@@ -151,8 +151,8 @@ def _rebuild(
         return
     try:
         made = rebuild(spark, target, target, options, progress=progress)
-    except PipelineError as problem:
-        raise PipelineError(f"{problem} (--log-only restores the log alone)") from problem
+    except PipelineError as error:
+        raise PipelineError(f"{error} (--log-only restores the log alone)") from error
     result.rows, result.findings = made.rows, made.findings
     result.notes += made.notes
     for name in ("queues", "units", "index_files", "index_entries"):

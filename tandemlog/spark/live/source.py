@@ -51,8 +51,8 @@ class LiveDataSource(DataSource):
             return RefusedStreamReader(PipelineError(fault))
         try:
             return LiveStreamReader(read_options(self.options, Use.STREAM), columns_of(schema))
-        except PipelineError as problem:
-            return RefusedStreamReader(problem)
+        except PipelineError as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:

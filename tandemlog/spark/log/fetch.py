@@ -52,14 +52,14 @@ def fetched_log(endpoints: str, timeout_ms: int) -> FetchedLogSource:
     """Ask the first of the endpoints that answers for its log. Raises OptionError, FetchError."""
     try:
         parsed = parse_endpoints(endpoints)
-    except ValueError as problem:
-        raise OptionError(f"option endpoint: {problem}") from None
+    except ValueError as error:
+        raise OptionError(f"option endpoint: {error}") from None
     failures = []
     for endpoint in parsed:
         try:
             status = _describe(endpoint, timeout_ms)
-        except TandemlogError as problem:
-            failures.append(str(problem))
+        except TandemlogError as error:
+            failures.append(str(error))
             continue
         size = status.commit_log_file_size
         files = remote_files(status.min_offset, status.confirm_offset, size, f"{endpoint}")
@@ -77,8 +77,8 @@ def _describe(endpoint: str, timeout_ms: int) -> common_pb2.NodeStatus:
             answer = stub.DescribeCluster(
                 admin_pb2.DescribeClusterRequest(), timeout=timeout_ms / 1000
             )
-        except grpc.RpcError as problem:
-            raise error_from_rpc(problem.code(), problem.details(), endpoint) from None
+        except grpc.RpcError as error:
+            raise error_from_rpc(error.code(), error.details(), endpoint) from None
     if answer.error.code:
         raise error_from(answer.error, endpoint)
     for node in answer.nodes:
@@ -139,10 +139,10 @@ class FetchedLog:
         )
         try:
             return retrying(self._receive)
-        except TandemlogError as problem:
+        except TandemlogError as error:
             raise FetchError(
-                f"bytes of the log at {offset} from {self._endpoint}: {problem}"
-            ) from problem
+                f"bytes of the log at {offset} from {self._endpoint}: {error}"
+            ) from error
 
     def _receive(self) -> tuple[int, bytes]:
         """The next chunk of the running call, or of a new one."""
@@ -150,9 +150,9 @@ class FetchedLog:
             if self._call is None:
                 self._call = self._open()
             chunk = next(self._call, None)
-        except grpc.RpcError as problem:
+        except grpc.RpcError as error:
             self._drop_call()
-            raise error_from_rpc(problem.code(), problem.details(), self._endpoint) from None
+            raise error_from_rpc(error.code(), error.details(), self._endpoint) from None
         if chunk is None:
             self._drop_call()
             raise NodeUnavailableError(f"{self._endpoint} ended the stream at {self._next}")

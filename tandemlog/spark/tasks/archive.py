@@ -90,8 +90,8 @@ def read_manifest(directory: Path) -> Manifest:
                 f"{path} has version {document['version']}, this program reads {VERSION}"
             )
         return Manifest(**document)
-    except (ValueError, KeyError, TypeError) as problem:
-        raise StoreLayoutError(f"{path} is damaged: {problem}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreLayoutError(f"{path} is damaged: {error}") from None
 
 
 def partition_folder(topic: str, day: str) -> str:

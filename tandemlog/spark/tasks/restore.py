@@ -57,8 +57,8 @@ def restore_part(task: RestoreTask) -> RestoreOutcome:
                 raise StoreLayoutError(f"{task.path} has other columns than a raw part")
             for batch in file.iter_batches(_ROWS):
                 _restore_batch(task, batch, writer, outcome)
-    except pa.ArrowException as problem:
-        raise StoreLayoutError(f"{task.path} cannot be read: {problem}") from problem
+    except pa.ArrowException as error:
+        raise StoreLayoutError(f"{task.path} cannot be read: {error}") from error
     finally:
         writer.close()
     if (outcome.records, outcome.size) != (task.records, task.size):

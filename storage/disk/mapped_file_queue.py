@@ -254,7 +254,7 @@ class MappedFileQueue:
 
     def _drop_empty(self, path: Path) -> None:
         """A crash while the newest file was made leaves it without a length."""
-        logger.warning("newest file is empty and left out: %s", path)
+        logger.warning("newest file is empty and ignored: %s", path)
         if not self._read_only:
             self._disk.unlink(path)
             self._disk.fsync_directory(self.directory)

@@ -318,7 +318,7 @@ class ReputService:
     def _put_producers(self, batch: DispatchBatch) -> None:
         faults = feed(self._to.producers, batch)
         for fault in faults:
-            logger.warning("producer mark left out: %s", fault)
+            logger.warning("producer mark ignored: %s", fault)
 
     def _publish(self, batch: DispatchBatch, touched: NDArray[np.int64]) -> None:
         to, columns = self._to, batch.columns

@@ -102,7 +102,7 @@ class Geometry:
                     f"{path} has {status.size} bytes; {self.config.index_slots} slots and "
                     f"{self.config.index_entries} entries make {wanted}: give the sizes that the "
                     "store was written with (index_slots and index_entries), or, where the file is "
-                    "damaged, remove it and all later ones: they are made again from the log"
+                    "damaged, remove it and all later ones: they are rebuilt from the log"
                 )
 
 

@@ -406,7 +406,7 @@ class _Columns:
     store_timestamp: NDArray[np.int64]
 
     def extents(self, first: int, last: int) -> list[Extent]:
-        """Rows first .. last-1, cut where the log goes on in the next file."""
+        """Rows first .. last-1, cut where the log continues in the next file."""
         offsets = self.physical_offset[first:last]
         ends = offsets + self.size[first:last]
         cuts = [0, *(np.flatnonzero(offsets[1:] != ends[:-1]) + 1).tolist(), last - first]

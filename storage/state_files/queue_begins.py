@@ -63,7 +63,7 @@ def decode(data: bytes) -> QueueBegins:
         }
         for topic, queues in begins.items():
             if not names_a_folder(topic):
-                raise ValueError(f"topic {topic[:100]!r} names no folder")
+                raise ValueError(f"topic {topic[:100]!r} is not a valid folder name")
             if min(queues, default=0) < 0 or max(queues, default=0) > MAX_QUEUE_ID:
                 raise ValueError(f"topic {topic!r} has a queue id that is not 0..{MAX_QUEUE_ID}")
             numbers = queues.values()

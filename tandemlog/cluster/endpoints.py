@@ -33,7 +33,7 @@ def split_host_port(text: str) -> tuple[str, int]:
     else:
         host, _, port = text.partition(":")
     if not host:
-        raise ValueError(f"endpoint {text!r} names no host")
+        raise ValueError(f"endpoint {text!r} has no host")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"endpoint {text!r}: the port must be 1..65535")
     return host, int(port or DEFAULT_PORT)

@@ -259,7 +259,7 @@ class Follower:
                 lane.remove(queue)
         self._ready.set()
         if doubtful:
-            await self._somewhere_else(asked[-1], "it lacks what is read next")
+            await self._somewhere_else(asked[-1], "it does not have the next messages")
         else:
             self._reader.hint(answer.suggest_slave)
 
@@ -356,7 +356,7 @@ class Follower:
         held = await self._positions.held_by_master([queue[0]])
         self._doubts.again(queue, now)
         if held is None:
-            logger.warning("%s/%d stands: no master says whether messages are lost", *queue)
+            logger.warning("%s/%d waits: no master can say whether messages are lost", *queue)
             return
         low, end = (held[queue].min_offset, held[queue].max_offset) if queue in held else (0, 0)
         if self._fetched[queue] > end:
@@ -373,7 +373,7 @@ class Follower:
             raise OffsetOutOfRangeError(text, field="queue_offset", actual=offset)
         if self._options.on_lost == LATEST and not low <= offset < end:
             following = end
-        logger.warning("messages lost to this follower, it goes on at %d: %s", following, text)
+        logger.warning("messages are lost here, reading continues at %d: %s", following, text)
         self._doubts.settle(queue)
         self._fetched[queue] = following
         nothing = ReceivedBatch(

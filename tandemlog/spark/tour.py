@@ -102,7 +102,7 @@ def run(
     # Only now: what is refused leaves no folder behind.
     folder = Path(folder or tempfile.mkdtemp(prefix="tandemlog-demo-"))
     if folder.exists() and any(folder.iterdir()):
-        raise OptionError(f"{folder} is not empty: the demo wants a folder of its own")
+        raise OptionError(f"{folder} is not empty: the demo needs an empty folder")
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     tour = _Tour(spark, folder, rows, progress)

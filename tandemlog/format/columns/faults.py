@@ -102,9 +102,9 @@ def walk_strict(
 
     A fault stops with CORRUPT, or with TORN where the record ends in zero bytes, as a write
     that was cut off leaves it. Parameters as in walk and find_fault; `check_topics`: a topic that
-    names no folder is a fault too; `check_property_crc`: so is a property CRC that does not hold;
-    `holes_above`: so are properties, of records that end above
-    that log offset, out of which a power cut may have left a page.
+    is not a valid folder name is a fault too; `check_property_crc`: so is a wrong property CRC;
+    `holes_above`: so are properties, of records that end above that log offset, out of which a
+    power cut may have left a page.
     """
     data = byte_array(buffer)
     found, headers = _walk(data, start, end, base_offset, limit, max_records, guess)
@@ -241,5 +241,5 @@ def _stray_topic(data: NDArray[np.uint8], headers: HeaderColumns, base: int) -> 
         return None
     index = int(np.isin(numbers, stray).argmax())
     at = base + int(headers.positions[index])
-    reason = f"{topics[int(numbers[index])]!r} names no folder"
+    reason = f"{topics[int(numbers[index])]!r} is not a valid folder name"
     return RecordFault(index, CorruptRecordError(at, "topic", reason))

@@ -83,9 +83,9 @@ def mark_in(properties: bytes) -> ProducerMark | None:
     if place < 0:
         return None
     if place and properties[place - 1] != PROPERTY_END:
-        raise FormatError("producer mark: its name stands inside of another property")
+        raise FormatError("producer mark: its name is inside another property")
     if properties.find(MARK_NAME, place + 1) >= 0:
-        raise FormatError("producer mark: its name stands there twice")
+        raise FormatError("producer mark: its name is there twice")
     end = properties.find(PROPERTY_END, place)
     return parse_producer_mark(properties[place + len(MARK_NAME) : end if end >= 0 else None])
 

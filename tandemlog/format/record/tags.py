@@ -23,7 +23,9 @@ def parse_tags(expression: str | None) -> frozenset[str] | None:
         return None
     tags = frozenset(piece.strip() for piece in text.split("||")) - {""}
     if not tags:
-        raise FormatError(f"tag expression {expression!r} names no tag: write `TagA || TagB` or *")
+        raise FormatError(
+            f"tag expression {expression!r} contains no tag: write `TagA || TagB` or *"
+        )
     if any("&&" in tag or _in_quotes(tag) for tag in tags):
         raise FormatError(
             f"tag expression {expression!r} has && or quotes, which mean nothing in one: "

@@ -95,7 +95,7 @@ class Cluster:
         """Where a group stands, for those of the queues where it does."""
         found = run(
             self._committed(group, sorted({topic for topic, _ in queues})),
-            f"asking where group {group} stands",
+            f"asking for the offsets of group {group}",
         )
         return {queue: found[queue] for queue in queues if queue in found}
 
@@ -104,7 +104,7 @@ class Cluster:
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """Where a group goes on, kept by the cluster."""
-        run(self._commit(group, offsets), f"noting where group {group} stands")
+        run(self._commit(group, offsets), f"storing the offsets of group {group}")
 
     async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
         await self._positions().commit(group, offsets)

@@ -130,7 +130,7 @@ def _check_named(named: Mapping[Queue, int], held: Mapping[Queue, Held], option:
     missing = sorted(set(held) - set(named))
     if missing:
         raise OffsetsError(
-            f"option {option} does not say where {_name(missing[0])} stands: every queue needs an "
+            f"option {option} has no offset for {_name(missing[0])}: every queue needs an "
             f"entry ({EARLIEST} earliest, {LATEST} latest)"
         )
 

@@ -320,7 +320,7 @@ def _topics(text: str) -> tuple[str, ...]:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(each.strip() for each in text.split(",") if each.strip())
     if not names:
-        raise ValueError("names no one")
+        raise ValueError("contains no name")
     return tuple(dict.fromkeys(names))
 
 

@@ -155,7 +155,7 @@ class _Compare:
     def _lacking(self, kind: str, copy: _Copy, other: _Copy, start: int, end: int) -> Finding:
         """What `copy` does not have of `other`."""
         record = _record_from(other.source, start)
-        detail = f"{copy.name} lacks offsets {start}..{end}"
+        detail = f"{copy.name} does not have offsets {start}..{end}"
         if record is not None:
             detail += f", from {record_text(record)} on"
         if kind == "ends_earlier" and copy.end.tail not in (Tail.ZEROS, Tail.FULL):

@@ -303,5 +303,5 @@ class _Rebuild:
             if queue.repeated or queue.lacking:
                 result.notes.append(
                     f"{queue.topic}/{queue.queue_id}: the log has {queue.repeated} numbers twice "
-                    f"and lacks {queue.lacking}"
+                    f"and {queue.lacking} are missing"
                 )

@@ -73,7 +73,7 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
             _check_type(field.name, field.dataType)
         elif field.name not in _THE_STORES:
             raise SinkSchemaError(
-                f"column {field.name} means nothing to the sink: it writes {', '.join(SINK)}"
+                f"column {field.name} is not one that the sink writes: it writes {', '.join(SINK)}"
             )
     if "body" not in schema.names:
         raise SinkSchemaError(

@@ -143,7 +143,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"{starts[first]}: the log was cut"
         )
         if self._options.fail_on_data_loss:
-            raise DataLossError(f"{text}. failOnDataLoss=false goes on at the end")
+            raise DataLossError(f"{text}. failOnDataLoss=false continues at the end")
         logger.warning("data lost: %s", text)
         return ends
 

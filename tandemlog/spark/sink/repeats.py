@@ -20,10 +20,10 @@ from .writer_name import WriterName
 
 MISMATCH: Final = (
     "the partition was written before with other rows, to another topic, or with other "
-    "batchMessages or batchBytes; of these rows nothing was stored now. Rows have to come in the "
-    "same order again: sort within the partitions behind a shuffle. Another write needs an "
-    "idempotencyId, or an idempotencyEpoch, of its own. deliveryGuarantee=at_least_once gets past "
-    "a batch that never comes the same again, and may store rows twice"
+    "batchMessages or batchBytes; none of these rows was stored now. A repeated write must have "
+    "its rows in the same order: sort within the partitions after a shuffle. Another write needs "
+    "its own idempotencyId or idempotencyEpoch. deliveryGuarantee=at_least_once accepts a batch that "
+    "never comes the same again, and may store rows twice"
 )
 
 

@@ -187,7 +187,9 @@ def _make_queue(
 ) -> WrittenQueue:
     topic, queue_id = queue
     if not names_a_folder(topic):
-        raise PipelineError(f"the log has a message of topic {topic!r}, which names no folder")
+        raise PipelineError(
+            f"the log has a message of topic {topic!r}, which is not a valid folder name"
+        )
     target = directory / topic / str(queue_id)
     aside = directory / topic / f"{queue_id}.{uuid.uuid4().hex}"
     shutil.rmtree(aside, ignore_errors=True)

@@ -29,7 +29,7 @@ def test_some(expression: str, tags: set[str]) -> None:
 
 @pytest.mark.parametrize("expression", ["||", " || || "])
 def test_refuses_bars_alone(expression: str) -> None:
-    with pytest.raises(FormatError, match="names no tag"):
+    with pytest.raises(FormatError, match="contains no tag"):
         parse_tags(expression)
 
 

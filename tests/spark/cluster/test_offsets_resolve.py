@@ -44,7 +44,7 @@ def test_offsets_and_the_ends_among_them() -> None:
     [
         ({("t", 0): 9, ("t", 1): 0, ("t", 2): 0}, DataLossError, "t/0 has no offset 9"),
         ({("t", 0): 21, ("t", 1): 0, ("t", 2): 0}, OffsetsError, "it holds 10..20"),
-        ({("t", 0): 15, ("t", 1): 0}, OffsetsError, "does not say where t/2"),
+        ({("t", 0): 15, ("t", 1): 0}, OffsetsError, "has no offset for t/2"),
         ({("t", 0): 15, ("u", 1): 0}, OffsetsError, "names u/1"),
     ],
 )

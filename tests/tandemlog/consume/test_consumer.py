@@ -113,7 +113,7 @@ async def test_only_the_tags_asked_for(cluster: FakeCluster, tags: str, rest: se
         ]
         batch = await reader.pull("orders", 0, 0, tags=tags)
         assert {int(message.body) % 2 for message in batch} <= rest
-        with pytest.raises(errors.InvalidArgumentError, match="names no tag"):
+        with pytest.raises(errors.InvalidArgumentError, match="contains no tag"):
             await reader.follow("orders", tags="||")
         with pytest.raises(errors.InvalidArgumentError, match="'a && b'"):
             await reader.follow("orders", tags="a && b")

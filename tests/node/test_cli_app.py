@@ -62,7 +62,7 @@ def test_the_version(
         (("put", "t", "--generate", "1", "--key", "a", "--key", "k\udcff"), "'--key': not valid"),
         (("topic", "create", "\udcff"), "not valid UTF-8: '\\udcff'"),
         (("put", "t", "--property", "novalue"), "--property must be NAME=VALUE"),
-        (("put", "t", "file", "--generate", "1"), "exclude each other"),
+        (("put", "t", "file", "--generate", "1"), "not both"),
         (("offsets", "t", "--at", "x"), "not a time: 'x'"),
         (("offsets", "t", "--boundary", "middle"), "'--boundary'"),
         (("topic", "create", "t", "--perm", "x"), "--perm must be rw, r or w"),

@@ -217,7 +217,7 @@ def test_a_start_on_the_store_of_another_node_ends_with_one_line(
     with pytest.raises(typer.Exit) as ended, one_line_errors():
         files.load(HaConfig("cluster", "b"))
     assert ended.value.exit_code == exit_codes.STORE
-    assert "belongs to node 'a', the configuration says 'b'" in capsys.readouterr().err
+    assert "belongs to node 'a', but the configuration says 'b'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

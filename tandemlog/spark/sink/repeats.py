@@ -22,8 +22,8 @@ MISMATCH: Final = (
     "the partition was written before with other rows, to another topic, or with other "
     "batchMessages or batchBytes; none of these rows was stored now. A repeated write must have "
     "its rows in the same order: sort within the partitions after a shuffle. Another write needs "
-    "its own idempotencyId or idempotencyEpoch. deliveryGuarantee=at_least_once accepts a batch that "
-    "never comes the same again, and may store rows twice"
+    "its own idempotencyId or idempotencyEpoch. deliveryGuarantee=at_least_once accepts a batch "
+    "that never comes the same again, and may store rows twice"
 )
 
 

@@ -251,7 +251,7 @@ async def test_all_long_polls_together_wait_for_so_many_queues(
     rig = Rig()
     for queue_id in range(4):
         rig.put(queue_id, b"a")
-    with pytest.raises(RequestRefusedError, match="3 are allowed"):
+    with pytest.raises(RequestRefusedError, match="the limit is 3"):
         await rig.pull((0, 1), (1, 1), (2, 1), (3, 1), wait_ms=60_000)
 
 

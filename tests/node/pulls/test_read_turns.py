@@ -67,7 +67,7 @@ async def test_answers_that_are_not_taken_leave_half_of_the_room_to_others() -> 
     for _ in range(4 // COPIES):
         await of_bytes(turns, slow, MIB, MIB)
     assert turns.held_bytes == 4 * MIB
-    with pytest.raises(RequestRefusedError, match="under way") as refused:
+    with pytest.raises(RequestRefusedError, match="in progress") as refused:
         await of_bytes(turns, slow, MIB, MIB)
     assert refused.value.code == common_pb2.BUSY
     assert await of_bytes(turns, other, MIB, MIB) == MIB

@@ -82,7 +82,7 @@ async def test_a_request_that_is_none_is_refused_by_name() -> None:
     async with rig.served() as channel:
         answer = await ask(channel, b"\xff\xff")
         assert answer.error.code == common_pb2.INVALID_ARGUMENT
-        assert answer.error.message == "the request is no QueueRangesRequest"
+        assert answer.error.message == "the request is not a valid QueueRangesRequest"
         good = broker_pb2.QueueRangesRequest(page="7")
         assert (await ask(channel, good.SerializeToString())).next_page == "7"
         await until(lambda: rig.door.calls == 0)

@@ -196,7 +196,7 @@ def test_a_mark_behind_the_first_record_is_refused(properties: bytes, count: int
     for body in (b"x", b"xx", MARK):  # at an even place, and at an odd one
         fault = refusal(batch_of(puts(count, Put(body=body, properties=properties))))
         assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
-        assert "__TL_SEQ stands in a request's first record only" in str(fault)
+        assert "__TL_SEQ may be in the first record of a request only" in str(fault)
 
 
 @pytest.mark.parametrize("count", [1, FEW, MANY])
@@ -204,7 +204,7 @@ def test_a_mark_behind_the_first_record_is_refused(properties: bytes, count: int
     ("properties", "reason"),
     [
         (MARK * 2, "twice"),
-        (b"A\x01b" + MARK, "inside of another property"),
+        (b"A\x01b" + MARK, "inside another property"),
         (b"__TL_SEQ\x01\x02", "is not"),
         (b"__TL_SEQ\x01p,0\x02", "is not"),
         (b"__TL_SEQ\x01", "is not"),

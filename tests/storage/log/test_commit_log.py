@@ -256,7 +256,7 @@ def test_raw_bytes_must_continue_the_log(log: Log) -> None:
 
 
 def test_an_empty_log_may_begin_at_any_file(log: Log) -> None:
-    with pytest.raises(StoreLayoutError, match="no multiple"):
+    with pytest.raises(StoreLayoutError, match="not a multiple"):
         log.log.append_raw(100, b"x")
     log.log.append_raw(5 * FILE_SIZE, b"x" * 10)
     assert log.log.min_offset == 5 * FILE_SIZE

@@ -91,7 +91,7 @@ def test_a_reset_begins_anew_and_keeps_the_old_files_aside(log: Log) -> None:
     assert len(log.files.listdir(ROOT / "resync-1" / "commitlog")) == 2
     log.log.append_raw(3 * FILE_SIZE, b"new")
     assert log.files.listdir(ROOT / "commitlog") == ["00000000000000012288"]
-    with pytest.raises(StoreLayoutError, match="no multiple"):
+    with pytest.raises(StoreLayoutError, match="not a multiple"):
         log.log.reset(100)
     assert log.log.wrote.value == 3 * FILE_SIZE + 3
 

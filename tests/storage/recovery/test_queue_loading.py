@@ -154,8 +154,8 @@ def test_a_file_at_an_odd_place_is_damage_of_ours_and_an_error_of_others(disk: D
         directory / offset_file_name(0), directory / offset_file_name(FILE + UNIT_SIZE)
     )
     disk.write(units(*range(0, 40, 10)))
-    assert "does not follow" in disk.load(12, 120).damaged["T/0"]
-    with pytest.raises(StoreLayoutError, match="does not follow"):
+    assert "does not begin 100 bytes after" in disk.load(12, 120).damaged["T/0"]
+    with pytest.raises(StoreLayoutError, match="does not begin 100 bytes after"):
         disk.load(None, foreign=True)
 
 

@@ -61,7 +61,7 @@ def test_nothing_vouches_for_what_is_aside(bench: Bench) -> None:
 
 
 def test_an_offset_where_no_file_begins_moves_nothing(bench: Bench) -> None:
-    with pytest.raises(StoreLayoutError, match="no multiple"):
+    with pytest.raises(StoreLayoutError, match="not a multiple"):
         bench.store.reset(SIZE + 1)
     assert aside(bench) == []
     assert bench.files.status(NOTE) is None

@@ -101,8 +101,9 @@ class Geometry:
                 raise StoreLayoutError(
                     f"{path} has {status.size} bytes; {self.config.index_slots} slots and "
                     f"{self.config.index_entries} entries make {wanted}: give the sizes that the "
-                    "store was written with (index_slots and index_entries), or, where the file is "
-                    "damaged, remove it and all later ones: they are rebuilt from the log"
+                    "store was written with (index_slots and index_entries), or, if the file is "
+                    "damaged, remove this index file and all later ones, which are rebuilt from "
+                    "the log"
                 )
 
 

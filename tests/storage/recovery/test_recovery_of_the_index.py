@@ -81,7 +81,8 @@ def test_what_the_error_of_a_damaged_length_says_helps(number: int, length: int)
     directory = DIRECTORY / "index"
     names = bench.files.listdir(directory)
     del bench.files.content(directory / names[number])[length:]
-    with pytest.raises((StoreLayoutError, CorruptStoreError), match="remove this index file and all later"):
+    way_out = "remove this index file and all later ones"
+    with pytest.raises((StoreLayoutError, CorruptStoreError), match=way_out):
         bench.open()
     for name in names[number:]:
         bench.files.unlink(directory / name)

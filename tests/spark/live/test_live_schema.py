@@ -61,7 +61,7 @@ def test_rows_that_are_messages(schema: StructType) -> None:
 @pytest.mark.parametrize(
     ("schema", "words"),
     [
-        (rows(id=LongType()), "column id means nothing"),
+        (rows(id=LongType()), "column id is not one that the sink writes"),
         (rows(tags=StringType()), "no column body"),
         (rows(body=DoubleType()), "column body must be binary or string, not double"),
         (rows(body=StringType(), queue_id=StringType()), "column queue_id must be int"),

@@ -181,7 +181,7 @@ def test_one_clear_error_of_a_read(
     ("columns", "options", "words"),
     [
         ("'x' as body", {"topic": "nope"}, "there is no topic 'nope'"),
-        ("1 as id", {}, "column id means nothing to the sink"),
+        ("1 as id", {}, "column id is not one that the sink writes"),
         ("1.5 as body", {}, "column body must be binary or string"),
         ("'x' as body", {"batchMessage": "9"}, "is batchMessages meant"),
         (

@@ -251,7 +251,7 @@ class World(Cluster):
         if ahead:
             return [self.nodes[name] for name in ahead]
         others = [node for node in self.nodes.values() if node is not master]
-        lost = any("another disk" in each for each in alarms.values())
+        lost = any("another store" in each for each in alarms.values())
         if lost and any(node.disk.data for node in others):
             return others
         return list(self.nodes.values())

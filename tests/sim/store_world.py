@@ -375,7 +375,7 @@ class StoreWorld(Clients):
             self.lead(node)
             return True
         held, led = node.store, self.master.store
-        if "on another disk" in alarm and held is not None and led is not None:
+        if "with another store" in alarm and held is not None and led is not None:
             # it has slept through a term in which the master was given another disk
             if held.log.wrote.value > led.log.wrote.value:
                 self.lead(node)

@@ -33,7 +33,11 @@ TICK_S = 0.01
 ANSWER_S = 20.0
 BIG_BODY = 60_000
 
-CALLER_IS_GONE = "ExecuteBatchError raised in core by servicer method"
+OWN_REFLECTION_IS_GONE = (
+    "ExecuteBatchError raised in core by servicer method "
+    "[/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo]"
+)
+"""gRPC says so when our own look at the methods leaves while its stream is being ended."""
 
 
 @dataclass
@@ -158,10 +162,9 @@ async def _started(folder: Path) -> Node:
 
 
 def tracebacks(records: Sequence[logging.LogRecord]) -> list[str]:
-    """What was logged with a traceback, but for gRPC's own remark that a caller has left while it
-    was being answered, which depends on who was quicker."""
+    """What was logged with a traceback; of gRPC's own services only what is not about us."""
     return [
         record.getMessage()
         for record in records
-        if record.exc_info and not record.getMessage().startswith(CALLER_IS_GONE)
+        if record.exc_info and record.getMessage() != OWN_REFLECTION_IS_GONE
     ]

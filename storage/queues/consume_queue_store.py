@@ -213,8 +213,15 @@ class ConsumeQueueStore:
             if known and int(self._units.ends[dense]) == queue_offset:
                 self.mender.raise_to(dense, queue_offset + 1)
 
+    def contradict(self, dense: int, reason: str) -> None:
+        """A reader has found a unit that is not of its record: no more units for this queue, and
+        no reads, until it is rebuilt. One of the two is wrong: the numbers that the queue had
+        tell the rebuild which records are to be doubted."""
+        with self._lock:
+            self.mender.contradict(dense, reason, self.next_offset)
+
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
-        """Take no more units for this queue and answer no reads until it is rebuilt; it will not
+        """Take no more units for this queue and refuse reads until it is rebuilt; it will not
         end below where it does now, nor below `end`."""
         with self._lock:
             self.mender.mark_damaged(dense, reason, end)

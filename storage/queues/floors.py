@@ -12,9 +12,13 @@ more, or something else, the log is right.
              (queue_begins.py); true for as long as the log begins there or later
     known    the end of a queue while it is damaged; gone with a cut of what was dispatched, which
              may have been of it
+    held     which numbers a damaged queue had, as long as `known` is known: what a record says
+             that has none of them is doubted (numbers.py)
 """
 
 from collections.abc import Iterable
+
+from .numbers import HeldNumbers
 
 
 class QueueFloors:
@@ -22,6 +26,7 @@ class QueueFloors:
 
     def __init__(self) -> None:
         self.begins: dict[int, int] = {}
+        self.held: dict[int, HeldNumbers] = {}
         self._known: dict[int, int] = {}
 
     def of(self, dense: int) -> int:
@@ -35,24 +40,29 @@ class QueueFloors:
 
     def contradicted(self, dense: int, queue_offset: int) -> None:
         """The log has a new record of that number for the queue."""
-        self._known.pop(dense, None)
+        self._drop(dense)
         if self.begins.get(dense, 0) > queue_offset:
             del self.begins[dense]
 
     def whole(self, queues: Iterable[int]) -> None:
         """These queues have their ends again."""
         for dense in queues:
-            self._known.pop(dense, None)
+            self._drop(dense)
 
     def cut(self) -> None:
         """A part of what was dispatched is gone from the log."""
         self._known.clear()
+        self.held.clear()
 
     def forget(self, queues: Iterable[int]) -> None:
         for dense in queues:
             self.begins.pop(dense, None)
-            self._known.pop(dense, None)
+            self._drop(dense)
 
     def clear(self) -> None:
         self.begins.clear()
-        self._known.clear()
+        self.cut()
+
+    def _drop(self, dense: int) -> None:
+        self._known.pop(dense, None)
+        self.held.pop(dense, None)

@@ -22,7 +22,7 @@ from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..errors import CorruptStoreError, StoreBusyError
 from .floors import QueueFloors
-from .numbers import is_stray
+from .numbers import HeldNumbers, is_impossible, is_stray
 from .queue_table import QueueTable
 from .runs import QueueRuns
 from .units import Change, QueueUnits
@@ -43,8 +43,16 @@ class QueueMender:
         self._units = units
         self._table = table
 
+    def contradict(self, dense: int, reason: str, log_offset: int) -> None:
+        """A queue that has all its units, of the records below `log_offset`, has one that is not
+        of its record: as `mark_damaged`, and its numbers are remembered for the rebuild."""
+        if dense not in self.damaged:
+            held = HeldNumbers(self._units.first(dense), int(self._units.ends[dense]), log_offset)
+            self.mark_damaged(dense, reason)
+            self.floors.held[dense] = held
+
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
-        """Take no more units for this queue and answer no reads until it is rebuilt; it will not
+        """Take no more units for this queue and refuse reads until it is rebuilt; it will not
         end below where it does now, nor below `end`."""
         if dense not in self.damaged:
             logger.warning("consume queue %s is damaged: %s", self.name(dense), reason)
@@ -82,7 +90,8 @@ class QueueMender:
         if dense in self.damaged:
             return False
         units, first = self._units, int(offsets[0])
-        self._give_way(dense, first)
+        if not is_impossible(first, int(cells[:1].view(UNIT_DTYPE)["physical_offset"][0])):
+            self._give_way(dense, first)
         end = int(units.ends[dense])
         if not runs.contiguous[run] or first > end:
             self.mark_damaged(
@@ -135,12 +144,14 @@ class QueueMender:
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
         """Append whatever numbers the log has: rare, so one unit after the other."""
         units = self._units
+        held = self.floors.held.get(dense)
         physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
         for index, offset in enumerate(offsets.tolist()):
             end = int(units.ends[dense])
             empty = end == 0 and units.queue(dense).first < 0
             before = -1 if empty else int(units.last_physical[dense])
-            if is_stray(offsets[index:], physical[index:], end if not empty else -1, before):
+            expected = -1 if empty else end
+            if is_stray(offsets[index:], physical[index:], expected, before, held):
                 logger.warning(
                     "the record at offset %d of the log says that it is number %d of %s, but %d "
                     "is next: it is not dispatched",

@@ -1,12 +1,14 @@
-"""Is the number that a record says it has to be believed, when its queue is made again?
+"""Is the number that a record says it has to be believed, when its queue is rebuilt?
 
-    numbers   0 1 2 7 4 5      7 is damaged: what follows goes on as if it were 3
+    numbers   0 1 2 7 4 5      7 is damaged: what follows continues as if it were 3
     numbers   0 1 2 7 8 9      3 to 6 are missing: their records are damaged, or gone
+    numbers   0 1 2 7          3 to 6 are missing, unless the queue is known to have ended at 4
 
 One turned bit makes 3 into 7, or into 2^40 + 3. Believed, it would drop all that follow, whose
 numbers are below it, and fill the disk with units for messages that never were.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -17,28 +19,59 @@ from tandemlog.format.constants import MIN_RECORD_SIZE
 _LOOKED_AT: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class HeldNumbers:
+    """What a queue held when it was found damaged: `first` .. `end`-1, of the records that begin
+    below `log_offset`. Its files may have been wrong as well: this is evidence, and no proof."""
+
+    first: int
+    end: int
+    log_offset: int
+
+    def contradicts(self, number: int, physical_offset: int) -> bool:
+        """Whether the queue had no such number of a record there."""
+        return physical_offset < self.log_offset and not self.first <= number < self.end
+
+
+def is_impossible(number: int, physical_offset: int) -> bool:
+    """Whether no record there can have that number: a queue counts from 0, and the records before
+    it had to lie somewhere below."""
+    return number < 0 or number * MIN_RECORD_SIZE > physical_offset
+
+
 def is_stray(
-    numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int, before: int
+    numbers: NDArray[np.int64],
+    physical: NDArray[np.int64],
+    expected: int,
+    before: int,
+    held: HeldNumbers | None = None,
 ) -> bool:
     """Whether the first of these records of one queue, in the order of the log, has another number
-    than it says. `expected` is what the queue wants next, -1 for any; `before`, where the record
-    before it lies in the log, -1 for not known."""
-    number = int(numbers[0])
+    than it says. `expected` is the next number of the queue, -1 for any; `before`, where the
+    record before it lies in the log, -1 for not known; `held`, what the queue had before."""
+    number, place = int(numbers[0]), int(physical[0])
     following = numbers[1 : 1 + _LOOKED_AT]
+    if number == expected:
+        return False
+    if is_impossible(number, place):
+        return True
+    continued = len(following) > 0 and int(following[0]) == number + 1
+    if held is not None and not continued and held.contradicts(number, place):
+        return True
     if expected < 0:
-        # nobody is asked but those that follow
-        if not len(following) or int(following[0]) == number + 1:
-            return number < 0
+        # only those that follow can tell
+        if continued or not len(following):
+            return False
         if len(following) == 1:
-            return not 0 <= number < int(following[0])
+            return number >= int(following[0])
         return int(following[1]) == int(following[0]) + 1 and not (
-            0 <= number < int(following[0]) and _fits(number, int(following[0]), physical[:2])
+            number < int(following[0]) and _fits(number, int(following[0]), physical[:2])
         )
-    if number <= expected:
-        return False  # next, or one that is there already
+    if number < expected:
+        return False  # there already
     if bool(np.isin(following, (expected, expected + 1)).any()):
         return True
-    return before >= 0 and not _fits(expected - 1, number, np.array([before, int(physical[0])]))
+    return before >= 0 and not _fits(expected - 1, number, np.array([before, place]))
 
 
 def _fits(number: int, later: int, physical: NDArray[np.int64]) -> bool:

@@ -246,7 +246,7 @@ class StoreReader:
             f"{self._queues.file_of(dense, queue_offset)}: unit {queue_offset} points to offset "
             f"{physical} of the log (commitlog/{offset_file_name(base)}), where its record is not"
         )
-        self._queues.mark_damaged(dense, reason)
+        self._queues.contradict(dense, reason)
         self.on_damage()
         return StoreBusyError(
             f"consume queue {topic}/{queue_id}: {reason}; it is being rebuilt, try again later"

@@ -286,7 +286,7 @@ class _Verification:
         """Units behind the last record of their queue, which point to no record."""
         for key, queue in self._queues.items():
             known = self._next.get(key)
-            start = queue.first if known is None else known
+            start = queue.first if known is None else max(known, queue.first)
             for offset, unit in self._units_from(queue, start):
                 physical, size = int(unit["physical_offset"]), int(unit["size"])
                 if size == PRE_BLANK_SIZE or physical < self._report.log_start:

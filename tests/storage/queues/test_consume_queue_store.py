@@ -23,11 +23,11 @@ from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
 
 ROOT = Path("/store/consumequeue")
 UNITS_A_FILE = 5
-SIZE = 10
+SIZE = 100
 
 
 class Store:
-    """A store over a list of records (queue, queue offset); record n is at log offset 10·n."""
+    """A store over a list of records (queue, queue offset); record n is at log offset 100·n."""
 
     def __init__(self, *, log_start: int = 0, units_a_file: int = UNITS_A_FILE) -> None:
         self.files = MemoryFiles()
@@ -129,13 +129,13 @@ def test_flush_answers_what_a_power_failure_leaves(store: Store) -> None:
     store.add(0, 1, 1, 3)
     store.dispatch()
     checkpoint = store.queues.flush()
-    assert checkpoint == QueueCheckpoint(40, {"T": {0: 1, 1: 2, 3: 1}})
+    assert checkpoint == QueueCheckpoint(4 * SIZE, {"T": {0: 1, 1: 2, 3: 1}})
     store.add(0, 0, 2)
     store.dispatch(4)
     store.files.crash()
     findings = store.load(checkpoint)
     assert not findings.damaged
-    assert store.queues.next_offset == 40
+    assert store.queues.next_offset == 4 * SIZE
     assert [store.queues.max_offset(queue) for queue in range(4)] == [1, 2, 0, 1]
     store.dispatch(4)
     assert [store.held(queue) for queue in range(4)] == [store.expected(q) for q in range(4)]
@@ -344,7 +344,7 @@ def test_old_files_go_with_the_log_and_the_minimum_moves(store: Store) -> None:
     store.dispatch()
     store.queues.flush()
     assert store.queues.min_offset(0) == 0
-    assert store.queues.set_log_minimum(65) == 1
+    assert store.queues.set_log_minimum(650) == 1
     assert store.files.listdir(ROOT / "T" / "0")[0] == f"{UNITS_A_FILE * UNIT_SIZE:020d}"
     assert store.queues.min_offset(0) == 7
     assert len(store.queues.read(0, 2, 1)) == 0
@@ -360,11 +360,11 @@ def test_a_file_that_cannot_be_deleted_leaves_no_gap_and_keeps_no_other(store: S
     store.log_start = 10 * SIZE
     store.files.fail("unlink", name="T/0", times=1)
     with pytest.raises(OSError, match="T/0"):
-        store.queues.set_log_minimum(300)
+        store.queues.set_log_minimum(3000)
     assert len(store.files.listdir(ROOT / "T" / "0")) == 4
     assert len(store.files.listdir(ROOT / "T" / "1")) == 2
-    assert store.queues.set_log_minimum(300) == 3
-    store.log_start = 300
+    assert store.queues.set_log_minimum(3000) == 3
+    store.log_start = 3000
     findings = store.load(checkpoint)
     assert findings.damaged == {}
 
@@ -375,7 +375,7 @@ def test_a_file_that_is_missing_keeps_no_other(store: Store) -> None:
     store.queues.flush()
     store.queues.close()
     store.files.unlink(ROOT / "T" / "0" / f"{0:020d}")
-    assert store.queues.set_log_minimum(300) == 2
+    assert store.queues.set_log_minimum(3000) == 2
     assert "missing" in store.queues.damaged[0]
     assert len(store.files.listdir(ROOT / "T" / "1")) == 2
 
@@ -398,7 +398,7 @@ def test_search_by_time(store: Store) -> None:
     store.dispatch()
 
     def time_of(physical_offset: int, size: int) -> int:
-        return physical_offset // 40
+        return physical_offset // (4 * SIZE)
 
     assert store.queues.search(0, 2, Boundary.LOWER, time_of) == 4
     assert store.queues.search(0, 2, Boundary.UPPER, time_of) == 5
@@ -443,12 +443,12 @@ def test_reset_begins_anew(store: Store) -> None:
     store.dispatch()
     store.queues.flush()
     store.files.rename(ROOT, ROOT.parent / "aside")
-    store.queues.reset(500)
+    store.queues.reset(5000)
     assert store.queues.max_offset(0) == 0
-    store.log_start, store.records = 500, [(0, 3)]
+    store.log_start, store.records = 5000, [(0, 3)]
     store.dispatch()
     assert (store.queues.min_offset(0), store.queues.max_offset(0)) == (3, 4)
-    assert store.queues.flush().log_offset == 510
+    assert store.queues.flush().log_offset == 5100
 
 
 def test_more_queues_than_rows_widen_the_tails(store: Store) -> None:

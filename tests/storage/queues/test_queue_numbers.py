@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 from storage.queues.numbers import is_stray
 
 SIZE = 100
+BEGIN = 10_000
+"""Where the log begins: room for the records before these."""
 
 
 def kept(numbers: list[int], sizes: int = SIZE) -> list[int]:
     """The numbers that a rebuild takes, record after record, as the queue's store does."""
     taken: list[int] = []
     before, offsets = -1, np.array(numbers, np.int64)
-    physical = np.arange(len(numbers), dtype=np.int64) * sizes
+    physical = np.arange(len(numbers), dtype=np.int64) * sizes + BEGIN
     for index, number in enumerate(numbers):
         expected = taken[-1] + 1 if taken else -1
         if is_stray(offsets[index:], physical[index:], expected, before):
@@ -35,6 +37,7 @@ def kept(numbers: list[int], sizes: int = SIZE) -> list[int]:
         ([9, 10, 11], [9, 10, 11]),
         ([0, 1, 1 << 40], [0, 1]),  # the last one: there is no room for as many
         ([1 << 40, 1], [1]),
+        ([1 << 40], []),  # the only one: no log is that long
     ],
 )
 def test_one_that_is_damaged_is_left_out(numbers: list[int], taken: list[int]) -> None:

@@ -38,6 +38,11 @@ class QueueFloors:
         if end > self.of(dense):
             self._known[dense] = end
 
+    def keep_held(self, dense: int, first: int, end: int, log_offset: int) -> None:
+        """The queue has the numbers `first` .. `end`-1 of the records below `log_offset`, and its
+        units are about to go."""
+        self.held[dense] = HeldNumbers(first, end, log_offset)
+
     def contradicted(self, dense: int, queue_offset: int) -> None:
         """The log has a new record of that number for the queue."""
         self._drop(dense)

@@ -22,7 +22,7 @@ from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..errors import CorruptStoreError, StoreBusyError
 from .floors import QueueFloors
-from .numbers import HeldNumbers, is_impossible, is_stray
+from .numbers import is_impossible, is_stray
 from .queue_table import QueueTable
 from .runs import QueueRuns
 from .units import Change, QueueUnits
@@ -47,9 +47,9 @@ class QueueMender:
         """A queue that has all its units, of the records below `log_offset`, has one that is not
         of its record: as `mark_damaged`, and its numbers are remembered for the rebuild."""
         if dense not in self.damaged:
-            held = HeldNumbers(self._units.first(dense), int(self._units.ends[dense]), log_offset)
+            first, end = self._units.first(dense), int(self._units.ends[dense])
             self.mark_damaged(dense, reason)
-            self.floors.held[dense] = held
+            self.floors.keep_held(dense, first, end, log_offset)
 
     def mark_damaged(self, dense: int, reason: str, end: int = 0) -> None:
         """Take no more units for this queue and refuse reads until it is rebuilt; it will not

@@ -14,14 +14,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from ..arrow.schema import spark_schema
-from ..cluster.options import (
-    Guarantee,
-    Use,
-    WriteOptions,
-    chosen_columns,
-    read_options,
-    write_options,
-)
+from ..cluster.option_reading import chosen_columns, read_options, write_options
+from ..cluster.options import Guarantee, Use, WriteOptions
 from ..errors import OptionError, PipelineError
 from ..newer_spark import DataSourceStreamArrowWriter
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic

@@ -2,14 +2,8 @@ import pytest
 
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Position
-from tandemlog.spark.cluster.options import (
-    Guarantee,
-    Strategy,
-    Use,
-    chosen_columns,
-    read_options,
-    write_options,
-)
+from tandemlog.spark.cluster.option_reading import chosen_columns, read_options, write_options
+from tandemlog.spark.cluster.options import Guarantee, Strategy, Use
 from tandemlog.spark.errors import OptionError
 
 ONE = {"endpoint": "a:1", "topic": "orders"}

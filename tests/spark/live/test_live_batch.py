@@ -7,7 +7,8 @@ from fakes.live_topics import PlainCluster
 from tandemlog.spark.arrow.schema import spark_schema
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
 from tandemlog.spark.cluster.offsets_resolve import Held
-from tandemlog.spark.cluster.options import Use, read_options
+from tandemlog.spark.cluster.option_reading import read_options
+from tandemlog.spark.cluster.options import Use
 from tandemlog.spark.errors import OptionError
 from tandemlog.spark.live.batch import LiveBatchReader
 from tandemlog.spark.live.schema import LIVE

@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import (
 from fakes.live_topics import PlainCluster
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
 from tandemlog.spark.cluster.offsets_resolve import Held
-from tandemlog.spark.cluster.options import Use, read_options
+from tandemlog.spark.cluster.option_reading import read_options
+from tandemlog.spark.cluster.options import Use
 from tandemlog.spark.live.schema import LIVE
 from tandemlog.spark.live.stream import LiveStreamReader
 

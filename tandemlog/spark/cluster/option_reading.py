@@ -1,0 +1,270 @@
+"""The options of format("tandemlog"): names, forms, defaults; every mistake is one clear error.
+
+Spark hands options over as text under lower-case names. Each table below maps an option to what
+reads it and the field it becomes; what stands in no table is an error that names the nearest one.
+Some options mean something to a batch or to a stream only, and are refused by the other.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tandemlog.cluster.endpoints import parse_endpoints
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.format.errors import FormatError
+
+from ..errors import OptionError
+from . import option_values as values
+from .offsets import Position, parse_assignment
+from .options import (
+    Admission,
+    ClusterOptions,
+    Guarantee,
+    Partitioning,
+    ReadOptions,
+    Selection,
+    Strategy,
+    Use,
+    WriteOptions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    name: str
+    parse: values.Parser
+    uses: frozenset[Use]
+
+
+def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
+    """The options of a batch read or a stream. Raises OptionError."""
+    given = _parsed(options, use)
+    start = _position(given, "starting")
+    end = _position(given, "ending")
+    if given.get("minPartitions", 0) > given.get("maxPartitions", 1 << 62):
+        raise OptionError("option minPartitions is larger than maxPartitions")
+    if given.get("minOffsetsPerTrigger", 0) > given.get("maxOffsetsPerTrigger", 1 << 62):
+        raise OptionError("option minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+    return ReadOptions(
+        cluster=_cluster(given),
+        selection=_selection(given),
+        start=start,
+        end=end,
+        admission=Admission(
+            **_renamed(
+                given,
+                max_rows="maxOffsetsPerTrigger",
+                max_bytes="maxBytesPerTrigger",
+                min_rows="minOffsetsPerTrigger",
+                max_delay_ms="maxTriggerDelay",
+            )
+        ),
+        partitioning=Partitioning(
+            **_renamed(
+                given,
+                min_partitions="minPartitions",
+                max_partitions="maxPartitions",
+                max_records="maxRecordsPerPartition",
+            )
+        ),
+        **_renamed(
+            given,
+            time_strategy="startingOffsetsByTimestampStrategy",
+            fail_on_data_loss="failOnDataLoss",
+            columns="columns",
+            tags="tags",
+            read_from="readFrom",
+            group="groupId",
+            pull_bytes="pullBytes",
+            pull_timeout_ms="pullTimeoutMs",
+            verify_crc="verifyCrc",
+        ),
+    )
+
+
+def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
+    """The options of a writer. Raises OptionError."""
+    given = _parsed(options, Use.WRITE)
+    for name in ("idempotencyId", "idempotencyEpoch"):
+        if stream and name in given:
+            raise OptionError(
+                f"option {name} is for batch writes: a stream is known by its checkpoint"
+            )
+    if "idempotencyEpoch" in given and "idempotencyId" not in given:
+        raise OptionError("option idempotencyEpoch numbers the runs of an idempotencyId: give both")
+    return WriteOptions(
+        cluster=_cluster(given),
+        **_renamed(
+            given,
+            topic="topic",
+            guarantee="deliveryGuarantee",
+            idempotency_id="idempotencyId",
+            idempotency_epoch="idempotencyEpoch",
+            batch_messages="batchMessages",
+            batch_bytes="batchBytes",
+            send_timeout_ms="sendTimeoutMs",
+            wait="waitForCluster",
+            unique_ids="uniqueIds",
+        ),
+    )
+
+
+def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The option columns: all that a schema depends on. Raises OptionError, also for names that
+    mean nothing to anyone: this is the first that is heard of the options."""
+    for key in _lower(options):
+        if key not in _SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
+            raise _no_option(key, None)
+    text = _lower(options).get("columns")
+    return None if text is None else _read(_OPTIONS["columns"], text)
+
+
+def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
+    """Values by the option's full name."""
+    given: dict[str, Any] = {}
+    for key, text in _lower(options).items():
+        if use is Use.WRITE and key in _SPARKS_OWN:
+            continue
+        option = _OPTIONS.get(_ALIASES.get(key, key))
+        if option is None:
+            raise _no_option(key, use)
+        if use not in option.uses:
+            where = " or ".join(sorted(each.value for each in option.uses))
+            raise OptionError(f"option {option.name} is for {where}, not for {use.value}")
+        if option.name in given:
+            raise OptionError(f"option {option.name} is given twice")
+        given[option.name] = _read(option, text)
+    return given
+
+
+def _no_option(key: str, use: Use | None) -> OptionError:
+    if key in _GONE:
+        return OptionError(f"option {key} does not exist any more: {_GONE[key]}")
+    return OptionError(f"option {key} does not exist{_nearest(key, use)}")
+
+
+def _lower(options: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): text for key, text in options.items()}
+
+
+def _read(option: _Option, text: str) -> Any:
+    try:
+        return option.parse(str(text))
+    except (ValueError, FormatError) as error:
+        raise OptionError(f"option {option.name}={text!r}: {error}") from None
+
+
+def _nearest(key: str, use: Use | None) -> str:
+    names = {
+        name: option.name for name, option in _OPTIONS.items() if use is None or use in option.uses
+    }
+    close = difflib.get_close_matches(key, names, n=1)
+    if close:
+        return f": is {names[close[0]]} meant?"
+    return f"; there are {', '.join(sorted(names.values()))}"
+
+
+def _renamed(given: Mapping[str, Any], **fields: str) -> dict[str, Any]:
+    return {name: given[option] for name, option in fields.items() if option in given}
+
+
+def _cluster(given: Mapping[str, Any]) -> ClusterOptions:
+    if "endpoint" not in given:
+        raise OptionError("option endpoint is missing: name a node of the cluster as host:port")
+    return ClusterOptions(
+        **_renamed(
+            given,
+            endpoint="endpoint",
+            request_timeout_ms="requestTimeoutMs",
+            retry_timeout_ms="retryTimeoutMs",
+        )
+    )
+
+
+def _selection(given: Mapping[str, Any]) -> Selection:
+    named = [name for name in ("topic", "topics", "topicsPattern", "assign") if name in given]
+    if len(named) != 1:
+        raise OptionError(
+            "exactly one of the options topic, topics, topicsPattern and assign says what is read; "
+            + (f"given: {', '.join(named)}" if named else "none is given")
+        )
+    value = given[named[0]]
+    if named[0] == "topicsPattern":
+        return Selection(pattern=value)
+    if named[0] == "assign":
+        return Selection(assigned=value)
+    return Selection(topics=value if named[0] == "topics" else (value,))
+
+
+def _position(given: Mapping[str, Any], side: str) -> Position | None:
+    """Of the options that say where to start (or end), the one that counts."""
+    names = (f"{side}Offsets", f"{side}Timestamp", f"{side}OffsetsByTimestamp")
+    named = [name for name in names if name in given]
+    if len(named) > 1:
+        raise OptionError(f"options {' and '.join(named)} contradict each other: give one of them")
+    return given[named[0]] if named else None
+
+
+_READ = frozenset({Use.BATCH, Use.STREAM})
+_BATCH = frozenset({Use.BATCH})
+_STREAM = frozenset({Use.STREAM})
+_WRITE = frozenset({Use.WRITE})
+_MOST_BYTES = 32 << 20
+
+_OPTIONS: Final = {
+    option.name.lower(): option
+    for option in (
+        _Option("endpoint", lambda text: parse_endpoints(text.replace(";", ",")), _READ | _WRITE),
+        _Option("requestTimeoutMs", values.whole(1), _READ | _WRITE),
+        _Option("retryTimeoutMs", values.whole(1), _READ | _WRITE),
+        _Option("topic", values.topic, _READ | _WRITE),
+        _Option("topics", values.topics, _READ),
+        _Option("topicsPattern", values.pattern, _READ),
+        _Option("assign", lambda text: parse_assignment(json.loads(text)), _READ),
+        _Option("startingOffsets", values.starting, _READ),
+        _Option("startingTimestamp", values.at_time, _READ),
+        _Option("startingOffsetsByTimestamp", values.at_times, _READ),
+        _Option("startingOffsetsByTimestampStrategy", values.one_of(Strategy), _READ),
+        _Option("endingOffsets", values.ending, _BATCH),
+        _Option("endingTimestamp", values.at_time, _BATCH),
+        _Option("endingOffsetsByTimestamp", values.at_times, _BATCH),
+        _Option("failOnDataLoss", values.boolean, _READ),
+        _Option("maxOffsetsPerTrigger", values.whole(1), _STREAM),
+        _Option("maxBytesPerTrigger", values.size(1, 1 << 62), _STREAM),
+        _Option("minOffsetsPerTrigger", values.whole(1), _STREAM),
+        _Option("maxTriggerDelay", values.duration, _STREAM),
+        _Option("minPartitions", values.whole(1, 100_000), _READ),
+        _Option("maxPartitions", values.whole(1, 100_000), _READ),
+        _Option("maxRecordsPerPartition", values.whole(1), _READ),
+        _Option("columns", values.names, _READ),
+        _Option("tags", values.tags, _READ),
+        _Option("readFrom", values.one_of(ReadFrom), _READ),
+        _Option("groupId", values.group, _READ),
+        _Option("pullBytes", values.size(1, _MOST_BYTES), _READ),
+        _Option("pullTimeoutMs", values.whole(1), _READ),
+        _Option("verifyCrc", values.boolean, _READ),
+        _Option("deliveryGuarantee", values.one_of(Guarantee), _WRITE),
+        _Option("idempotencyId", values.writer_name, _WRITE),
+        _Option("idempotencyEpoch", values.whole(0, (1 << 31) - 1), _WRITE),
+        _Option("batchMessages", values.whole(1, 65_535), _WRITE),
+        _Option("batchBytes", values.size(1, _MOST_BYTES), _WRITE),
+        _Option("sendTimeoutMs", values.whole(1), _WRITE),
+        _Option("waitForCluster", values.boolean, _WRITE),
+        _Option("uniqueIds", values.boolean, _WRITE),
+    )
+}
+_ALIASES: Final = {
+    "endpoints": "endpoint",
+    "nameservers": "endpoint",
+    "subexpression": "tags",
+}
+_GONE: Final = {
+    "pushdown": (
+        "Spark 4.3 applies a filter that a source takes over to every other use of the same "
+        "DataFrame too. Narrow the read by topic, assign, startingOffsets, endingOffsets and tags"
+    ),
+}
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark lets a stream's user set among the sink's options."""

@@ -68,15 +68,9 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     config = geometry.adopted()
     paths = StorePaths(config.directory)
     files.make_directory(paths.own)
-    topics = TopicTable(
-        paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
-    )
-    groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
-    offsets = ConsumerOffsets(paths.consumer_offsets, files, max_rows=config.max_offset_rows)
-    epochs = EpochFile(paths.epochs, files)
-    for each in (topics, groups, offsets, epochs):
-        each.load()
-    checkpoint = StoreCheckpoint(paths.checkpoint, files)
+    topics, groups, offsets = _load_tables(config, paths, files)
+    epochs, checkpoint = EpochFile(paths.epochs, files), StoreCheckpoint(paths.checkpoint, files)
+    epochs.load()
     checkpoint.load()
     log = CommitLog(config, files, clock)
     confirmed, reputed = Position("confirmed"), Position("reputed")
@@ -99,17 +93,10 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         property_crc=config.property_crc,
     )
     stats = StoreStats(clock.monotonic())
-    index: IndexService | None = None
     reader = StoreReader(
         log, queues, queue_table, confirmed, stats, property_crc=config.property_crc
     )
-    if config.index_enabled:
-        index = IndexService(
-            paths.index, paths.own, files, clock,
-            slots=config.index_slots, entries=config.index_entries,
-            time_of=reader.store_timestamp,
-        )  # fmt: skip
-        reader.index = index
+    index = reader.index = _open_index(config, paths, files, clock, reader)
     reput = ReputService(
         source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
     )
@@ -141,6 +128,30 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         producer_begins=ProducerBeginsFile(paths.producer_begins, files),
         stats=stats,
     )
+
+
+def _open_index(
+    config: StoreConfig, paths: StorePaths, files: FileSystem, clock: Clock, reader: StoreReader
+) -> IndexService | None:
+    if not config.index_enabled:
+        return None
+    return IndexService(
+        paths.index, paths.own, files, clock,
+        slots=config.index_slots, entries=config.index_entries, time_of=reader.store_timestamp,
+    )  # fmt: skip
+
+
+def _load_tables(
+    config: StoreConfig, paths: StorePaths, files: FileSystem
+) -> tuple[TopicTable, GroupTable, ConsumerOffsets]:
+    topics = TopicTable(
+        paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
+    )
+    groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
+    offsets = ConsumerOffsets(paths.consumer_offsets, files, max_rows=config.max_offset_rows)
+    for each in (topics, groups, offsets):
+        each.load()
+    return topics, groups, offsets
 
 
 def close_parts(parts: StoreParts) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OWN = ("storage", "ha", "node", "tandemlog")
 MADE_UP = ("copy.py", "job.py")  # programs of a reader's own in the documents
 MAX_LINES = 450
-MAX_FUNCTION_LINES = 83  # a ratchet: 70 is the aim; what a command line's options need is left out
+MAX_FUNCTION_LINES = 70  # what the options of a command line need is left out
 
 # Which of our own packages a package may import; the longest matching name counts.
 ALLOWED: dict[str, tuple[str, ...]] = {

@@ -63,11 +63,8 @@ def encode_columns(
     Raises RecordTooLargeError for properties above 32,767 bytes, FormatError for a value that
     holds 0x02, a field out of its range, or columns that do not fit each other.
     """
-    values = [
-        (name, column)
-        for name, column in ((UNIQ_KEY, uniq_keys), (KEYS, keys), (TAGS, tags))
-        if column is not None
-    ]
+    named = ((UNIQ_KEY, uniq_keys), (KEYS, keys), (TAGS, tags))
+    values = [(name, column) for name, column in named if column is not None]
     _check_columns(bodies, queue_indexes, len(queue_topics), values, own_properties)
     _check_encoded(own_properties, common_properties, first_properties)
     frames = [_frame(topic, born_host, store_ipv6) for topic in topics]
@@ -89,26 +86,18 @@ def encode_columns(
     if len(bodies):
         headers = np.zeros(len(bodies), layout)
         headers["size"] = sizes
-        headers["magic"] = np.array([frame.magic for frame in frames], np.uint32)[topic_of]
-        headers["body_crc"] = body_crcs(bodies.data, bodies.starts, bodies.lengths)
         headers["queue_id"] = _in_range("queue id", np.asarray(queue_ids))[queue_indexes]
         headers["flag"] = _in_range("flag", flag)
-        headers["sys_flag"] = _in_range("sys_flag", sys_flag) | frames[0].host_flags
+        headers["sys_flag"] = _in_range("sys_flag", sys_flag)
         headers["born_timestamp"] = born_timestamp
-        headers["born_host"] = np.void(frames[0].born)
-        headers["body_length"] = bodies.lengths
+        _fill_headers(headers, frames, topic_of, bodies)
         windows(records, layout.itemsize)[ends[:-1]] = headers.view(f"V{layout.itemsize}")
 
     cursor = _Cursor(records, ends[:-1] + layout.itemsize)
     cursor.put_slices(bodies.data, bodies.starts, bodies.lengths)
     cursor.put_slices(parts.data, parts.starts[topic_of], part_lengths)
     cursor.put_lengths(properties_lengths)
-    cursor.put_first(first_properties)
-    for name, column in values:
-        cursor.put_property(name.encode(), column)
-    if own_properties is not None:
-        cursor.put_slices(own_properties.data, own_properties.starts, own_properties.lengths)
-    cursor.put_constant(common_properties)
+    cursor.put_properties(first_properties, values, own_properties, common_properties)
     return RecordBatch(
         records=records.data,
         sizes=sizes.astype(np.uint32),
@@ -117,6 +106,20 @@ def encode_columns(
         queue_topics=np.asarray(queue_topics, np.uint32),
         queue_ids=np.asarray(queue_ids, np.uint32),
     )
+
+
+def _fill_headers(
+    headers: NDArray[np.void],
+    frames: Sequence[TopicFrame],
+    topic_of: NDArray[np.int64],
+    bodies: ByteColumn,
+) -> None:
+    """What follows from the topics and the bodies."""
+    headers["magic"] = np.array([frame.magic for frame in frames], np.uint32)[topic_of]
+    headers["sys_flag"] |= frames[0].host_flags
+    headers["born_host"] = np.void(frames[0].born)
+    headers["body_crc"] = body_crcs(bodies.data, bodies.starts, bodies.lengths)
+    headers["body_length"] = bodies.lengths
 
 
 @lru_cache(maxsize=8192)
@@ -136,6 +139,21 @@ class _Cursor:
     ) -> None:
         copy_slices(data, starts, self._target, self._positions, lengths)
         self._positions = self._positions + lengths
+
+    def put_properties(
+        self,
+        first: bytes,
+        values: Sequence[tuple[str, ByteColumn]],
+        own: ByteColumn | None,
+        common: bytes,
+    ) -> None:
+        """In the order of a record: of the first record alone, named, of each record, of all."""
+        self.put_first(first)
+        for name, column in values:
+            self.put_property(name.encode(), column)
+        if own is not None:
+            self.put_slices(own.data, own.starts, own.lengths)
+        self.put_constant(common)
 
     def put_constant(self, text: bytes) -> None:
         """The same bytes into every record."""

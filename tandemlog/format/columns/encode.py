@@ -74,9 +74,7 @@ def encode_columns(
     properties_lengths = _properties_lengths(
         len(bodies), values, own_properties, len(common_properties), len(first_properties)
     )
-    layout = header_dtype(
-        len(frames[0].born) if frames else IPV4_SIZE, IPV6_SIZE if store_ipv6 else IPV4_SIZE
-    )
+    layout = _layout(frames, store_ipv6)
     sizes = bodies.lengths + part_lengths + properties_lengths
     sizes += layout.itemsize + _PROPERTIES_LENGTH_SIZE
     _check_sizes(sizes, properties_lengths)
@@ -105,6 +103,13 @@ def encode_columns(
         topics=tuple(topics),
         queue_topics=np.asarray(queue_topics, np.uint32),
         queue_ids=np.asarray(queue_ids, np.uint32),
+    )
+
+
+def _layout(frames: Sequence[TopicFrame], store_ipv6: bool) -> np.dtype[np.void]:
+    """All records of a batch have the same kinds of addresses."""
+    return header_dtype(
+        len(frames[0].born) if frames else IPV4_SIZE, IPV6_SIZE if store_ipv6 else IPV4_SIZE
     )
 
 

@@ -43,12 +43,12 @@ from .log.flush import FlushService
 from .log.raw_intake import RawIntake, damage_end
 from .log.scan import Damage
 from .metadata.topics import TopicConfig
+from .progress import Progress
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
 from .puts.targets import PutTargets
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
-from .recovery.recovery import Progress
 from .recovery.set_aside import drop_set_aside
 from .recovery.truncation import cut_store, set_aside, take_over_log_end
 from .retention.cleaning import Cleaner

@@ -28,9 +28,8 @@ from google.protobuf.message import Message
 
 from storage.message_store import MessageStore
 from storage.queues.search import Boundary
-from storage.reads.reader import NO_END
 from storage.reads.results import FoundRecords
-from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL
+from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..error_status import RequestRefusedError

@@ -22,6 +22,8 @@ import logging
 import os
 from pathlib import Path
 
+from tandemlog.format.constants import PAGE
+
 from .files import DiskUsage, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -30,7 +32,6 @@ SPARED_BYTES = 2 << 20
 RESERVE_BYTES = 1 << 20
 # so little that it does not count where retention looks at how full the disk is, in percent
 RESERVE_SHARE = 1000
-PAGE = 4096
 LOOK_BYTES = 1 << 20
 """The disk is asked again after so many."""
 

@@ -30,7 +30,7 @@ from ..queues.queue_table import MAX_QUEUE_ID
 BATCH_BYTES = 4 << 20
 
 
-class LogReader(Protocol):
+class LogPort(Protocol):
     """What dispatch needs of the log."""
 
     @property
@@ -75,7 +75,7 @@ class DispatchSource:
 
     def __init__(
         self,
-        log: LogReader,
+        log: LogPort,
         *,
         delay_levels: DelayLevels = DEFAULT_LEVELS,
         index: bool = True,

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.constants import NO_END
 from tandemlog.format.files.index_layout import IndexHeader, key_hash
 from tandemlog.format.files.names import index_file_name, parse_index_file_name
 
@@ -33,9 +34,6 @@ from .index_file import DRAFT_PREFIX, IndexFile, create_index_file
 from .index_state import IndexState, save_index_state
 
 logger = logging.getLogger(__name__)
-
-MAX_QUERY = 64
-NO_END = (1 << 63) - 1
 
 
 class IndexService:

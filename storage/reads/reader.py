@@ -16,6 +16,8 @@ from tandemlog.format.constants import (
     MAGIC_OFFSET,
     MAGIC_V1,
     MAGIC_V2,
+    MAX_QUERY,
+    NO_END,
     PHYSICAL_OFFSET_OFFSET,
     SYS_FLAG_OFFSET,
 )
@@ -54,10 +56,8 @@ from .selection import (
     units_to_read,
 )
 
-MAX_QUERY = 64
 # Entries of the index that one query passes.
 MAX_PASSED = 1_000_000
-NO_END = (1 << 63) - 1
 ATTEMPTS = 3
 
 _I32 = Struct(">i")

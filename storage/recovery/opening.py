@@ -32,13 +32,14 @@ from ..disk_refusal import refusal
 from ..errors import DiskFullError, FlushFailedError, StoreReadOnlyError
 from ..inspect.examination import Examination, examine
 from ..inspect.geometry import Geometry
+from ..progress import Progress
 from ..state_files.abort_file import AbortFile
 from ..state_files.lock_file import LockFile
 from ..store_parts import StoreParts, close_parts, open_parts
 from ..store_paths import StorePaths
 from .last_stop import LastStop
 from .persistence import Persistence
-from .recovery import Progress, recover
+from .recovery import recover
 from .report import RecoveryReport
 from .set_aside import finish_interrupted_move
 from .topic_recovery import restore_topics

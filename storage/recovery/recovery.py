@@ -17,7 +17,7 @@ was being set aside has gone aside before, whole (set_aside.py).
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tandemlog.format.errors import FormatError
@@ -27,6 +27,7 @@ from ..disk.small_files import read_small
 from ..errors import DiskFullError
 from ..inspect.examination import Examination
 from ..producers.snapshot import snapshot_offset
+from ..progress import Progress
 from ..queues.consume_queue_store import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
@@ -38,8 +39,6 @@ from .queue_loading import LoadContext, load_queues
 from .report import RecoveryReport
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[int, int], None]
 
 
 def recover(

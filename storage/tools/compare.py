@@ -26,9 +26,10 @@ from ..inspect.examination import examine
 from ..inspect.geometry import Geometry
 from ..inspect.index_files import read_index_file
 from ..inspect.queue_files import QueueFiles, open_queues
+from ..progress import Progress
 from ..store_paths import StorePaths
 from .cautions import cautions
-from .verify import Fault, Progress, fault_of, unreadable_fault
+from .verify import Fault, fault_of, unreadable_fault
 from .verify_report import MAX_FAULTS
 
 STEP = 1 << 20

@@ -7,7 +7,6 @@ The old files go only when the new ones are complete and durable. A rebuild that
 loses nothing: the next open finds no recovery point and makes again what is missing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from ..errors import StoreError, StoreLayoutError
 from ..index.index_service import IndexService
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import open_queue
+from ..progress import Progress
 from ..recovery.index_checking import has_tag_entries
 from ..recovery.report import RecoveryReport
 from ..state_files.abort_file import AbortFile
@@ -30,8 +30,6 @@ from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import set_aside_caution
 from .recover import recover
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@
 without changing a file; what dispatch would then find in the index is not among that.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from ..inspect.geometry import Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..message_store import MessageStore
 from ..metadata.epoch_file import EpochFile
+from ..progress import Progress
 from ..recovery.last_stop import LastStop
 from ..recovery.opening import survey
 from ..recovery.report import RecoveryReport
@@ -34,8 +34,6 @@ from .cautions import page_cache_caution, set_aside_caution
 
 if TYPE_CHECKING:
     from ..errors import MissingFileError
-
-Progress = Callable[[int, int], None]
 
 
 def recover(

@@ -12,7 +12,7 @@ it. A store that stopped before everything was dispatched says how far it came (
 point): beyond that nothing need be in the queues yet. Nothing is written, and no page dropped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,7 @@ from ..errors import UnreadableError
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..log.scan import LogScanner, ScanPart
+from ..progress import Progress
 from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
 from .cautions import Caution, page_cache_caution, set_aside_caution
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from ..errors import MissingFileError
 
 EXTENDED_QUEUES = "consumequeue_ext"
-Progress = Callable[[int, int], None]
 
 
 def verify(

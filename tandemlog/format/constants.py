@@ -137,6 +137,9 @@ MAX_QUERY: Final = 64
 MAX_QUERY_ALL: Final = 100_000
 """The same if all of them are asked for."""
 
+NO_END: Final = (1 << 63) - 1
+"""A time in ms, an offset or a size above all that there are."""
+
 MAX_TABLE: Final = 65_535
 """Entries of a put request's table of queues."""
 

@@ -8,7 +8,7 @@ from tandemlog.format.record.record import encode_blank, encode_record
 
 
 class MemoryLog:
-    """Records end to end in files of `file_size`; a LogReader."""
+    """Records end to end in files of `file_size`; a LogPort."""
 
     def __init__(self, file_size: int = 1 << 16, start: int = 0) -> None:
         self.file_size = file_size

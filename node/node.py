@@ -54,7 +54,7 @@ ADMIN_THREADS = 2
 class Node:
     """See the module. `start`, then `stop`; a failed `start` undoes what it did.
 
-    `fatal` is done when the node cannot go on, with the reason.
+    `fatal` is done when the node cannot continue, with the reason.
     """
 
     endpoints: Endpoints

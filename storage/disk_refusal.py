@@ -1,6 +1,6 @@
 """What it means for a store that the disk does not take a write.
 
-    ENOSPC, EDQUOT    DiskFullError: free some space, then it goes on
+    ENOSPC, EDQUOT    DiskFullError: free some space, then it continues
     anything else     StoreReadOnlyError
 
 A failed fsync is none of these: see FlushFailedError and decision 0007.

@@ -16,7 +16,7 @@ class StoreLayoutError(StoreError):
 
 
 class MissingFileError(StoreLayoutError):
-    """A file is gone from the middle of the row in `directory`; a consume queue can be made again
+    """A file is gone from the middle of the row in `directory`; a consume queue can be rebuilt
     from the log."""
 
     def __init__(self, directory: Path, message: str) -> None:
@@ -82,7 +82,7 @@ class CorruptStoreError(StoreError):
 
 class UnreadableError(StoreError):
     """Bytes that the disk does not give; `file` and `position` say where. What they are nobody
-    knows, so nothing is cut, passed over or made again for it."""
+    knows, so nothing is cut, skipped or rebuilt for it."""
 
     def __init__(self, file: str, position: int, size: int, why: str) -> None:
         self.file = file

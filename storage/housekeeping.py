@@ -6,7 +6,7 @@ retention          log files that have expired go                     setting
 producers          those that are silent for long are forgotten       60 s
 log maps           pages that were read once are given back           1 s
 fsync flag         a failed fsync is noted, until the disk takes it   5 s
-reserve            made again when there is room                      5 s
+reserve            created again when there is room                      5 s
 """
 
 from collections.abc import Callable

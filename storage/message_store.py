@@ -145,7 +145,7 @@ class MessageStore:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why dispatch waits, where it does, for as long as that lasts."""
+        """Why dispatch waits now; None if it does not."""
         return self.reput.trouble
 
     @property

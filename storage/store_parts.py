@@ -100,7 +100,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     reput = ReputService(
         source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
     )
-    # a queue that a reader has found damaged is made again at once
+    # a queue that a reader has found damaged is rebuilt at once
     reader.on_damage = queues.on_damage = reput.wake
     return StoreParts(
         config=config,
@@ -155,7 +155,7 @@ def _load_tables(
 
 
 def close_parts(parts: StoreParts) -> None:
-    """Let every file go; what was not flushed is made again from the log at the next open. Raises
+    """Let every file go; what was not flushed is rebuilt from the log at the next open. Raises
     the first OSError or StoreError, after all are closed."""
     faults: list[OSError | StoreError] = []
     for part in (parts.index, parts.queues, parts.log):

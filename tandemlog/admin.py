@@ -199,7 +199,7 @@ class AsyncAdmin:
         return await self._positions.committed(group, names)
 
     async def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Sets where a group goes on reading; its consumers must not run meanwhile."""
+        """Sets where a group continues reading; its consumers must not run meanwhile."""
         await self._positions.commit(group, offsets)
 
     async def search_offset(

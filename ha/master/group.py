@@ -27,7 +27,7 @@ from .sync_state_set import Progress, SetRules, SyncStateSet
 MAX_OTHERS = 64
 MAX_ALARMS = 16
 STRANGER = (
-    " (it was never in an in-sync set that this master knows, so puts go on; if this "
+    " (it was never in an in-sync set that this master knows, so puts continue; if this "
     "master is the right one, move the slave's store away and let the slave start "
     "empty)"
 )

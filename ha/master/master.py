@@ -234,7 +234,7 @@ class ReplicationMaster:
             try:
                 await self._tick()
             except Exception:
-                # Whatever it is, the set must go on being looked after.
+                # The in-sync set must be kept up to date, whatever the error is.
                 logger.exception("a periodic replication task failed and will be retried")
                 await asyncio.sleep(FAILED_TICK_S)
             await asyncio.sleep(TICK_S)

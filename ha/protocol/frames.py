@@ -109,7 +109,7 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Where the slave goes on, and the proof that the logs are equal just below that.
+    """Where the slave continues, and the proof that the logs are equal just below that.
 
     `known_nodes`: who is in the in-sync set or was; `damaged_until`: the master's own log has no
     record from the offset that the slave doubts up to there, 0 where it has one.

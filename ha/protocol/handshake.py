@@ -244,7 +244,7 @@ def checksum_blocks(start: int, end: int, block: int, crc: Crc) -> tuple[Checksu
 def proven_prefix(checksums: Sequence[Checksum], view: MasterView, crc: Crc) -> int | None:
     """Up to where the slave's bytes equal the master's; None where not even one piece does.
 
-    Pieces below the master's begin cannot be compared and are passed over.
+    Pieces below the master's begin cannot be compared and are skipped.
     """
     proven: int | None = None
     expected = checksums[0].start if checksums else 0

@@ -338,7 +338,7 @@ class SlaveSession:
         return actions
 
     def _new_epoch(self, chunk: Chunk) -> EpochEntry | None:
-        """The entry that begins with this chunk, None where its epoch goes on."""
+        """The entry that begins with this chunk, None where its epoch continues."""
         entry = EpochEntry(chunk.epoch, chunk.epoch_start)
         last = self._last_epoch
         if last == entry:

@@ -3,7 +3,7 @@
     call.read ──▶ session ──▶ work ──▶ store thread: run ──▶ flush thread: settle ──▶ session
     call.write ◀── newest acknowledgement ◀─────────────────────────────────────────────┘
 
-Receiving, writing and flushing go on at once, up to the master's window. What came in during one
+Receiving, writing and flushing run at once, up to the master's window. What came in during one
 write is the next batch, what was written during one fdatasync is the next flush, so both grow with
 the load. A small batch is written and flushed in one call: it is a put that somebody waits for.
 
@@ -86,8 +86,8 @@ class StoreThreads:
         await self.table(_nothing)
 
     async def close(self) -> None:
-        """End the threads. What one of them is at may take as long as the disk does: the loop goes
-        on meanwhile."""
+        """End the threads. A thread's current work may take as long as the disk does; the loop
+        runs meanwhile."""
         for pool in (self._write, self._flush, self._table):
             await asyncio.to_thread(pool.shutdown, wait=True)
 

@@ -17,7 +17,7 @@ from . import exit_codes
 
 
 class CommandError(Exception):
-    """A command that cannot go on; `exit_code` is one of exit_codes."""
+    """A command that cannot continue; `exit_code` is one of exit_codes."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

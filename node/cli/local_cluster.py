@@ -1,6 +1,6 @@
 """A local cluster: one master and its slaves, each a process of its own, in this process group.
 
-    DIR/cluster.json          what the cluster is, so that the next `up` goes on with it
+    DIR/cluster.json          what the cluster is, so that the next `up` continues with it
     DIR/up.lock               held by the `up` that runs it
     DIR/n0/node.toml          configuration of a node, written at each start
     DIR/n0/node.log           what it says

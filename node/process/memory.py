@@ -5,7 +5,7 @@
 
 Keeping it is tandemlog/memory.py's part, which has the reason.
 
-glibc gives threads arenas of their own, and `malloc_trim` passes over what is free at the end of
+glibc gives threads arenas of their own, and `malloc_trim` skips what is free at the end of
 each: it goes back only by itself, above the trim threshold, which none of these arenas can reach.
 So every thread that had ever made one large answer would keep that much for ever. A node has one
 arena for all threads instead, which `malloc_trim` empties: buffers are few and large, and small

@@ -396,7 +396,7 @@ class AppendPump:
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
             result = self._store.append(batch_of(request))
-        except Exception as error:  # whatever a client sends, the writer goes on
+        except Exception as error:  # whatever a client sends, the writer continues
             pending.failure = error
             return
         pending.epoch = epoch

@@ -4,9 +4,8 @@
                     7 queue_indexes  8 durability  9 timeout_ms
 
 A request is read from its encoded bytes without a protobuf object, which would copy the records
-into itself and once more at each look; here they stay where gRPC has put them. The counts are held
-against each other here; what the columns say of the bytes is checked by the store, which trusts
-neither.
+into itself and once more at each access; here they stay in gRPC's buffer. This module checks that
+the counts agree; the store checks the columns against the bytes, and trusts neither.
 
 Each field costs a few Python statements, so their number is bounded, before any work that grows
 with it: QUICK_FIELDS may be read in the event loop, MOST_FIELDS by a thread, more are no request.

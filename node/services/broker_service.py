@@ -7,7 +7,7 @@ Methods raise what is wrong; call_door.py makes the answer of it, and gives them
 of gRPC's context.
 
 No answer grows with what is asked: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller
-goes on from there.
+continues from there.
 
 What asks where queues end, or for a key, is answered when everything that was confirmed at that
 moment is dispatched, if that is soon: who has put a message finds it. A pull does not wait, its

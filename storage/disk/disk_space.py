@@ -13,7 +13,7 @@ Queue units leave as much free as a reserve has, so that dispatch does not eat w
 given up for the small files; they wait in memory and in the log.
 
 Others fill disks too. So a store keeps a file that is good for nothing (`tandemlog/reserve`). An
-open that finds less room than that gives it up before it writes anything; it is made again when
+open that finds less room than that gives it up before it writes anything; it is created again when
 there is room for it twice. It speaks of nothing, so nothing is lost with it, and it needs no fsync.
 """
 

@@ -94,7 +94,7 @@ class FilePool:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-                # the queues lie on a disk of their own; a broker passes over files that lie there
+                # the queues lie on a disk of their own; a broker skips files that lie there
                 self._draft = self._root / DRAFT_NAME
                 make_sparse(self.files, self._draft, where, size)
         self._forget(path)  # a descriptor of what was there before

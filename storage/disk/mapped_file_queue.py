@@ -290,7 +290,7 @@ def file_size_of(found: list[tuple[int, Path, int]]) -> int:
         if length != size:
             raise StoreLayoutError(
                 f"{path} has {length} bytes, the files beside it have {size}: bring the whole "
-                "file back, or move it and every later one away to go on with what is before it"
+                "file back, or move it and every later one away to continue with what is before it"
             )
     for (base, path, _), (later, later_path, _) in pairwise(found):
         if later != base + size:

@@ -5,7 +5,7 @@
 
 To ask the kernel costs some microseconds, which is more than to copy a record: a pull of a queue
 whose records lie far apart would be mostly questions. So what was in memory counts as being there
-for as long as the map is open; a store opens its maps again each second.
+as long as the map is open; a store opens its maps again each second.
 """
 
 from typing import Final

@@ -3,7 +3,7 @@
 A damaged record stops dispatch: on a master nothing may be skipped in silence. But below what was
 durable when the store was opened, or was dispatched before, the records behind the damage were
 acknowledged, and withholding all of them for the sake of one would lose more. There the damage is
-passed over, loudly: it is kept in `passed` and logged. The queue gets pre-blank units in place of
+skipped, loudly: it is kept in `passed` and logged. The queue gets pre-blank units in place of
 its records, as soon as a later record or what is left of the damaged one tells their numbers.
 """
 
@@ -29,10 +29,10 @@ logger = logging.getLogger(__name__)
 
 
 class MendingSource(DispatchSource):
-    """See the module; damage at or above both `durable` and `dispatched` is not passed over.
+    """See the module; damage at or above both `durable` and `dispatched` is not skipped.
 
     `whole` is a log offset at which a record ends, as at what is dispatched: where no record
-    follows the damage, dispatch goes on there.
+    follows the damage, dispatch continues there.
     """
 
     log: CommitLog
@@ -93,7 +93,7 @@ class MendingSource(DispatchSource):
             return super().count_records(start, end)
         except CorruptStoreError:
             count = store_timestamp = 0
-        # a stretch with damage in it, which is passed over as dispatch does it
+        # a stretch with damage in it, which is skipped as dispatch does it
         while start < end and (batch := self.batch(start, end, index=False)).end > start:
             if batch.lost is not None:
                 count, store_timestamp = count + 1, batch.lost.store_timestamp

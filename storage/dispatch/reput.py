@@ -4,10 +4,10 @@
                     index.next            queues.next = `reputed`
                       |--- catch-up --->|   |---- main batches ----->|
 
-The same on a master and a slave. Every dispatcher knows how far it has come and passes over what
+The same on a master and a slave. Every dispatcher knows how far it has come and skips what
 it has, so a batch may be dispatched again at any time. One that lags behind the queues (the index
-after a full disk, a table whose snapshot was older, a queue that is made again) gets batches of
-its own between the main ones, until it has caught up and goes on with them.
+after a full disk, a table whose snapshot was older, a queue that is rebuilt) gets batches of
+its own between the main ones, until it has caught up and continues with them.
 
 Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
 `failure` and `reputed` say where, until the log is truncated. What may end by itself or by an
@@ -60,7 +60,7 @@ class Dispatchers:
 
 @dataclass(slots=True)
 class _Rebuild:
-    """Queues that are made again, and how far that has come."""
+    """Queues that are rebuilt, and how far that has come."""
 
     queues: frozenset[int]
     position: int
@@ -142,7 +142,7 @@ class ReputService:
             self.reputed.retreat(min(self.reputed.value, log_offset))
 
     def try_again(self) -> None:
-        """What has stopped dispatch in the log is passed over from now on."""
+        """What has stopped dispatch in the log is skipped from now on."""
         with self._lock:
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()
@@ -281,7 +281,7 @@ class ReputService:
         return gone
 
     def _rebuild_batch(self) -> int:
-        """A batch for queues that are made again from the log."""
+        """A batch for queues that are rebuilt from the log."""
         queues = self._to.queues
         if self._rebuild is None:
             damaged = frozenset(queues.damaged)

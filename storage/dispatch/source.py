@@ -57,7 +57,7 @@ class LostRecord:
 @dataclass(frozen=True, slots=True)
 class DispatchBatch:
     """The records of the log between `start` and `end`, which may be none; `lost` is a damaged one
-    there that was passed over."""
+    there that was skipped."""
 
     start: int
     end: int

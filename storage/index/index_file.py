@@ -14,8 +14,8 @@ be for a page that has its space, is an error of a write. (Through a shared map 
 that ends the process.) A batch touches nearly every page of a large table, and a second of batches
 no more than that.
 
-Slots and `previous` say nothing that the entries' hashes and order do not say too: both are made
-again from them where they cannot be trusted.
+Slots and `previous` say nothing that the entries' hashes and order do not say too: both are rebuilt
+from them where they cannot be trusted.
 
 One thread inserts and cuts, one at a time writes back; queries run beside them and see a batch as a
 whole or not at all.

@@ -3,10 +3,10 @@
     20261121071456450 (full) | 20261121071457829 (full) | 20261121071458654 (newest)
       begin .......... end     begin .......... end       begin ....... end, `next_offset`
 
-A file that is full is followed by a new one whose header starts from its end. The files for a
-batch are there before its first entry is written, so that a full disk stops the index between two
-batches: it then says so in `stopped`, the log and the queues go on, and `resume` tries again; what
-it missed is dispatched to it from `next_offset`.
+A full file is followed by a new one whose header starts from its end. The files for a batch exist
+before its first entry is written, so that a full disk stops the index between two batches. Then
+`stopped` is set, the log and the queues continue, and `resume` tries again; reput dispatches what
+the index missed from `next_offset`.
 
 One thread inserts, truncates and resumes, one at a time flushes, anybody queries.
 """
@@ -95,7 +95,7 @@ class IndexService:
         end_offset: int,
     ) -> None:
         """Take the entries of the records between `next_offset` and `end_offset`, in log order;
-        those of records before are passed over. A full disk sets `stopped` and raises nothing;
+        those of records before are skipped. A full disk sets `stopped` and raises nothing;
         StoreError where a file cannot be written."""
         if self.stopped is not None:
             return
@@ -300,8 +300,8 @@ class IndexService:
             self._pool.mark_dirty(str(file.path))
 
     def remake_newest(self, log_start: int) -> None:
-        """Nothing of the newest file holds: go on where the one before ends, which was full and
-        fsynced; its last record may have gone on in the one that is gone. Raises OSError."""
+        """Nothing of the newest file holds: continue where the one before ends, which was full and
+        fsynced; its last record may have continued in the one that is gone. Raises OSError."""
         self.drop_newest()
         before = self.newest
         self.next_offset = log_start

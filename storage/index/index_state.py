@@ -5,7 +5,7 @@
     crc32 of that line, 8 hexadecimal digits
 
 Every entry for the log below C is on disk, the last of them is number n-1 of `file` ("" where
-there is no file). After a crash what lies beyond is cut and made again from the log.
+there is no file). After a crash what lies beyond is cut and rebuilt from the log.
 """
 
 import json

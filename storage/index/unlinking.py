@@ -30,7 +30,7 @@ def held_before(
 
     `removed` ENTRY_DTYPE[n] are the entries from `next_entry` on, `newest` i8[k] the numbers
     of the entries that the slots point to, all among them. Entries that no slot points to, which
-    a crash left so, are passed over.
+    a crash left so, are skipped.
     """
     row_of = np.full(table_size, -1, np.int32)
     row_of[slots] = np.arange(len(slots), dtype=np.int32)

@@ -5,7 +5,7 @@
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
 A bad record below what was durable is damage, above it the end (log/scan.py). Damage at the very
-end is passed over like any other where it is known that a record ends at what was durable: after
+end is skipped like any other where it is known that a record ends at what was durable: after
 a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
 
 What was durable beyond the log's files is `lost`: a file is missing. A node that confirms for
@@ -162,7 +162,7 @@ def _scan(
     scanner = scan(start)
     base = start - start % mapped.file_size
     if scanner.damages and scanner.damages[0].start == start > base:
-        # Perhaps no record begins there any more: another program has gone on with this log.
+        # Perhaps no record begins there any more: another program has continued with this log.
         start = max(base, mapped.start)
         scanner = scan(start)
     found.scanned_from, found.scanned_records = scanner.start, scanner.records

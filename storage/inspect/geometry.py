@@ -141,7 +141,7 @@ def _row_size(files: FileSystem, directory: Path) -> int:
 def _queue_file_size(files: FileSystem, root: Path) -> int:
     """The length of queue files; 0 where there are none.
 
-    Some may be short after a crash, or missing, and be made again from the log: so the longest of
+    Some may be short after a crash, or missing, and be rebuilt from the log: so the longest of
     the first few counts, and gaps are not looked at. A length that no queue file can have says
     nothing.
     """

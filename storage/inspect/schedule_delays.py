@@ -1,6 +1,6 @@
 """What delay levels stand for in a store, as its own schedule queues say (`delays_of_queues`).
 
-A broker's list of levels is a setting that no file holds; with another list, queues made again
+A broker's list of levels is a setting that no file holds; with another list, queues rebuilt
 would deliver at other times.
 """
 

@@ -1,4 +1,4 @@
-"""Is a client's batch what its columns say? Everything is held against the bytes, nothing trusted.
+"""Checks that a client's batch is what its columns say: every value against the bytes.
 
     sizes         |  s0  |    s1    |  s2  |        must add up to the buffer
     records       [ r0   ][  r1     ][ r2  ]        size, magic, inner lengths, limits, body CRC

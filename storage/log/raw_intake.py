@@ -5,11 +5,11 @@
     held back            ra|b                            the beginning of a record, in memory
 
 Only whole, valid records come into the log, so nothing else is ever fsynced, acknowledged or
-dispatched; the beginning of one, or of the BLANK of a file, that goes on in the next chunk is held
-back until its end is here.
-Sizes, magic, positions and inner lengths are looked at, by columns; for bodies the CRC vouches that
-has come with the chunk. At the first bytes that are no record everything before them is stored and
-DamagedChunkError names the place: the stream ends, and the next one begins there.
+dispatched; if a record, or the BLANK of a file, continues in the next chunk, its beginning is held
+back until the rest has arrived.
+Sizes, magic, positions and inner lengths are checked by columns; the CRC of the chunk covers the
+bodies. At the first bytes that are not a record everything before them is stored and
+DamagedChunkError names the position: the stream ends, and the next one begins there.
 
 A master whose own log has damage in the middle (its recovery has passed it over) is followed byte
 for byte all the same: asked about the place, it says up to where its log has no record, and bytes
@@ -75,7 +75,7 @@ class RawIntake:
             self._judge(offset, view)
 
     def _complete(self, offset: int, view: memoryview) -> int:
-        """Go on with the record that is held back; how many of the bytes belong to it."""
+        """Continue with the record that is held back; how many of the bytes belong to it."""
         used = 0
         if self._held_bytes < BLANK_SIZE:
             used = min(BLANK_SIZE - self._held_bytes, len(view))

@@ -11,7 +11,7 @@ the record says that it lies exactly there, all its lengths add up and its CRC i
 the disk before earlier ones.
 
 Where no record follows, `whole` decides: below it lie whole records alone, so what is bad there is
-damage up to it, and the log goes on behind it. Between it and `durable` the beginning of a record
+damage up to it, and the log continues behind it. Between it and `durable` the beginning of a record
 is the end (a replica gets the log in pieces), unless its bytes are a whole record but for its head.
 
 One judgement for everybody who asks where a log ends: recovery (examination.py), and a slave that
@@ -181,7 +181,7 @@ class LogScanner:
             step = int.from_bytes(data[position : position + 4].tobytes())
 
     def _continue(self, file: MappedFile, data: NDArray[np.uint8], found: WalkResult) -> bool:
-        """At bytes that are no record: True where the log goes on behind them."""
+        """At bytes that are no record: True where the log continues behind them."""
         at = self.end
         reason = str(found.error) if found.error is not None else found.stop.value
         self.at_zeros = found.stop in (StopReason.ZEROS, StopReason.END)
@@ -219,7 +219,7 @@ def _at_step_end(found: WalkResult, to_limit: bool) -> bool:
 
 def _begins_record(tail: bytes, left: int, offset: int) -> bool:
     """Whether `tail`, of the `left` bytes that are durable from log `offset` on, is the beginning
-    of a record that goes on behind them: on a replica, which gets the log in pieces, that is no
+    of a record that continues behind them: on a replica, which gets the log in pieces, that is no
     damage."""
     if left < FIXED_SIZE:
         return True
@@ -280,7 +280,7 @@ def next_record(mapped: MappedFileQueue, offset: int, below: int) -> int | None:
 
 def find_record(file: MappedFile, start: int, stop: int) -> int | None:
     """The log offset of the first whole record in bytes start .. stop of a file; None if they have
-    none. The record must say that it lies there, so stale and stray bytes are passed over. Raises
+    none. The record must say that it lies there, so stale and stray bytes are skipped. Raises
     UnreadableError."""
     overlap = MAGIC_OFFSET + len(MAGICS[0])
     for begin in range(start, stop - MIN_RECORD_SIZE, SEARCH_STEP):

@@ -45,7 +45,7 @@ class EpochFile:
     def load(self) -> None:
         """Read the table, or its `.bak` where the file is lost or damaged (`note` says so).
 
-        Raises CorruptStoreError where a file is there and neither can be read: going on without
+        Raises CorruptStoreError where a file is there and neither can be read: continuing without
         its epochs would compare equal with logs that are not.
         """
         faults = []

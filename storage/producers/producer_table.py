@@ -8,7 +8,7 @@ of the record in the request, count of the request. Which records belong to it t
 tell: the marked one and those that follow it without a gap, unmarked and with the same store
 timestamp, up to the count. So a request that a crash has torn is known to be incomplete on every
 replica. When it is sent again the master stores what is missing, behind a mark whose index says
-where it goes on: the first of the missing records is framed again with it.
+where it continues: the first of the missing records is framed again with it.
 
 That needs one thing of the master: after a restart or a truncation the next store timestamp is
 later than that of the last record, else the records of a stranger would count as the missing ones.
@@ -20,7 +20,7 @@ file of two: what `record` says would be known in part and skipped whole. So the
 `appending`, for everybody else.
 
 Producers come without end, as each process is a new one. A producer is forgotten when the log's
-own store time has gone on by the retention since its last request, or where there are more than
+own store time has advanced by the retention since its last request, or where there are more than
 `limit`: the one first that is silent for longest. Neither while this process has had a request of
 it within GRACE_S of its own time: a clock that jumps would make all of them unknown at once, in the
 middle of their retries. Who comes when nobody can be forgotten has to wait. After GRACE_S of
@@ -87,9 +87,9 @@ class ProducerTable:
         self._restored_at = float("-inf")
         # the log offset that the table on the disk is true for, None where there is none
         self.noted: int | None = None
-        # the request whose records may go on at next_offset
+        # the request whose records may continue at next_offset
         self._open: tuple[str, Request] | None = None
-        # those whose row of the snapshot has to be made again
+        # those whose row of the snapshot has to be rebuilt
         self._stale: set[str] = set()
         self._lock = threading.RLock()
 
@@ -176,7 +176,7 @@ class ProducerTable:
         end_offset: int,
     ) -> list[str]:
         """Records of the log in order, columns of n, up to `end_offset`; `marks` are (record,
-        value as stored). Those below next_offset are passed over. Returns what was wrong with
+        value as stored). Those below next_offset are skipped. Returns what was wrong with
         marks that are none: their records count as unmarked."""
         with self._lock:
             if end_offset <= self.next_offset:
@@ -220,7 +220,7 @@ class ProducerTable:
                     producer.drop_newest()
                 if last is not None and not last.complete:
                     end = last.end_offset
-                    # it goes on at the log's end, perhaps behind a BLANK: others do not follow it
+                    # it continues at the log's end, perhaps behind a BLANK: others do not follow it
                     if end == log_offset or (cut and not count_records(end, log_offset)[0]):
                         self._open = (producer_id, last)
                 if producer.last is None:
@@ -331,7 +331,7 @@ class ProducerTable:
 
     def _judge_silence(self, restored: dict[str, Producer]) -> None:
         """Of these this process has had no request: they make room by the log's own time, or a full
-        table would take nobody new for as long as GRACE_S after a restart."""
+        table would accept no new producer for GRACE_S after a restart."""
         self._restored_at = self._monotonic()
         for producer in restored.values():
             newest = producer.newest

@@ -1,6 +1,6 @@
 """What is remembered of one producer: its last requests, and where their records are.
 
-    older: packed bytes, one object a request     newest: the one that may still go on
+    older: packed bytes, one object a request     newest: the one that may still continue
     [s-3][s-2][s-1]                               s
 
 Only the newest request changes. The others are kept in the form in which a snapshot has them, a
@@ -134,7 +134,7 @@ def cut_request(request: Request, log_offset: int, count_records: CountRecords) 
 class Producer:
     """The requests of one producer, ascending. `floor` is the last one that was forgotten, `seen`
     when this process last had one of it (monotonic, seconds), `row` its part of a snapshot, None
-    where that has to be made again."""
+    where that has to be rebuilt."""
 
     __slots__ = ("_older", "floor", "newest", "row", "seen")
 

@@ -111,7 +111,7 @@ def _check_open(name: str | None, producers: dict[str, Producer]) -> None:
     if name is not None:
         newest = producers[name].newest
         if newest is None or newest.complete:
-            raise ValueError(f"no request of {name!r} goes on")
+            raise ValueError(f"no request of {name!r} continues")
 
 
 def _rows(data: bytes, count: int, seen: float) -> dict[str, Producer]:

@@ -3,7 +3,7 @@
     batch's own table   (topic, queue id) ...  --dense-->  allowed[dense]
                                                            one gather, no loop over queues
 
-`allowed` is made again when the table of topics changes. A queue that a put names for the first
+`allowed` is rebuilt when the table of topics changes. A queue that a put names for the first
 time is registered then; one that only exists in the log (its topic was deleted) stays readable and
 takes nothing.
 """

@@ -3,7 +3,7 @@
     request      r0*  r1   r2   r3   r4         * carries the producer's mark, index 0
     in the log   r0*  r1                        a crash tore the rest off
     appended               r2*  r3   r4         the same mark with index 2, so that every replica
-                                                can tell from the bytes that the request goes on
+                                                can tell from the bytes that the request continues
 
 The producer table decides (producer_table.py); here a batch is cut and marked again, and the answer
 to a repeated request is read back from the log.
@@ -87,7 +87,7 @@ def _with_mark(
         raise BatchRefusedError(
             "BAD_RECORD",
             PRODUCER_MARK,
-            f"the request is stored in part and cannot go on with record {index}: {error}",
+            f"the request is stored in part and cannot continue with record {index}: {error}",
             record_index=index,
         ) from error
 

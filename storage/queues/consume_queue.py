@@ -119,7 +119,7 @@ class ConsumeQueue:
 
     def read(self, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE[count]: units that were written. Raises CorruptStoreError where a file of
-        the queue is missing or too short, or the disk does not give it: a queue can be made again
+        the queue is missing or too short, or the disk does not give it: a queue can be rebuilt
         from the log, so it is damage like any other."""
         position = queue_offset * UNIT_SIZE
         size = count * UNIT_SIZE

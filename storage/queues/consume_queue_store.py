@@ -5,8 +5,8 @@ A batch from reput goes into the tail rows of all its queues with a handful of a
 also fsyncs and returns a checkpoint: the ends of all queues at one position of the log.
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is
-damaged (or that the log was dispatched here before: the same unit again is passed over). A damaged
-queue takes no more units and answers no reads until it was made again from the log.
+damaged (or that the log was dispatched here before: the same unit again is skipped). A damaged
+queue takes no more units and answers no reads until it was rebuilt from the log.
 
 Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
 anybody reads, without a lock.
@@ -43,7 +43,7 @@ DAMAGED_END = -1
 @dataclass(frozen=True, slots=True)
 class QueueCheckpoint:
     """What is durable: every unit of the log below `log_offset`, where each queue then ends at
-    ends[topic][queue id]; DAMAGED_END for a queue that has to be made again, of which `least` has
+    ends[topic][queue id]; DAMAGED_END for a queue that has to be rebuilt, of which `least` has
     the end that it will have at least."""
 
     log_offset: int
@@ -96,7 +96,7 @@ class ConsumeQueueStore:
 
     @property
     def damaged(self) -> dict[int, str]:
-        """Queues that have to be made again from the log, and why."""
+        """Queues that have to be rebuilt from the log, and why."""
         return dict(self.mender.damaged)
 
     def ends(self) -> NDArray[np.int64]:
@@ -195,7 +195,7 @@ class ConsumeQueueStore:
         """Take the units of the records between `next_offset` and `end_offset`.
 
         dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Returns the queues that
-        grew. Units that are there already are passed over; a queue into which they do not fit
+        grew. Units that are there already are skipped; a queue into which they do not fit
         becomes damaged. Raises DiskFullError or StoreError where a queue file cannot be written:
         the same batch may be put again.
         """

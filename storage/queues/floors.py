@@ -3,13 +3,13 @@
     log       |begin ................................ end|
     queue q    no record of it at all                       begins:  q stands at 10, all expired
     queue r    [r0][r1][xx]  r2 is damaged                  known:   r stood at 3 before it had to
-                                                                     be made again
+                                                                     be rebuilt
 
 Both are floors: however little the log says, the queue does not end below them. Where the log says
 more, or something else, the log is right.
 
     begins   a queue's number at the begin of the log, from whoever had the log before that
-             (queue_begins.py); true for as long as the log begins there or later
+             (queue_begins.py); true as long as the log begins there or later
     known    the end of a queue while it is damaged; gone with a cut of what was dispatched, which
              may have been of it
     held     which numbers a damaged queue had, as long as `known` is known: what a record says

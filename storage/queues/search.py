@@ -4,7 +4,7 @@
     queue offset   0  1  2  3  4        for 25: LOWER is 4 (first newer), UPPER 3 (last older)
 
     store times   10  ?  ?  ? 30        ?: a hole, its record is damaged or was never there; it is
-    queue offset   0  1  2  3  4        passed over: for 20 LOWER is 4, UPPER 0
+    queue offset   0  1  2  3  4        skipped: for 20 LOWER is 4, UPPER 0
 
 Store times never fall along a log that one master after the other wrote with clocks in order;
 where a clock ran back, the answer is one of the neighbours of a step back.

@@ -237,7 +237,7 @@ class StoreReader:
         return result
 
     def _damaged(self, dense: int, queue_offset: int) -> StoreError:
-        """Queue and log do not fit together: the queue is made again from the log."""
+        """Queue and log do not fit together: the queue is rebuilt from the log."""
         topic, queue_id = self._table.name(dense)
         unit = self._queues.read(dense, queue_offset, 1)
         physical = int(unit["physical_offset"][0]) if len(unit) else -1
@@ -322,7 +322,7 @@ class StoreReader:
         and `max_bytes`. Times are store times in ms, inclusive.
 
         The index knows 31 bits of a hash and whole seconds; the records themselves decide. After
-        `max_looked_up` of them the answer is what was found, if anything, and where to go on.
+        `max_looked_up` of them the answer is what was found, if anything, and where to continue.
         Raises TooManyEntriesError where more than MAX_PASSED entries would have to be passed.
         """
         self._stats.count_query()
@@ -405,7 +405,7 @@ class StoreReader:
         self, first: int, most: int, topics: Sequence[str] = ()
     ) -> tuple[list[QueueRange], int]:
         """At most `most` queues, of these topics or of all, whose dense index is `first` or more;
-        and the index to go on from, 0 at the end. By topic and queue id, among themselves."""
+        and the index to continue from, 0 at the end. By topic and queue id, among themselves."""
         numbers: Iterable[int] = range(first, self._table.count)
         if topics:
             of_topics = {each for topic in topics for each in self._table.queues_of(topic).values()}

@@ -83,7 +83,7 @@ class QueueRange:
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
     """Records by key or position: where each lies in the log, and the bytes. `next_before` is for
-    a query that goes on with older records, 0 where there are none."""
+    a query that continues with older records, 0 where there are none."""
 
     physical_offsets: tuple[int, ...]
     records: tuple[bytes, ...]

@@ -1,7 +1,7 @@
 """Taking over the index files that a store has on disk. The newest one is kept, never deleted for
 having been open when the store crashed.
 
-    own state (index_state.py)      entries beyond it are cut, and made again from the log
+    own state (index_state.py)      entries beyond it are cut, and rebuilt from the log
     none, stopped cleanly           taken as it is: RocketMQ stops when all is dispatched
     none, crashed                   the newest file is compared with the log (index_checking.py)
     no files                        made from the first record of the log on

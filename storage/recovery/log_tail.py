@@ -27,7 +27,7 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
     there. Returns where no record begins any more, `end` where all is well, and the store time
     (ms) of the newest record behind what is dispatched, 0 where there is none."""
     # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
-    # the producers, is looked at twice, never passed over
+    # the producers, is looked at twice, never skipped
     dispatched = min(parts.queues.next_offset, parts.producers.next_offset)
     if parts.queues.damaged:
         # whatever units these have by now: the rest of theirs may lie anywhere

@@ -5,7 +5,7 @@
      3  reserve         given up if the disk has no room for the small files (disk_space.py)
      4  page cache      dropped if the last stop was not clean: an fsync may have failed
      5  set aside       a move of the log that was interrupted is finished (set_aside.py)
-     6  survey          settings held against the files, the log examined: nothing is changed
+     6  survey          settings checked against the files, the log examined: nothing is changed
      7  begin           what may be missing is noted; then the abort file says that we are open
      8  recover         the files are opened and made consistent (recovery.py)
      9  topics          those that a damaged table has lost come back

@@ -12,8 +12,8 @@ File lengths say nothing, so the end of every queue is looked for. What is known
     a foreign store, crashed           valid units that point upwards, scanned from the third-last
                                        file on as RocketMQ does; the rest is cut
 
-So the work is bounded by the number of queues, not by what they hold. A damaged queue is made
-again from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A
+So the work is bounded by the number of queues, not by what they hold. A damaged queue is rebuilt
+from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A
 queue that has had no record since this log begins has no files and stands at the number that is
 known for it (queue_begins.py).
 """
@@ -40,7 +40,7 @@ SCANNED_FILES = 3
 @dataclass(slots=True)
 class QueueFindings:
     """What was on disk: queues with units, queues of which units were cut, and queues that have
-    to be made again, with the reason."""
+    to be rebuilt, with the reason."""
 
     queues: int = 0
     units: int = 0

@@ -4,11 +4,11 @@
     2  queues: what lies beyond the recovery point is cut, damaged ones are marked
     3  index and producer table: taken as far as their own positions are right
     4  dispatch from the earliest of those positions to the confirm offset; damaged queues are
-       made again from the whole log
+       rebuilt from the whole log
     5  the next queue offsets, the consumer offsets, and a new recovery point
 
 On a full disk the dispatch may end early: what is dispatched is served, retention can make room,
-and dispatch goes on by itself then (reput.py). The next queue offsets and the producers are those
+and dispatch continues by itself then (reput.py). The next queue offsets and the producers are those
 of the log's end all the same.
 
 The order is that of trust: the log first, then what is derived from it. Every step can be
@@ -102,7 +102,7 @@ def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
 def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
     point, begins = found.point, _begins(parts, found, report)
     if point is None:
-        # Dispatched again from the first record on: what is there is compared and passed over.
+        # Dispatched again from the first record on: what is there is compared and skipped.
         context = LoadContext(
             found.log_start, found.log_end, found.log_start, None, found.clean, begins
         )
@@ -289,5 +289,5 @@ def _clamp_offsets(parts: StoreParts, found: Examination, report: RecoveryReport
     report.offsets_clamped = len(parts.consumer_offsets.clamp(end_of))
     if report.offsets_clamped:
         # Before anything is put: else another open might find the offsets of before below the ends
-        # of queues that have grown again, and consumers would pass over what came instead.
+        # of queues that have grown again, and consumers would skip what came instead.
         parts.consumer_offsets.save(parts.clock.now_ms())

@@ -1,4 +1,4 @@
-"""What opening a store found, cut and made again: for the log file, for people, for tests."""
+"""What opening a store found, cut and rebuilt: for the log file, for people, for tests."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ class RecoveryReport:
     cut_reason         why the log ends there
     cut_saved          the file that keeps them, where whole records were among them
     damages            holes below what was durable: nothing behind them was cut
-    queues_cut         queues of which units were taken away, to be made again from the log
-    queues_rebuilt     queues made again from the log alone, with the reason
+    queues_cut         queues of which units were taken away, to be rebuilt from the log
+    queues_rebuilt     queues rebuilt from the log alone, with the reason
     index              what had to be done about the index
     dispatched         records dispatched to queues, index and producers
-    waits              what a full disk had no room for; it goes on when there is space again
+    waits              what a full disk had no room for; it continues when there is space again
     offsets_clamped    consumer offsets that lay above the end of their queue
     doubt              why bytes that counted as held here may be missing (session_file.py)
     """

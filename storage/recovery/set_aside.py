@@ -12,7 +12,7 @@ its index, and an empty log begins.
 So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
 log would look like one that has lost files, and what is confirmed of it would be a guess. A log on
 a disk of its own stays there, in a folder of the same name inside its own; queues and index on one
-are emptied, because they can be made again.
+are emptied, because they can be rebuilt.
 
 What lies there is never needed by this store. It is kept as long as the new log is not known to be
 complete: until this slave is in sync, it may hold the only copy of something. Then the newest
@@ -107,7 +107,7 @@ def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None
     the folder that has all of it now, None if there was nothing to do.
 
     Before anybody looks at the store: which of the moves a power cut has left is the disk's choice,
-    so the rest may have gaps. Raises OSError; the next call goes on.
+    so the rest may have gaps. Raises OSError; the next call continues.
     """
     note = SetAsideNote(paths, files)
     folder = note.load()

@@ -1,4 +1,4 @@
-"""Topics that a damaged `topics.json` has lost: made again from the queues that there are.
+"""Topics that a damaged `topics.json` has lost: rebuilt from the queues that there are.
 
 The backup of the table is one change older. What it lacks is the newest topic perhaps, and its
 messages would be there while nobody could put or pull any more: a master would send the shorter

@@ -118,7 +118,7 @@ def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, runni
         raise log.fail(_broken_off(error)) from error
     if running:
         parts.reput.start()
-    # where that raises the log goes on: nothing vouches for what it held, and the next save is as
+    # where that raises the log continues: nothing vouches for what it held, and the next save is as
     # good
     persistence.save()
 
@@ -172,11 +172,11 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     newest record, 0 where none was looked at.
 
     Consumer offsets above what the next record gets are lowered, durably: they came from a master
-    whose last records this log never got, and consumers would pass over those that come instead.
+    whose last records this log never got, and consumers would skip those that come instead.
 
     A record of which only a part has come is cut: the old master's last chunk may have ended
     inside it, so nobody can have been told that it is safe. Damage is no end, as in recovery: the
-    log goes on behind it, at the same positions as on the other replicas.
+    log continues behind it, at the same positions as on the other replicas.
     """
     _settle_log_end(parts, persistence)
     try:

@@ -53,7 +53,7 @@ def _lowered(
     parts: StoreParts, point: RecoveryPoint, log_end: int, rebuilt: Collection[str]
 ) -> RecoveryPoint:
     """What of the point is still true: of every queue what was durable and was not cut since, and
-    of one that has to be made again the number that it has in any case."""
+    of one that has to be rebuilt the number that it has in any case."""
     ends, least, damaged = parts.queues.ends(), parts.queues.next_offsets(), parts.queues.damaged
     lowest: dict[str, dict[int, int]] = {}
 

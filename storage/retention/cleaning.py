@@ -9,7 +9,7 @@ thread that runs, not the one that has to be woken.
 
 The log goes first, then what points into it: queue files, index files, and the epochs that ended
 below its new start. A crash in between leaves derived files that point below the log, which every
-reader passes over and the next round drops. So does a file of them that cannot be deleted, and it
+reader skips and the next round drops. So does a file of them that cannot be deleted, and it
 keeps none of the others.
 """
 

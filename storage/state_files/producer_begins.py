@@ -10,9 +10,9 @@ the log (prologue.py), cut to what lies below the log's begin, and it is kept he
 
     tandemlog/producers-begin      the form of tandemlog/producers; true for the log below its begin
 
-It is a floor under the table, for every open: also where that was written before, or has to be made
-again from the log. Where the table knows a producer, the table is right. A log that is cut never
-ends below its begin, so nothing that is said here is ever undone.
+It is a floor under the table, for every open: also if the table was written before, or has to be
+rebuilt from the log. If the table knows a producer, the table is right. A truncated log never ends
+below its begin, so these values stay valid.
 """
 
 from bisect import bisect_right

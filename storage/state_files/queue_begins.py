@@ -5,7 +5,7 @@
 
 A log that was copied from another node begins where that one began at the time. Of a queue whose
 records had all expired by then it says nothing, and the queue would start at 0 again: consumers
-that stand at 10 would pass over the next ten messages, and (queue, offset) would name another
+that stand at 10 would skip the next ten messages, and (queue, offset) would name another
 message than before. So the node that has the numbers gives them away with the log
 (prologue.py), and they are kept here:
 

@@ -15,7 +15,7 @@ says, true at one moment:
     store_timestamp  of the newest record below `flushed`, ms
     index_tags       whether the index has entries of tags; None where it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
-                     queue that was damaged and not yet made again
+                     queue that was damaged and not yet rebuilt
     least            the offset that it gets at least then
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
 

@@ -1,7 +1,7 @@
 """Make the derived files of a store again from its log alone.
 
     consumequeue/ index/  ──moved──▶  rebuild-<ms>/          deleted at the end
-                          ◀──made again by dispatch from the first record of the log
+                          ◀──rebuilt by dispatch from the first record of the log
 
 The old files go only when the new ones are complete and durable. A rebuild that is broken off
 loses nothing: the next open finds no recovery point and makes again what is missing.
@@ -34,7 +34,7 @@ from .recover import recover
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was made again: queue files, index files; and what recovery found on the way."""
+    """What was rebuilt: queue files, index files; and what recovery found on the way."""
 
     queues: bool
     index: bool

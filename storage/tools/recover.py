@@ -1,6 +1,6 @@
 """Recover a store that no node has open: what opening and closing it does, said in words.
 
-`plan` looks only: what would be cut, which queues would be made again. It knows what can be known
+`plan` looks only: what would be cut, which queues would be rebuilt. It knows what can be known
 without changing a file; what dispatch would then find in the index is not among that.
 """
 

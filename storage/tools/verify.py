@@ -7,7 +7,7 @@
 
     small    checksums, and what can be (verify_small.py)
 
-The log is walked once, by columns, and the queues and the index are held against each stretch of
+The log is walked once, by columns, and the queues and the index are checked against each stretch of
 it. A store that stopped before everything was dispatched says how far it came (its recovery
 point): beyond that nothing need be in the queues yet. Nothing is written, and no page dropped.
 """

@@ -140,7 +140,7 @@ class IndexCheck:
             if file.tags is None:
                 file.tags = bool(np.isin(of_tags[mine], held).any())
                 self._report.indexes_tags = file.tags
-            # the record that a file ends with may go on in the next one, of the other kind
+            # the record that a file ends with may continue in the next one, of the other kind
             last = found.physical_offset[of_tags >> 31] == file.physical[-1]
             following = self._filled[number + 1 : number + 2]
             if not file.tags:
@@ -184,7 +184,7 @@ class IndexCheck:
     def _check_header_times(
         self, file: _IndexFile, numbers: NDArray[np.int64], times: NDArray[np.int64]
     ) -> None:
-        """A query by time passes over a file by what its header says of the first and the last
+        """A query by time skips a file by what its header says of the first and the last
         entry: `times` (ms) are those of the records of the entries `numbers`."""
         for name, number, said in (
             ("begin", 1, file.header.begin_timestamp),

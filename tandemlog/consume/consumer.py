@@ -33,8 +33,8 @@ from .received import ReceivedBatch, ReceivedMessage
 class AsyncStream:
     """What `follow` gives: messages, or whole batches of them. Close it, or use `async with`.
 
-    With automatic commits a message is saved as done when the next one is asked for. A loop that
-    is left may be gone on with by another one, or by `next_batch`.
+    With automatic commits a message is saved as done when the next one is asked for. After you
+    leave a loop, another loop or `next_batch` may continue there.
     """
 
     def __init__(self, follower: Follower) -> None:
@@ -238,7 +238,7 @@ class AsyncConsumer:
         return await self._positions.committed(self._group(), names)
 
     async def commit(self, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group: where it goes on reading, by (topic, queue id)."""
+        """Saves offsets for the group: where it continues reading, by (topic, queue id)."""
         await self._positions.commit(self._group(), offsets)
 
     def _group(self) -> str:

@@ -1,6 +1,6 @@
 """What a node's answer about a queue means, and when something that a node lacks is lost.
 
-    THERE    the node has it: go on
+    THERE    the node has it: continue
     BEHIND   its queue ends before: not yet. A slave may be behind, so this says nothing of the
              cluster; only its master may say that no node has it
     GONE     it has it no more, or a hole there. Another node may keep older files, or have a whole
@@ -47,7 +47,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a node said of an offset; the node goes on at `following`, its queue holds
+    """What a node said of an offset; the node continues at `following`, its queue holds
     `min_offset`..`max_offset`."""
 
     kind: Kind
@@ -98,7 +98,7 @@ class Doubts(Generic[QueueT]):
         self._since.setdefault(queue, now)
 
     def settle(self, queue: QueueT) -> None:
-        """The queue goes on."""
+        """The queue continues."""
         self._said.pop(queue, None)
         self._since.pop(queue, None)
 

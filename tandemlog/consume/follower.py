@@ -10,15 +10,15 @@ in the answer of another; more of them where a pull cannot name all queues of a 
 
 What an answer says of a queue, and what follows:
 
-    FOUND, NO_MATCHED_MESSAGE     go on at next_offset
+    FOUND, NO_MATCHED_MESSAGE     continue at next_offset
     at its end, or empty          wait
     beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
                                   patience_ms that no node has it: then its log was cut
     too small, being removed,     lost if all nodes that may be read from say so, the master among
-    unreadable, a hole            them; `on_lost` says whether to go on or to raise
+    unreadable, a hole            them; `on_lost` says whether to continue or to raise
 
 Which answers count, and whose, is in doubts.py. A follower survives any outage: it looks for
-another node for as long as it is open. What is wrong with the request itself (no such topic, by the
+another node as long as it is open. What is wrong with the request itself (no such topic, by the
 master's word) ends it with that error.
 """
 
@@ -341,7 +341,7 @@ class Follower:
         return self._stops is not None and self._fetched[queue] >= self._stops.get(queue, 0)
 
     async def _decide(self, queue: Queue) -> None:
-        """Goes on behind what is lost, if those who know say that it is; else leaves the queue
+        """Continues behind what is lost, if those who know say that it is; else leaves the queue
         where it stands. Raises OffsetOutOfRangeError as `on_lost` says."""
         now = asyncio.get_running_loop().time()
         topology = await self._reader.connection.current_topology()
@@ -366,7 +366,7 @@ class Follower:
             self._stops[queue] = end
 
     def _lost(self, queue: Queue, following: int, low: int, end: int) -> None:
-        """Messages that were to be read are in no node: goes on elsewhere in the queue."""
+        """Messages that were to be read are in no node: continues elsewhere in the queue."""
         offset = self._fetched[queue]
         text = f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds {low}..{end}"
         if self._options.on_lost == "error":

@@ -5,7 +5,7 @@
                   a loop ended here: the rest waits for the next loop, or the next call
 
 A loop over messages may be left in the middle of a batch and another one begun: what the first one
-did not come to must not be passed over, since the offsets behind it will be committed.
+did not come to must not be skipped, since the offsets behind it will be committed.
 """
 
 from .follower import Follower

@@ -6,7 +6,7 @@
              whoever is left when one goes away
 
 A reader stays with a node as long as it answers. All nodes hold the same log at the same
-positions, so a reader goes on elsewhere where it stopped.
+positions, so a reader continues elsewhere where it stopped.
 """
 
 import logging

@@ -171,8 +171,9 @@ class ReceivedBatch:
     """Records of one queue, oldest first: `records` end to end (bytes, or a view into the answer
     they came in), `sizes` u4[n] bytes of each.
 
-    `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to go on with, `min_offset`
-    and `max_offset` what the queue of the node that answered held (max: one past the last).
+    `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to continue with.
+    `min_offset` and `max_offset` are the range of the queue on the node that responded (max: one
+    past the last).
     """
 
     topic: str

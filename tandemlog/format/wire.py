@@ -8,7 +8,7 @@
 
 A protobuf object copies the bytes that it is given, again while it is encoded, and once more into
 the result. So records and chunks of the log are put around and found in encoded messages without
-one. Fields may stand in any order, and what is not known is passed over, as protobuf does.
+one. Fields may stand in any order, and what is not known is skipped, as protobuf does.
 """
 
 from collections.abc import Iterator
@@ -53,9 +53,9 @@ def tag(number: int, kind: int = BYTES) -> bytes:
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """The number at `position`, its lowest 64 bits, and where it ends. Raises IndexError if it goes
-    on at the end of `data`, WireError if it has more than ten bytes: its end would be looked for
-    over all that follows."""
+    """The number at `position`, its lowest 64 bits, and where it ends. Raises IndexError if `data`
+    ends within it, WireError if it has more than ten bytes: the search for its end would read all
+    that follows."""
     byte: int = data[position]
     if byte < 0x80:
         return byte, position + 1

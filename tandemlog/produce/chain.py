@@ -4,7 +4,7 @@ an answer means. No I/O, no clock.
     chain:   [ kept ............ | written, no answer .... | not written on this stream ]
                 0 .. kept            .. written                .. end
 
-Idempotence rests on the numbers (epoch, sequence) that a request keeps for as long as a node may
+Idempotence rests on the numbers (epoch, sequence) that a request keeps as long as a node may
 have stored it. Everything without an outcome is written again, in order and with the same
 numbers, on every new stream; a node that has it answers as the first time. So a broken stream, a
 late answer or a new master costs a repetition and never a duplicate.
@@ -264,7 +264,7 @@ class Chain:
             self._refused_for_good(batch, error, doubt)
 
     def _is_final(self, error: TandemlogError) -> bool:
-        """Whether fixed numbers cannot go on after this answer. A gap behind a request that has
+        """Whether fixed numbers cannot continue after this answer. A gap behind a request that has
         to wait is none."""
         if isinstance(error, SequenceGapError | UnknownProducerError):
             return self._stop is None

@@ -98,7 +98,7 @@ class Admin:
         return self._run(self._admin.committed(group, topics))
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Sets where a group goes on reading; its consumers must not run meanwhile."""
+        """Sets where a group continues reading; its consumers must not run meanwhile."""
         self._run(self._admin.commit(group, offsets))
 
     def search_offset(

@@ -25,8 +25,8 @@ from .loop_thread import LoopThread
 
 class Stream:
     """What `follow` gives: messages, or whole batches of them; for one thread. Close it, or use
-    `with`. With automatic commits a message is saved as done when the next one is asked for. A loop
-    that is left may be gone on with by another one, or by `next_batch`."""
+    `with`. With automatic commits a message is saved as done when the next one is asked for. After
+    you leave a loop, another loop or `next_batch` may continue there."""
 
     def __init__(self, thread: LoopThread, stream: AsyncStream) -> None:
         self._thread = thread
@@ -185,7 +185,7 @@ class Consumer:
         return self._thread.run(self._consumer.committed(topics))
 
     def commit(self, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group: where it goes on reading, by (topic, queue id)."""
+        """Saves offsets for the group: where it continues reading, by (topic, queue id)."""
         self._thread.run(self._consumer.commit(offsets))
 
     @property

@@ -82,8 +82,8 @@ async def test_a_strangers_hello_changes_nothing(replica: Make) -> None:
         HELLO, epochs=(EpochEntry(1, 0),), max_offset=1 << 40, confirm_offset=1 << 40,
         file_size=8192,
     )  # fmt: skip
-    assert "so puts go on" in await refusal(master, lie)
-    assert "so puts go on" in await refusal(master, replace(HELLO, accepted_epoch=1000))
+    assert "so puts continue" in await refusal(master, lie)
+    assert "so puts continue" in await refusal(master, replace(HELLO, accepted_epoch=1000))
     far = replication_pb2.SlaveFrame()
     far.hello.accepted_epoch = 2**31 - 1
     assert "which no cluster reaches" in await refusal(master, far.SerializeToString())

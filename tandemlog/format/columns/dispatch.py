@@ -344,7 +344,7 @@ def _index_entries(
 def _ending(
     seeds: NDArray[np.int32], strings: HashedStrings, chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Of the chosen rows: which, and the hash of the text that goes on with the row's string."""
+    """Of the chosen rows: which, and the hash of the text that continues with the row's string."""
     if all_true(chosen):
         return counting(len(chosen)), strings.continued(seeds)
     rows = chosen.nonzero()[0]

@@ -40,7 +40,7 @@ class StopReason(Enum):
     END = "the window ends with a whole record"
     LIMIT = "as many records as were asked for"
     BLANK = "a BLANK record: the log continues in the next file"
-    INCOMPLETE = "the window ends inside a record, which may go on after it"
+    INCOMPLETE = "the window ends inside a record, which may continue after it"
     ZEROS = "zero bytes: nothing was written here"
     TORN = "the beginning of a record, the rest of it zero"
     CORRUPT = "bytes that are no record"

@@ -306,7 +306,7 @@ def encode_blank(length: int) -> bytes:
 
 
 def is_blank(buffer: Buffer, position: int = 0) -> bool:
-    """Whether a file's end mark stands at `position`: go on with the next file."""
+    """Whether a file's end mark stands at `position`: continue with the next file."""
     magic_at = position + MAGIC_OFFSET
     if magic_at + _MAGIC.size > len(buffer):
         return False

@@ -102,7 +102,7 @@ class QueueBreak:
             topic=self.topic,
             queue_id=self.queue_id,
             queue_offset=self.number,
-            # A topic that was deleted and made again starts again from 0.
+            # A topic that was deleted and created again starts again from 0.
             fault=self.number != 0,
         )
 

@@ -103,7 +103,7 @@ class Cluster:
         return await self._positions().committed(group, topics)
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Where a group goes on, kept by the cluster."""
+        """Where a group continues, kept by the cluster."""
         run(self._commit(group, offsets), f"storing the offsets of group {group}")
 
     async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> None:

@@ -12,7 +12,7 @@ class OffsetsError(PipelineError):
 
 
 class DataLossError(PipelineError):
-    """Messages that were to be read are gone. With failOnDataLoss=false reading goes on behind
+    """Messages that were to be read are gone. With failOnDataLoss=false reading continues behind
     them."""
 
 

@@ -1,4 +1,4 @@
-"""What of a log's files is not there, said by jobs that pass over damage.
+"""What of a log's files is not there, said by jobs that skip damage.
 
 A scan sees what stands in the files; of a file that is missing, or ends behind a whole record
 before its length, it sees nothing.

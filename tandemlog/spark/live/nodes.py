@@ -4,7 +4,7 @@
     master   the master alone
     any      all nodes alike, another one for each partition
 
-A task stays with a node that answers. All nodes hold the same log, so the next one goes on where
+A task stays with a node that answers. All nodes hold the same log, so the next one continues where
 the last one stopped.
 """
 

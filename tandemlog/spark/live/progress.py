@@ -1,4 +1,4 @@
-"""How far the spans of a partition are read, and in which order their rows go on.
+"""How far the spans of a partition are read, and in which order their rows continue.
 
     asked for    span 0  #####....    span 1  ##........    span 2  ..........
     handed on    span 0, all of it, then span 1, then span 2
@@ -136,7 +136,7 @@ class PullProgress:
 
     def give_up(self, reason: str, master: str | None) -> list[ReceivedBatch]:
         """Nothing has moved for long, and the master's word will do. What it has not got was cut
-        off; raises DataLossError for that and for what it has no more, or passes over it and gives
+        off; raises DataLossError for that and for what it has no more, or skips it and gives
         the rows whose turn it is then. Raises ClusterError for what the master does not say."""
         for each in self._asked():
             said = self._doubts.said_by(each.number, master) if master is not None else None
@@ -189,7 +189,7 @@ class PullProgress:
 
     def _rows(self, reading: _Reading, batch: ReceivedBatch) -> int:
         """Takes the rows up to the span's end, and without a filter up to the first offset that is
-        not there; where to go on."""
+        not there; where to continue."""
         end = min(batch.next_offset, reading.span.end)
         if not self._filtered:
             offsets = batch.headers.queue_offset

@@ -7,9 +7,9 @@
 
 Spark asks for the first offset twice, and again after a restart when the first batch was planned
 and not committed. It does not keep it for a source in Python. So a start that moves with time
-(latest, a time) has to be kept elsewhere: with the option groupId the cluster does, in the group's
-offsets; a group that has offsets is gone on with, wherever startingOffsets points. Without groupId
-such a restart is an error here, since nobody knows any more where the first batch began.
+(latest, a time) has to be kept elsewhere: with the option groupId the cluster keeps it, in the
+group's offsets; if a group has offsets, the stream continues there, whatever startingOffsets says.
+Without groupId such a restart is an error, because the start of the first batch is lost.
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802

@@ -60,7 +60,7 @@ class LocalLog:
         return done
 
     def next_data(self, offset: int) -> int:
-        """As LogBytes: holes of a sparse file are passed over."""
+        """As LogBytes: holes of a sparse file are skipped."""
         file = self._files.find(offset)
         if file is None or offset >= file.end:
             return offset

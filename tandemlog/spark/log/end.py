@@ -5,7 +5,7 @@
 
 Nothing stands there (zeros): the log ends. A record cut off by a crash (torn), or bytes that an
 older life of the file left (stale): it ends too, and readers stop here, whatever follows. But if
-the log once went on (the queues know records behind this place, or whole records follow that are
+the log once continued (the queues know records behind this place, or whole records follow that are
 younger than those before), then something in its middle is damaged, and it does not end here.
 """
 
@@ -122,7 +122,7 @@ class _Search:
         return file.base + recent[0]
 
     def _following(self, offset: int, before: int) -> Record | None:
-        """The next record behind bytes that are none, if the log went on with it."""
+        """The next record behind bytes that are none, if the log continued with it."""
         file = self._file
         record = next_record(self._log, offset + 1, file.end, file.end)
         if record is None or offset < self._durable:

@@ -3,7 +3,7 @@
     queue file   | u u u u u u 0 0 0 0 |     u: log offset, size, tags code
                              '-- the newest unit: the log had all bytes up to its record's end
 
-A log that ends before that place has lost something; one that goes on behind it was not
+A log that ends before that place has lost something; one that continues behind it was not
 dispatched to its end, and there the first bad record is the end, as recovery takes it.
 """
 

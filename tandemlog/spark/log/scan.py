@@ -120,7 +120,7 @@ class SpanScan:
             yield from self._look_behind()
 
     def _look_behind(self) -> Iterator[DamagedPiece]:
-        """The next span passes over what is no record at its begin, so it is named here."""
+        """The next span skips what is no record at its begin, so it is named here."""
         span = self._span
         place = Span(span.base, span.file_end, self.end, self.end + 1)
         probe = SpanScan(self._log, place, check_crc=self._check_crc, window_bytes=_BEHIND)

@@ -27,7 +27,7 @@ class Span:
     """Log offsets start .. end of the file that begins at `base`, `file_end` long at most.
 
     `at_record` says that a record, or the file's BLANK, must stand at `start`; `continued` that
-    the log goes on behind `end`, in a span that looks for its first record: so this one has to
+    the log continues behind `end`, in a span that looks for its first record: so this one has to
     see whether there is one.
     """
 

@@ -65,7 +65,7 @@ class _Reading:
         )
 
     def pieces(self, window_bytes: int, window_records: int) -> Iterator[Piece]:
-        """The records; damage raises CorruptLogError unless it is to be passed over."""
+        """The records; damage raises CorruptLogError unless it is to be skipped."""
         for part in self.scan(window_bytes, window_records):
             if isinstance(part, Piece):
                 yield part

@@ -4,9 +4,9 @@
     JVM ──▶ batch ─ batch ─ end of file                  the query failed upstream, or its JVM died
 
 Arrow reads both as the end of the rows. The last chunk of a cut input would be shorter than the one
-that the next attempt makes of the same number, and no attempt could ever go on from there. So the
-last rows are handed on only once Spark's own mark behind them has come. Nothing public shows it: it
-stands in the stream from which PySpark's worker feeds this task, found among its frames.
+that the next attempt makes of the same number, and no attempt could ever continue from there. So
+the last rows are passed on only after Spark's own end mark has arrived. No public API shows the
+mark: it is in the stream from which PySpark's worker feeds this task, found among its frames.
 """
 
 import io

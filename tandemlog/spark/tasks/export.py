@@ -192,7 +192,7 @@ class _Messages:
         return writer
 
     def _aside(self, folder: str) -> Path:
-        # Readers of Parquet folders pass over names that begin with a dot.
+        # Readers of Parquet folders skip names that begin with a dot.
         return self._directory / folder / f".{self._name}.{self._attempt}"
 
 

@@ -27,7 +27,7 @@ _NO_FILE = -1
 
 @dataclass(slots=True)
 class WrittenQueue:
-    """`units` taken, numbers first .. end-1; `repeated` records passed over, `lacking` numbers
+    """`units` taken, numbers first .. end-1; `repeated` records skipped, `lacking` numbers
     filled up."""
 
     topic: str

@@ -79,7 +79,7 @@ def _restore_batch(
     data, ends = _flat(column)
     sizes = np.diff(ends)
     kinds = batch.column("kind").to_numpy(zero_copy_only=False) == RECORD
-    # A stretch goes on while rows are of one kind, in one file, each at the end of the one before.
+    # A stretch continues while rows are of one kind and file, each at the end of the one before.
     breaks = offsets[1:] != offsets[:-1] + sizes[:-1]
     breaks |= kinds[1:] != kinds[:-1]
     firsts = [0, *(breaks.nonzero()[0] + 1).tolist(), len(offsets)]

@@ -1,7 +1,7 @@
 """What the index files of a store tell a rebuild: their sizes, and whether tags are indexed.
 
 RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
-its index made again must have none either. The newest file that holds entries of records with tags
+its rebuilt index must have none either. The newest file that holds entries of records with tags
 says which it is.
 """
 

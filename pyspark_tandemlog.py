@@ -1,8 +1,8 @@
 """Found by Spark itself: what makes format("tandemlog") known without a registration.
 
 Spark imports every module named pyspark_* when it meets an unknown format, and one that fails to
-import would take all the others with it. So where a library is missing, or PySpark is another one
-than is needed, there is still a source here, which says so once it is used.
+import would take all the others with it. So if a library is missing, or PySpark has an unsupported
+version, there is still a source here, which raises that error once it is used.
 """
 
 from pyspark.sql.datasource import DataSource

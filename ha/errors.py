@@ -2,7 +2,7 @@
 
 
 class HaError(Exception):
-    """Base of this package's errors; whoever only tries again later catches this one."""
+    """Base of this package's errors; callers that only retry later catch this one."""
 
 
 class ProtocolError(HaError):

@@ -7,8 +7,8 @@ The lower layers know nothing of gRPC: they raise typed errors, and only this ta
 A put that was refused before anything was stored has a status that says "not stored"; where the
 records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
 
-Messages quote what was sent. Whoever writes one shortens names (`words.quoted`); here every text of
-an answer gets its bound, whoever wrote it.
+Messages quote what was sent. The code that writes one shortens names (`words.quoted`); this module
+bounds every text of a response, wherever it comes from.
 
 A problem that has been told keeps no traceback. The frames of a traceback hold the request, and one
 of them often holds the problem again (a future, a put under way): then all of it would stay until

@@ -81,8 +81,8 @@ class CorruptStoreError(StoreError):
 
 
 class UnreadableError(StoreError):
-    """Bytes that the disk does not give; `file` and `position` say where. What they are nobody
-    knows, so nothing is cut, skipped or rebuilt for it."""
+    """Bytes that the disk cannot read; `file` and `position` say where. Their content is unknown,
+    so nothing is cut, skipped or rebuilt because of them."""
 
     def __init__(self, file: str, position: int, size: int, why: str) -> None:
         self.file = file

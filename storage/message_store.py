@@ -150,8 +150,8 @@ class MessageStore:
 
     @property
     def damages(self) -> list[Damage]:
-        """What of the log is damaged, as far as somebody has come upon it: at open, at a promotion
-        or while dispatching."""
+        """Damage in the log that has been found so far: at open, at a promotion or while
+        dispatching."""
         self.recovery.add_damages(self._parts.source.passed.values())
         return self.recovery.damages
 

@@ -82,7 +82,7 @@ class StoreStats:
         self.queries = 0
         self.checkpoints = 0
         self.files_deleted = 0
-        # from a put's arrival to its answer; recorded by whoever answers
+        # from a put's arrival to its response; recorded by the code that responds
         self.put_latency = LatencyHistogram()
         self.append_latency = LatencyHistogram()
 

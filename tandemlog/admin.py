@@ -161,7 +161,7 @@ class AsyncAdmin:
         raise _unknown(name)
 
     async def _held(self, name: str) -> TopicInfo:
-        """The topic as the master has it, whoever is read from; raises UnknownTopicError."""
+        """The topic as the master has it, whichever node is read from; raises UnknownTopicError."""
         for each in await self._connection.topics([name]):
             return _topic(each)
         raise _unknown(name)

@@ -327,7 +327,7 @@ def _short_reason(status: grpc.StatusCode, why: str) -> str:
         return "name not resolved"
     last = why.rpartition(": ")[2]
     last = last[:1].lower() + last[1:]
-    # Somebody takes the connection and does not speak plain HTTP/2: nodes do, TLS does not.
+    # The peer accepts the connection but does not speak plain HTTP/2: nodes do, TLS does not.
     if "failed to connect" in why and any(mark in why for mark in _NO_HANDSHAKE):
         return f"no gRPC without TLS there: {last}"
     return last

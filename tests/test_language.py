@@ -26,6 +26,19 @@ AVOID = {
     "anew": "again",
     "go on with it": "continue with it",
     "nobody holds any more": "no longer used",
+    "made again": "rebuilt, or created again",
+    "passed over": "skipped",
+    "passes over": "skips",
+    "goes on": "continues",
+    "gone on": "continued",
+    "went on": "continued",
+    "go on": "continue",
+    "held against": "compared with, or checked against",
+    "for as long as": "while",
+    "whoever": "the one who acts: the caller, the reader, each node",
+    "handed out": "delivered, or returned",
+    "hands out": "delivers, or returns",
+    "says so": "reports it, or logs it",
 }
 
 

@@ -9,11 +9,11 @@ is durable, `closed` when a stream ended. `seen_epoch`, where it is above the ow
 remembered: the next term must be higher. A master's term is one object of this class: its epoch
 never changes, so a new term is a new object and nothing of an old one can leak into it.
 
-Whose word counts: a slave's log is never cut against it, whoever it is, but only a node that is in
-the in-sync set, or was, stops puts by an alarm or moves the epoch. A stranger's hello is refused
-and changes nothing. A master that knows no other node (its disk may be new) hears everybody's
-alarm, and still takes no epoch from them. Slaves that were never in the set are listed while they
-are there and a while longer, MAX_OTHERS of them.
+Whose word counts: no node, known or not, has to cut its log below what it knows to be confirmed,
+but only one that is in the in-sync set, or was, can stop puts with an alarm or advance the epoch.
+The hello of any other node is refused and changes nothing. A master that knows no other node (its
+disk may be new) accepts alarms from all nodes, but still takes no epoch from them. Slaves that were
+never in the set are listed while they are connected and a while longer, at most MAX_OTHERS of them.
 """
 
 from ..config import HaConfig, Replication
@@ -155,7 +155,7 @@ class MasterGroup:
         return node_id in record.known or any(each.node_id == node_id for each in record.members)
 
     def tables_held(self, kind: str, version: int) -> bool:
-        """Whether every in-sync member has taken that version of a table: whoever of them becomes
+        """Whether every in-sync member has taken that version of a table: any of them that becomes
         the master has it."""
         if self.config.replication is not Replication.SYNC:
             return True

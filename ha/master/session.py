@@ -207,9 +207,9 @@ class MasterSession:
         return [SendAnswer(answer), *prologue]
 
     def _follow_link(self, now: float) -> None:
-        """Fit the next chunk to the link. Whoever pumps makes a chunk while the one before is under
-        way, and comes back once that has left: the time is the older one's, the size the newer's,
-        which is at most twice as large."""
+        """Fit the next chunk to the link. The caller makes a chunk while the one before is in
+        flight, and comes back once that has left: the time is the older one's, the size the
+        newer's, which is at most twice as large."""
         last, self._last_chunk = self._last_chunk, None
         if last is None:
             return

@@ -6,17 +6,17 @@
                  not caught up, or silent, for replica_lag_time; disk failed;
                  never below `required` members
 
-The expand rule looks at the start of the epoch too: the master of the epoch before may still hand
-out acknowledgements for anything below it. A change is proposed, recorded (a file here, one
+The expand rule looks at the start of the epoch too: the master of the epoch before may still
+send acknowledgements for anything below it. A change is proposed, recorded (a file here, one
 compare-and-set in a coordinator), then resolved; until it is resolved both sets are in force, so
 whichever of them is found after a crash is safe. One change is under way at a time. A member that
 comes back with another incarnation is another member: it takes its old place by the expand rule.
 
-Somebody may hold acknowledged bytes that this master has lost: a member of `unheard` perhaps, a
-slave that an alarm names for sure. While that stands it cannot leave the set, and nobody joins: who
-follows this master may lack the same bytes, and an election would take it for safe. A member of
-`unheard` is settled when it has followed, or when its node has come back with another disk, so that
-the old one is gone permanently.
+A node may hold acknowledged bytes that this master has lost: perhaps a member of `unheard`,
+certainly a slave that an alarm names. Until that is settled it cannot leave the set, and no node
+joins: a follower of this master may lack the same bytes, and an election would take it for safe. A
+member of `unheard` is settled when it has followed, or when its node has come back with another
+disk, so that the old one is gone permanently.
 """
 
 from collections.abc import Collection, Mapping
@@ -101,7 +101,8 @@ class SyncStateSet:
         alarmed: Collection[str] = (),
         tables: Mapping[str, int] = NO_TABLES,
     ) -> InSyncRecord | None:
-        """The next change by rule, now in force beside the recorded set; None where none is due.
+        """The next change that the rules require, now in force beside the recorded set; None if
+        none is due.
 
         `durable` is per node id what is acknowledged in this epoch; `need` what a new member must
         hold: max(confirm offset, epoch start); `alarmed` are the node ids for which an alarm

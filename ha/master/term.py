@@ -4,8 +4,8 @@
     (nothing lower is    (a RocketMQ store:     (durable before the first
      served again)        epoch 0)               byte of the term)
 
-The in-sync set begins as the last recorded one: whoever is in it may hold acknowledged bytes, so
-it must follow before anything is confirmed, or leave by rule once the others suffice. Where this
+The in-sync set begins as the last recorded one: each member may hold acknowledged bytes, so it must
+follow before anything is confirmed, or leave under the lag rule once the others suffice. Where this
 master may have lost bytes that it counted as held, they cannot even leave before they have
 followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
 forgotten only when the record that acts on it is durable.
@@ -63,7 +63,7 @@ def begin_term(
         )  # fmt: skip
     known = remembered((each.node_id for each in (*others, me)), state.record.known)
     record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard, known)
-    # it follows itself: whoever serves in the same epoch later is another history
+    # it follows itself: a node that serves in the same epoch later has another history
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
     if config.replication is Replication.SYNC:

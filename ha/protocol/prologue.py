@@ -4,12 +4,13 @@
     the slave's log                               |......................|
     the prologue         q stands at 10 ──────────▲
 
-Of a queue whose records have all expired a log says nothing, and neither could the slave: its queue
-would begin at 0 again, should it ever lead. So a slave that has no log yet, or has lost what it
-knew of that, says so in its hello, and the master sends the prologue (storage/recovery/prologue.py)
-in pieces between the answer and the first chunk. It is durable on the slave before a byte of log
-is; whatever breaks off before leaves an empty log, which asks again. It speaks of what is below the
-log's begin alone, so no truncation and no later master changes it.
+If all records of a queue have expired, the log does not contain its number, so the slave could not
+know it: its queue would begin at 0 again if it became master. So a slave that has no log yet, or
+has lost that knowledge, asks for it in its hello, and the master sends the prologue
+(storage/recovery/prologue.py) in pieces between the answer and the first chunk. It is durable on
+the slave before a byte of log is; if the stream breaks before that, the log is still empty and the
+slave asks again. It covers only what is below the log's begin, so no truncation and no later master
+changes it.
 """
 
 from ..errors import HaError

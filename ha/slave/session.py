@@ -4,9 +4,9 @@
                  │            └─ the log is cut to where it equals the master's ─┘
                  └─ resync: the log is set aside, and a new stream begins with a new incarnation
 
-Nothing is acknowledged before PREPARING is over, the heartbeats until then say so: the log may
-still hold bytes that are not the master's. Every action on the store is returned in the order in
-which it must be executed; chunks that arrive while the store still prepares queue behind.
+Nothing is acknowledged before PREPARING is over, and the heartbeats until then carry that state:
+the log may still hold bytes that are not the master's. Every action on the store is returned in the
+order in which it must be executed; chunks that arrive while the store still prepares queue up.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class Disconnect:
 
 @dataclass(frozen=True, slots=True)
 class SeeMembers:
-    """All nodes as the master sees them, for whoever asks this node; nothing is stored."""
+    """All nodes as the master sees them, for clients that ask this node; nothing is stored."""
 
     nodes: Sequence[common_pb2.NodeStatus]
 

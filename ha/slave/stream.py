@@ -5,7 +5,7 @@
 
 Receiving, writing and flushing run at once, up to the master's window. What came in during one
 write is the next batch, what was written during one fdatasync is the next flush, so both grow with
-the load. A small batch is written and flushed in one call: it is a put that somebody waits for.
+the load. A small batch is written and flushed in one call: a client is waiting for that put.
 
 The window covers what is written and not yet flushed; what waits in memory to be written has a
 bound of its own, above which nothing is read, so that HTTP/2 makes the master wait.
@@ -284,7 +284,7 @@ class SlaveStream:
             self._failed(str(fault))
             self._obey(self.session.failed(str(fault), self._clock.monotonic()))
         if not isinstance(fault, FlushFailedError):
-            # a full disk may get room; the acknowledgement that says so leaves first
+            # a full disk may get room; the acknowledgement that reports it leaves first
             await asyncio.sleep(TICK_S)
             raise HaError(f"storing the master's bytes failed: {fault}") from fault
 

@@ -120,8 +120,8 @@ class NodeProcess:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Nobody else runs the cluster of `directory`, or writes its files, meanwhile. Raises
-    StoreLockedError where somebody does."""
+    """No other process runs the cluster of `directory`, or writes its files, meanwhile. Raises
+    StoreLockedError if one does."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("a") as file:
         try:

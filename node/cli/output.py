@@ -156,8 +156,8 @@ class StreamedTable:
 
 
 def cell_text(value: Any) -> str:
-    """One cell: short, in one line, and nothing in it that a terminal would act on: what is in
-    bodies, keys and properties, somebody sent."""
+    """One cell: short, in one line, and without control characters for the terminal: bodies, keys
+    and properties come from outside."""
     if value is None:
         return ""
     if isinstance(value, bool):

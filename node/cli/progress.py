@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr and only where somebody sees it."""
+"""Progress of long work, on stderr and only if that is a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

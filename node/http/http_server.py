@@ -72,8 +72,8 @@ class HttpServer:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is about this node. What a client wrote badly it is told with a
-    400; a traceback for each such request would fill the disk at the pace of whoever sends them."""
+    """Whether a line of the log is about this node. A malformed request gets a 400; a traceback
+    for each would let a client fill the disk."""
     problem = record.exc_info[1] if record.exc_info else None
     return not isinstance(problem, HttpProcessingError) or problem.code >= 500
 

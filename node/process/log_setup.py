@@ -1,7 +1,7 @@
 """Logging of a node: one line an event on stderr, set up here and only here.
 
-What callers do must not fill the log: gRPC writes a traceback for each call that ends while its
-answer is sent, at the will of whoever makes the calls. Of those there is a line now and then.
+Callers must not be able to fill the log: gRPC writes a traceback for each call that ends while its
+response is sent. Such calls are logged with one line now and then.
 """
 
 import logging

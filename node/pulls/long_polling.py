@@ -49,7 +49,7 @@ class LongPolling:
 
     @property
     def watching(self) -> int:
-        """How many queues somebody waits for."""
+        """How many queues have a waiting reader."""
         return len(self._watched)
 
     @property

@@ -38,7 +38,7 @@ from .read_turns import SMALL_BYTES, Caller, ReadTurns
 
 MAX_POSITIONS = 4_096
 MAX_TAGS = 1_024
-# Gets of one queue in a filtered round before it answers with where it stands.
+# Gets of one queue in a filtered round before it returns its position.
 MAX_FILTER_ROUNDS = 64
 # Entries of all queues that a round looks at; a get of none counts as a few.
 SCAN_UNITS = 1 << 19

@@ -96,7 +96,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def _changed(
         self, work: Callable[[], admin_pb2.TopicResponse]
     ) -> admin_pb2.TopicResponse:
-        """A topic is made, changed or gone once whoever may become the master knows it."""
+        """A change of a topic is done once every node that may become the master knows it."""
         self._view.require_master("change topics on")
         await self._view.admit_change()
         response = await asyncio.get_running_loop().run_in_executor(self._executor, work)

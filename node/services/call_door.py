@@ -6,7 +6,7 @@
 gRPC would decode a request before anybody can look at its size, and end the call of one that it
 cannot decode with a traceback and UNKNOWN. So the methods are registered with bytes, and decoded
 here: what cannot be taken is refused by the `error` of an answer, as everything else is. Health and
-reflection are somebody else's and have no such field; of theirs the call ends with a status.
+reflection come from gRPC and have no such field; their calls end with a status.
 
 A call counts from its first byte that is looked at until gRPC is done with it. An answer of some
 size that nobody takes within TAKE_S ends its call: what it holds is other callers' room.

@@ -103,7 +103,7 @@ class GrpcServer:
 
 
 class _Others:
-    """A server, as generated code sees it that adds somebody else's service."""
+    """A server, as generated code sees it that adds a service of another package."""
 
     def __init__(self, server: aio.Server, door: CallDoor) -> None:
         self._server = server

@@ -4,7 +4,7 @@
                    TANDEMLOG_STORE={"flush":…}   JSON of a section that it is in
                    TANDEMLOG_STORE__FLUSH__X     something below it
 
-A fault is blamed on what its owner has to change: whoever is sent to a file that is right does not
+An error names the source that has to be changed: a reader who is sent to a correct file does not
 think of a variable that a service manager set.
 """
 

@@ -5,7 +5,7 @@ first needed, kept in the order of their use, and the longest unused is closed w
 many. A descriptor is closed only when nobody is inside a call with it, because its number could
 be given to another file.
 
-A file that is to go and that somebody has deleted by hand is gone, which is what was wanted.
+If a file to be deleted was already deleted by hand, that is fine.
 A file is made in a workshop beside and moved to its place when it has its length.
 
 What was written is remembered until `sync`, and the descriptor that wrote it is kept until then:

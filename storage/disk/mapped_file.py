@@ -14,7 +14,7 @@ is only read needs none once it is mapped.
 
 A page of a map that the disk cannot give would end the process when it is touched. So what is to
 be looked at is brought into memory first, and an unreadable page is an error like any other:
-`view` does both, `span` leaves it to whoever reads parts of it.
+`view` does both, `span` leaves it to the caller that reads parts of it.
 """
 
 import errno
@@ -184,7 +184,7 @@ class MappedFile:
         self._files.unlink(self.path)
 
     def keep(self) -> None:
-        """Map the file, if it is there: whoever comes while its name goes still reads it."""
+        """Map the file, if it is there: readers can then use it while its name is removed."""
         with suppress(OSError, UnreadableError):
             self.span(0, 0)
 

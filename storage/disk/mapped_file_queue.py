@@ -12,8 +12,8 @@ it is at that moment; a file that goes away meanwhile stays readable through the
 
 Files go from either end of the row, one after the other, each from the disk and then from the row:
 where the disk does not let one go, the row is as it was, and its neighbours stay too. If those went
-there would be a gap, and no open any more. One that somebody has deleted by hand is gone already,
-which is what was wanted.
+there would be a gap, and no open any more. If one was already deleted by
+hand, that is fine.
 """
 
 import errno
@@ -261,8 +261,8 @@ class MappedFileQueue:
 
 
 def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:
-    """Move a file into the directory `move_to`; where that is on another disk, into one beside the
-    file with the name of `move_to`'s parent. Answers which: the next file goes there too. Durable
+    """Move a file into the directory `move_to`; if that is on another disk, into one beside the
+    file with the name of `move_to`'s parent. Returns which: the next file goes there too. Durable
     after an fsync of both directories."""
     try:
         files.rename(path, move_to / path.name)

@@ -32,7 +32,7 @@ class RealFileSystem:
     """Linux."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
-        # not blocking: the open of a FIFO would wait for somebody at its other end
+        # not blocking: the open of a FIFO would wait for a process at its other end
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
         handle = os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
         kind = os.fstat(handle).st_mode

@@ -1,4 +1,4 @@
-"""Which parts of a mapped file were in memory when somebody looked, since it was mapped.
+"""Which parts of a mapped file have been seen in memory since it was mapped.
 
     chunks of 1 MiB   | . | x | x | . | x | . |        x: all of its pages were there
     a pull's records     r   r   r       r r

@@ -69,7 +69,7 @@ class DispatchSource:
     """See the module. `index` and `index_tags` say which index entries are made.
 
     `starts(start, end)` returns where records begin in start .. end-1, i8[m] log offsets, as far
-    as somebody remembers (recent_starts.py). With `property_crc` a record whose property CRC is
+    as they are remembered (recent_starts.py). With `property_crc` a record whose property CRC is
     wrong is damage.
     """
 

@@ -89,7 +89,7 @@ def open_queue(
     if not mapped.files:
         return None
     if mapped.file_size % UNIT_SIZE:
-        # where there is only one file, nothing beside it says so
+        # if there is only one file, there is none beside it to compare with
         raise StoreLayoutError(
             f"{mapped.files[0].path} has {mapped.file_size} bytes, queue files have {file_size}: "
             "bring the whole file back, or rebuild the queues"

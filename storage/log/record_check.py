@@ -32,7 +32,7 @@ from ..errors import BatchRefusedError
 
 LIGHT_NUMBERS: Final = MULTI_QUEUE_OFFSET.encode() + bytes([NAME_END])
 """A property that a broker writes: units in further queues, of any topic, with numbers of its own
-choice. A client's would end in a queue that is somebody else's."""
+choice. A client could write into queues of other topics."""
 CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
 

@@ -43,7 +43,7 @@ class EpochFile:
         """Whether the backup is another than the table."""
 
     def load(self) -> None:
-        """Read the table, or its `.bak` where the file is lost or damaged (`note` says so).
+        """Read the table, or its `.bak` if the file is lost or damaged (then `note` is set).
 
         Raises CorruptStoreError where a file is there and neither can be read: continuing without
         its epochs would compare equal with logs that are not.
@@ -84,8 +84,8 @@ class EpochFile:
         self._cut(self.table.truncate_prefix(offset))
 
     def _cut(self, table: EpochTable) -> None:
-        """Where nothing is cut a damaged file stays: it says that the backup may lack a term until
-        somebody has found out, and that is who calls `replace`."""
+        """If nothing is cut, a damaged file stays: it shows that the backup may lack a term, until
+        the caller has checked that and calls `replace`."""
         if table == self.table:
             self._back_up()
         else:

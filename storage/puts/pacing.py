@@ -41,6 +41,6 @@ class ReputPacing:
                 if self._reputed.wait(end - self._limit // 2, STANDS_AFTER_S):
                     return
             except StoreError:
-                return  # the put itself says so
+                return  # the put itself raises it
             if self._reputed.value == seen:
                 self._stands_at = seen

@@ -6,7 +6,7 @@ also fsyncs and returns a checkpoint: the ends of all queues at one position of 
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is
 damaged (or that the log was dispatched here before: the same unit again is skipped). A damaged
-queue takes no more units and answers no reads until it was rebuilt from the log.
+queue takes no more units and serves no reads until it is rebuilt from the log.
 
 Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
 anybody reads, without a lock.
@@ -171,8 +171,8 @@ class ConsumeQueueStore:
     def search(
         self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
     ) -> int:
-        """The queue offset for a store time (ms); `time_of(physical_offset, size)` answers the
-        record's, negative where it cannot be read."""
+        """The queue offset for a store time (ms); `time_of(physical_offset, size)` returns the
+        record's, negative if it cannot be read."""
 
         def time_at(queue_offset: int) -> int:
             unit = self.read(dense, queue_offset, 1)

@@ -8,7 +8,7 @@
 Both are floors: however little the log says, the queue does not end below them. Where the log says
 more, or something else, the log is right.
 
-    begins   a queue's number at the begin of the log, from whoever had the log before that
+    begins   a queue's number at the begin of the log, from the node that had the log before that
              (queue_begins.py); true as long as the log begins there or later
     known    the end of a queue while it is damaged; gone with a cut of what was dispatched, which
              may have been of it

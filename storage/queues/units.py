@@ -188,7 +188,7 @@ class QueueUnits:
     def make_room(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Spill so that the chosen runs, which continue their queues, fit into the tail rows.
 
-        Runs that are longer than a row go to their file at once. Answers which are left.
+        Runs that are longer than a row go to their file at once. Returns those that are left.
         """
         if int(runs.queues[-1]) >= self._rows.rows:
             self._widen(int(runs.queues[-1]) + 1)

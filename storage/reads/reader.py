@@ -1,8 +1,8 @@
 """Reading a store: by queue offset, by time, by key, by position in the log.
 
-All of it stops at the confirm offset: queues end there by construction, and the index and the
-log are asked for nothing beyond it. Records leave as raw bytes, end to end, and are decoded by
-whoever asked; a stretch of records that lie end to end in the log is copied as one slice.
+Reads stop at the confirm offset: queues end there by construction, and the index and the log are
+asked for nothing beyond it. Records are returned as raw bytes, end to end, and the caller decodes
+them; a stretch of records that lie end to end in the log is copied as one slice.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence

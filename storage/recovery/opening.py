@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store that is locked, recovered and ready to be used; whoever has it closes the parts and
+    """A store that is locked, recovered and ready to be used; its owner closes the parts and
     releases the lock."""
 
     parts: StoreParts

@@ -176,7 +176,7 @@ def _move_derived(paths: StorePaths, files: FileSystem, folder: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EBUSY):
                 raise
-            # made from the log again by whoever wants it back
+            # an operator who wants it back rebuilds it from the log
             logger.warning("%s is a disk of its own and stays, emptied: %s", directory, error)
             _empty(directory, files)
     files.fsync_directory(folder)

@@ -83,7 +83,7 @@ class Cleaner:
 
     def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
         """The log begins at the oldest file that is there: those before were deleted by hand, and
-        whoever reads them would only get errors. Where the newest is missing too, so is the disk.
+        reading them would only raise errors. Where the newest is missing too, so is the disk.
         """
         log = self._parts.log
         if not log.files or self._parts.files.status(log.files[-1].path) is None:

@@ -52,9 +52,9 @@ class LockFile:
             _held[self._world].add(self._store)
 
     def check(self) -> None:
-        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing, so whoever
-        opens the store meanwhile gets it. Raises OSError where the disk refuses, but not for a user
-        who may not even read the file."""
+        """Raises StoreLockedError as `acquire` does; takes nothing and writes nothing, so a process
+        that opens the store meanwhile gets it. Raises OSError if the disk refuses, but not for a
+        user who may not even read the file."""
         with _held_guard:
             # Before any handle: closing it would give the lock of this process up.
             self._refuse_own()

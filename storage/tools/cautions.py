@@ -3,9 +3,9 @@
     an fsync had failed           what is read may only be in the page cache, and not on the disk
     a set-aside was broken off    the log is in part here, in part in the folder that takes it
 
-Opening the store mends both. The tools that only look do neither: a page that is dropped may be the
-only copy of a message that somebody wants to save, and a dump beside a running node would take the
-pages away that it reads.
+Opening the store repairs both. Read-only tools do neither: a dropped page may be the only copy of a
+message that an operator wants to save, and a dump beside a running node would take away the pages
+that the node reads.
 """
 
 from dataclasses import dataclass

@@ -2,7 +2,7 @@
 
 A dump shows what is there and judges little: it stops at the first bytes that are no record, unit
 or entry, and says in `notes` where and why. Finding out what is wrong is verify's part. After a
-failed fsync it shows what reads show, which may be more than the disk has, and says so too.
+failed fsync it shows what reads show, which may be more than the disk has, and adds a note.
 """
 
 import base64

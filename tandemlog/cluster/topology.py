@@ -1,7 +1,7 @@
 """The cluster as its nodes describe it: who is there, who is master, how far behind the rest is.
 
-Each node answers with its own picture. A node's word about itself counts most; about another
-node the newest epoch counts, the master's word before a slave's. All of this is pure.
+Each node returns its own view. A node's report about itself counts most; about another node the
+newest epoch counts, and the master's report before a slave's. All of this is pure.
 """
 
 from collections.abc import Mapping

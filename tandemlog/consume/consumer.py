@@ -57,12 +57,12 @@ class AsyncStream:
         await self._follower.close()
 
     async def commit(self) -> None:
-        """Saves, for the group, everything handed out so far, the newest message included."""
+        """Saves, for the group, everything delivered so far, the newest message included."""
         await self._follower.commit()
 
     @property
     def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message handed out."""
+        """By (topic, queue id), the offset after the last message delivered."""
         return self._follower.delivered
 
     async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:

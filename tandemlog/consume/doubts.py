@@ -6,8 +6,8 @@
     GONE     it has it no more, or a hole there. Another node may keep older files, or have a whole
              copy: lost once every node that may be read from lacks it, or after a while the master
 
-The master that may say so is that of the newest epoch known (Topology.authority). While it is away
-nothing is lost: a reader waits. Pure: no I/O, no clock.
+Only the master of the newest known epoch may decide that (Topology.authority). While it is away
+nothing counts as lost: a reader waits. Pure: no I/O, no clock.
 """
 
 from collections.abc import Collection, Hashable
@@ -118,8 +118,8 @@ class Doubts(Generic[QueueT]):
         return all(each.kind is Kind.BEHIND for each in self._said.get(queue, {}).values())
 
     def gone(self, queue: QueueT, must_say: Collection[str] | None) -> Said | None:
-        """The messages in front of `following` are in no node, of those that must say so; None
-        while they may be. None for `must_say`: nobody who knows can be asked."""
+        """The messages before `following` are in none of the nodes `must_say`; None while they may
+        be. None for `must_say`: no node that knows can be asked."""
         said = self._said.get(queue, {})
         if not must_say or not said.keys() >= set(must_say):
             return None
@@ -130,8 +130,8 @@ class Doubts(Generic[QueueT]):
 def who_must_say(
     topology: Topology, read_from: ReadFrom, *, patient: bool = True
 ) -> frozenset[str] | None:
-    """The endpoints of all that may have what a node lacks: whoever can be read from now, the
-    master among them unless slaves alone are read. None while that master is not there. Once
+    """The endpoints of all nodes that may have what a node lacks: those that can be read now,
+    including the master unless only slaves are read. None while that master is not there. Once
     nobody is `patient` any more its word will do: some node may never give an answer."""
     if read_from is not ReadFrom.SLAVE:
         if topology.authority is None:

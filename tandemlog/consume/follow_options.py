@@ -1,4 +1,4 @@
-"""What whoever follows queues may choose."""
+"""Options for following queues."""
 
 from dataclasses import dataclass
 

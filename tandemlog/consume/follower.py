@@ -14,8 +14,8 @@ What an answer says of a queue, and what follows:
     at its end, or empty          wait
     beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
                                   patience_ms that no node has it: then its log was cut
-    too small, being removed,     lost if all nodes that may be read from say so, the master among
-    unreadable, a hole            them; `on_lost` says whether to continue or to raise
+    too small, being removed,     lost if all allowed nodes report it, including the master;
+    unreadable, a hole            `on_lost` says whether to continue or to raise
 
 Which answers count, and whose, is in doubts.py. A follower survives any outage: it looks for
 another node as long as it is open. What is wrong with the request itself (no such topic, by the
@@ -63,7 +63,7 @@ _PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
 
 class Follower:
     """The queues in `starts` from the given offsets on; up to `stops`, where given; and those that
-    `all_queues` names later, from their beginning. One event loop. `next_batch` hands out; see
+    `all_queues` names later, from their beginning. One event loop. `next_batch` delivers; see
     positions.py for delivered and done."""
 
     def __init__(
@@ -130,11 +130,11 @@ class Follower:
 
     @property
     def delivered(self) -> dict[Queue, int]:
-        """By queue, the offset after the last message handed out."""
+        """By queue, the offset after the last message delivered."""
         return dict(self._delivered)
 
     async def commit(self) -> None:
-        """Saves, for the group, everything handed out so far, the newest message included."""
+        """Saves, for the group, everything delivered so far, the newest message included."""
         if self._group is None:
             raise ClientClosedError("there is nothing to commit without a group")
         await self._save(self._delivered)
@@ -171,7 +171,7 @@ class Follower:
         return found
 
     def skipped(self, batch: ReceivedBatch) -> None:
-        """The tags left nothing of a batch: nothing to hand out, and done."""
+        """The tags left nothing of a batch: nothing to deliver, and done."""
         queue = (batch.topic, batch.queue_id)
         self.handed_out(queue, batch.next_offset)
         self.handled(queue, batch.next_offset)

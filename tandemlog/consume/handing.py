@@ -4,8 +4,8 @@
             . . . ^                done        the caller came back for more
                   a loop ended here: the rest waits for the next loop, or the next call
 
-A loop over messages may be left in the middle of a batch and another one begun: what the first one
-did not come to must not be skipped, since the offsets behind it will be committed.
+A loop over messages may be left in the middle of a batch and another one begun: messages that the
+first one did not reach must not be skipped, since the offsets behind it will be committed.
 """
 
 from .follower import Follower
@@ -24,7 +24,7 @@ class Handing:
         self._next_offset: int | None = None
 
     def begin(self, batch: ReceivedBatch) -> None:
-        """The messages of `batch` are handed out one by one."""
+        """Deliver the messages of `batch` one by one."""
         self._batch = batch
         self._index = 0
 
@@ -52,7 +52,7 @@ class Handing:
             self._next_offset = None
 
     def rest(self) -> ReceivedBatch | None:
-        """What was not handed out of the last batch; its end counts as done where that is none."""
+        """What is left to deliver of the last batch; if nothing is, its end counts as done."""
         batch, self._batch = self._batch, None
         if batch is None:
             return None

@@ -1,6 +1,6 @@
 """Where a consumer begins, and how far it has come.
 
-Where queues begin and end is the cluster's to say, so its master is asked, whoever is read from.
+Only the cluster knows where queues begin and end, so the master is asked, whichever node is read.
 
 fetched    asked for and in the buffer
 delivered  handed to the caller: what a commit by hand saves
@@ -133,8 +133,8 @@ class Positions:
         return await self._reader.ask(lambda node: self._ranges_of(node, topics))
 
     async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
-        """What the cluster's queues hold, and whether its master says so: without one it is what
-        the nodes that answer hold together, and there may be more."""
+        """What the cluster's queues hold, and whether that comes from the master: without one it is
+        what the nodes that respond hold together, and there may be more."""
         answers, sure = await self._knowing.ask(
             lambda node: self._ranges_of(node, topics), "asking what the queues hold"
         )

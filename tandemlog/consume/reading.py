@@ -2,8 +2,8 @@
 
     MASTER   the master
     SLAVE    slaves only, the least behind first
-    ANY      the master, or a slave while the last answer said that what is read lies far behind;
-             whoever is left when one goes away
+    ANY      the master, or a slave while the last response said that the reader is far behind;
+             any node that is left when one goes away
 
 A reader stays with a node as long as it answers. All nodes hold the same log at the same
 positions, so a reader continues elsewhere where it stopped.

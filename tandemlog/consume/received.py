@@ -1,4 +1,4 @@
-"""Messages as they come back: raw records, decoded by whoever wants to look.
+"""Messages as they come back: raw records, decoded when a field is accessed.
 
     ReceivedBatch     records of one queue end to end, and their sizes: columns, no objects
        │ iterate

@@ -1,7 +1,7 @@
 """Numbers and names in the messages of every layer.
 
-A name that somebody sent may have any length, and a message that quotes it goes to a log, into an
-answer, and into the message of whoever passes it on. So what is quoted is shortened here.
+A name from a request may have any length, and a message that quotes it goes to a log, into a
+response, and into the messages of callers that pass it on. So quoted text is shortened here.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ MAX_QUOTED: Final = 200
 """Characters of a name that are quoted: most names that are allowed fit."""
 
 MAX_MESSAGE: Final = 2_000
-"""Characters of a message to somebody else."""
+"""Characters of a message to another process."""
 
 
 def counted(count: int, noun: str, many: str = "") -> str:

@@ -6,7 +6,7 @@ an answer means. No I/O, no clock.
 
 Idempotence rests on the numbers (epoch, sequence) that a request keeps as long as a node may
 have stored it. Everything without an outcome is written again, in order and with the same
-numbers, on every new stream; a node that has it answers as the first time. So a broken stream, a
+numbers, on every new stream; a node that has it responds as the first time. So a broken stream, a
 late answer or a new master costs a repetition and never a duplicate.
 
 What an answer does to the request it is for, always the first one written and not answered:

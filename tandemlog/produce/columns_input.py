@@ -1,7 +1,7 @@
 """What callers have as a column, brought to one form: format's ByteColumn, bytes end to end.
 
 From Arrow arrays and numpy arrays without a Python object per value, and without importing
-pyarrow: an Arrow array tells its buffers to whoever asks. Lists of bytes or text are joined.
+pyarrow: an Arrow array exposes its buffers. Lists of bytes or text are joined.
 """
 
 from collections.abc import Sequence

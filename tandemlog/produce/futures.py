@@ -5,7 +5,7 @@
 A concurrent future with a lock, a condition and lists of its own costs more than framing a
 message. All futures of a request are answered at the same moment, so a future is only a place in
 its group, and an answer is noted once for thousands of them. The group does not hold its futures;
-those that somebody waits for by callback or by concurrent.futures.wait are told one by one.
+those with a callback, or in concurrent.futures.wait, are notified one by one.
 
 `concurrent.futures.wait`, `as_completed` and `asyncio.wrap_future` work as on any other future:
 what their code reads and writes (`_state`, `_waiters`, ...) is there, as properties.
@@ -88,7 +88,7 @@ class SendFuture(Future[SendResult]):
         return self._list("callbacks")
 
     def _list(self, name: str) -> list[Any]:
-        """Under the condition; made when somebody first wants to be told."""
+        """Under the condition; created when a caller first wants to be notified."""
         found: list[Any] | None = self.__dict__.get(name)
         if found is None:
             found = self.__dict__[name] = []

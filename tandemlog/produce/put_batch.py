@@ -5,7 +5,7 @@
     PutBatch    one request: immutable records, and its place in the producer's sequence,
                 which may change as long as nobody can have stored it
        │ answer or error
-    Sink        whoever waits: the futures of single sends, or one send_many
+    Sink        the waiting callers: the futures of single sends, or one send_many
 
 The first record stays apart, since it alone carries the producer's mark.
 """

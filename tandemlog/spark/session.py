@@ -1,6 +1,6 @@
 """One way to a Spark session that our sources and jobs run well on.
 
-Everything here answers a pitfall that was met: workers otherwise take `python3` from PATH instead
+Every setting here avoids a known pitfall: workers otherwise take `python3` from PATH instead
 of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;
 Java may be missing.
 
@@ -78,7 +78,7 @@ _TEST = {
 
 
 def settings(profile: Profile) -> dict[str, str]:
-    """The Spark settings of a profile; the caller's own go on top."""
+    """The Spark settings of a profile; the caller's own override them."""
     chosen, java = dict(_ALWAYS), []
     if profile is Profile.CLUSTER:
         return chosen

@@ -6,9 +6,9 @@
     4.3   exactly-once writes                        where a task's input ends is found in PySpark's
                                                      own code (input.py), as it is since then
 
-What an older one lacks is refused by name, in the driver, before a task starts. Without that an
-import or a task would fail under a name that says nothing to whoever reads it. A newer one than
-these has not been tried, and is refused as well.
+If an older version lacks a function, the driver refuses it by name before a task starts. Otherwise
+an import or a task would fail with a name that means nothing to the user. Newer versions than these
+have not been tried, and are refused as well.
 """
 
 import re

@@ -46,12 +46,12 @@ class Stream:
         self._thread.run(self._stream.close())
 
     def commit(self) -> None:
-        """Saves, for the group, everything handed out so far, the newest message included."""
+        """Saves, for the group, everything delivered so far, the newest message included."""
         self._thread.run(self._stream.commit())
 
     @property
     def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message handed out."""
+        """By (topic, queue id), the offset after the last message delivered."""
         return self._stream.positions
 
     def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:

@@ -53,8 +53,8 @@ def dump_command(
 
     Messages come in log order; --format jsonl shows every field, with the body as it is stored,
     base64-encoded. At the first bytes that are not a record, the command stops with a note on
-    stderr and exit code 0. After a failed fsync it shows what the page cache holds, and a note on
-    stderr says so.
+    stderr and exit code 0. After a failed fsync it shows what the page cache holds, and prints a
+    note on stderr.
     """
     config = store_config(store, sizes)
     with one_line_errors():

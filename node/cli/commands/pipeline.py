@@ -390,7 +390,7 @@ def _loaded(name: str) -> Any:
 
 @contextmanager
 def _progress(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr, where somebody sees it; it counts tasks."""
+    """A bar on stderr, if that is a terminal; it counts tasks."""
     console = error_console()
     bar = Progress(
         SpinnerColumn(),

@@ -244,7 +244,7 @@ class _Put:
 
     @contextlib.asynccontextmanager
     async def _running(self, total: int | None) -> AsyncIterator[Any]:
-        """The producer open, and a progress bar on stderr where somebody sees it."""
+        """The producer open, and a progress bar on stderr if that is a terminal."""
         console = error_console()
         bar = Progress(
             SpinnerColumn(),

@@ -5,8 +5,8 @@
 
 The walk reads sizes in a plain loop (they depend on each other), and tries a shortcut when the
 last ones were equal: guess that the next ones are too, read the sizes at all the guessed places
-at once, and keep the guesses up to the first wrong one. Whoever knows more guesses better, and
-hands that in. A guess is only ever kept when the chain of sizes proves it.
+at once, and keep the guesses up to the first wrong one. A caller that knows more passes
+better guesses. A guess is only ever kept when the chain of sizes proves it.
 
 It looks at size and magic alone; fault_columns.walk_strict checks everything else.
 """
@@ -84,7 +84,7 @@ def walk(
     `base_offset` is the log offset of buffer[0], used in errors only. `limit` is the position
     at which the log file ends (it may be after `end`): no record goes past it, so one that
     says it does is CORRUPT and not merely INCOMPLETE. `guess` i8[m]: where records begin, as
-    far as somebody remembers. Raises nothing for any bytes.
+    far as the caller remembers. Raises nothing for any bytes.
     """
     data = byte_array(buffer)
     stop_at = min(each for each in (len(data), end, limit) if each is not None)

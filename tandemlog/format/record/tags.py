@@ -4,7 +4,7 @@ The store compares hashes only, in the queue units; two tags may share one, so a
 the text as well. A message without a tag matches `*` alone.
 
 RocketMQ takes any other text for a tag: `TagA && TagB` and `'TagA'` would be tags that no message
-has. Whoever writes them means something else, so they are refused.
+has. Their authors mean something else, so they are refused.
 """
 
 from collections.abc import Iterable

@@ -3,8 +3,8 @@
     stream   |chunk|chunk|chunk|...          one call runs ahead of the reader
                 ^ read_into                  chunks before it are dropped; a jump opens a new call
 
-The node hands out what is confirmed, so there is no tail to tell apart: its confirm offset is the
-end. Channels are made by the task that reads, never before a fork.
+The node sends only what is confirmed, so there is no tail to tell apart: its confirm offset is the
+end. The task that reads creates the channels, never before a fork.
 """
 
 from collections import deque

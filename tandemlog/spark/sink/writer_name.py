@@ -5,11 +5,11 @@
 
 A query's id is in its checkpoint, a planned batch has its number and its partitions before it runs.
 So a task that Spark runs again, at once or after a restart of the driver, writes under the name of
-the first attempt, and the master answers what it has already stored without storing it again. A
-task of an older batch is refused as soon as a newer one has written.
+the first attempt, and the master acknowledges what it has already stored without storing it again.
+A task of an older batch is refused as soon as a newer one has written.
 
-That the rows of a partition are the same, in the same order, is what the query has to see to. It is
-so behind this source, files and Kafka; behind a shuffle sort within the partitions.
+The query must produce the same rows of a partition in the same order. It does so for this source,
+files and Kafka; after a shuffle, sort within the partitions.
 """
 
 from collections.abc import Callable

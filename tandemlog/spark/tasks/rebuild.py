@@ -4,8 +4,8 @@
     step 2   a bucket of queues: slices of all parts ──▶ consume queue files
              an index file:      slices of some parts ──▶ the file
 
-Every file is written aside and renamed, and says the same whoever writes it, so a task may run
-twice.
+Every file is written under a temporary name and renamed, and every attempt writes the same bytes,
+so a task may run twice.
 """
 
 import resource

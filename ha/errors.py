@@ -12,7 +12,7 @@ class ProtocolError(HaError):
 class HandshakeRefusedError(HaError):
     """The master, or this slave, does not let the two logs be joined.
 
-    `retry` is False where an operator has to act; the slave then asks again only now and then.
+    `retry` is False if an operator has to act; the slave then asks again only now and then.
     """
 
     def __init__(self, reason: str, *, retry: bool) -> None:

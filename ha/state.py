@@ -86,7 +86,7 @@ def encode_state(state: HaState) -> bytes:
 
 
 def decode_state(data: bytes) -> HaState:
-    """The state in `data`; raises StateFileError where a part is missing or of a wrong kind."""
+    """The state in `data`; raises StateFileError if a part is missing or of a wrong kind."""
     try:
         document = json.loads(data)
         record = document["in_sync"]

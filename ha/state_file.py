@@ -30,7 +30,7 @@ class StateFile:
     def load(self, config: HaConfig) -> HaState:
         """The state; a new one, durable on return, where there is none.
 
-        Raises StateFileError where it cannot be read or names another cluster or node.
+        Raises StateFileError if it cannot be read or names another cluster or node.
         """
         data = read_small(self._files, self.path)
         if data is None:

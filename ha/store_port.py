@@ -45,7 +45,7 @@ class EpochsPort(Protocol):
 
     @property
     def note(self) -> str:
-        """Why the table may lack its last change; empty where it does not."""
+        """Why the table may lack its last change; empty if it does not."""
         ...
 
     def append(self, entry: EpochEntry) -> None: ...
@@ -68,7 +68,7 @@ class RawIntakePort(Protocol):
     """Judges log bytes before it stores them; holds back the beginning of a record."""
 
     def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
-        """Raises DamagedChunkError where the bytes are no record; those before it are stored."""
+        """Raises DamagedChunkError if the bytes are no record; those before it are stored."""
         ...
 
 
@@ -78,7 +78,7 @@ class StorePort(Protocol):
     @property
     def doubt(self) -> str:
         """Why bytes that counted as held here may be missing since an earlier stop, until
-        `settle_doubt`; empty where none are."""
+        `settle_doubt`; empty if none are."""
         ...
 
     def count_unflushed(self) -> None:
@@ -141,7 +141,7 @@ class StorePort(Protocol):
         ...
 
     def damage_end(self, offset: int) -> int:
-        """Up to where this log has no record from `offset` on; 0 where one begins there."""
+        """Up to where this log has no record from `offset` on; 0 if one begins there."""
         ...
 
     def flush(self) -> int:

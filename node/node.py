@@ -248,7 +248,7 @@ class Node:
         self.role.require_master(what)
 
     async def admit_change(self) -> None:
-        """Raises RequestRefusedError where a table cannot be changed now."""
+        """Raises RequestRefusedError if a table cannot be changed now."""
         await self.role.admit_change()
 
     async def settle(self, table: str) -> None:

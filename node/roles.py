@@ -44,10 +44,10 @@ class NodeRole(Protocol):
     def members(self) -> Sequence[common_pb2.NodeStatus]: ...
 
     def put_fault(self) -> str:
-        """Why a put would not be acknowledged now; empty where it would."""
+        """Why a put would not be acknowledged now; empty if it would."""
 
     def read_fault(self) -> str:
-        """Why reads are not what they should be; empty where they are."""
+        """Why reads are not what they should be; empty if they are."""
 
 
 class MasterRole:

@@ -158,7 +158,7 @@ class MessageStore:
     @property
     def doubt(self) -> str:
         """Why bytes that counted as held here may be missing since an earlier stop, until
-        `settle_doubt`; empty where none are (last_stop.py)."""
+        `settle_doubt`; empty if none are (last_stop.py)."""
         return self._last_stop.doubt
 
     def settle_doubt(self) -> None:
@@ -172,7 +172,7 @@ class MessageStore:
 
     @property
     def read_only_reason(self) -> str:
-        """Why no put is taken now; empty where puts are taken."""
+        """Why no put is taken now; empty if puts are taken."""
         if self._closed:
             return "it is closed"
         failure = self.failure or self._cleaner.disk_full
@@ -195,7 +195,7 @@ class MessageStore:
     def close(self) -> None:
         """Take no more writes, make everything durable, and close.
 
-        The abort file goes only where nothing is left to be done at the next open; a second call
+        The abort file goes only if nothing is left to be done at the next open; a second call
         does nothing.
         """
         with self._write_lock:
@@ -367,7 +367,7 @@ class MessageStore:
         return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:
-        """On an empty log: new files get this size. Raises StoreError where it holds bytes."""
+        """On an empty log: new files get this size. Raises StoreError if it holds bytes."""
         with self._write_lock:
             log = self.log
             if log.files and log.wrote.value > log.min_offset:
@@ -392,7 +392,7 @@ class MessageStore:
         """Take puts from now on: a record that the last master has sent in part is cut, queue
         offsets and producers are those of the log's end, and the epoch is durable.
 
-        Raises FormatError for an epoch that is not newer than all in the table, StoreError where
+        Raises FormatError for an epoch that is not newer than all in the table, StoreError if
         the log lacks what was durable in it.
         """
         with self._write_lock:

@@ -48,7 +48,7 @@ class Position:
         return self._listeners.add(listener)
 
     def wait(self, value: int, timeout_s: float) -> bool:
-        """Wait until the position has reached `value`; False where the time ran out first.
+        """Wait until the position has reached `value`; False if the time ran out first.
 
         Raises the failure where the position failed below `value`.
         """

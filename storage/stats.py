@@ -38,7 +38,7 @@ class LatencyHistogram:
         self._buckets[min(bucket, BUCKETS - 1)] += weight
 
     def percentile(self, percent: float) -> float:
-        """Seconds below which `percent` of the recorded durations lie; 0 where there are none."""
+        """Seconds below which `percent` of the recorded durations lie; 0 if there are none."""
         wanted = self.count * percent / 100
         seen = 0
         for bucket, held in enumerate(self._buckets):

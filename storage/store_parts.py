@@ -64,7 +64,7 @@ class StoreParts:
 
 
 def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StoreParts:
-    """Raises StoreLayoutError or CorruptStoreError where files cannot be used at all."""
+    """Raises StoreLayoutError or CorruptStoreError if files cannot be used at all."""
     config = geometry.adopted()
     paths = StorePaths(config.directory)
     files.make_directory(paths.own)

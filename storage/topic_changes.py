@@ -17,8 +17,8 @@ def create_topic(
     *,
     update: bool,
 ) -> TopicConfig:
-    """As TopicTable.create, and raises MetadataError (QUEUES_NOT_EMPTY) where an update would take
-    away a queue with messages, StoreBusyError where it is just being rebuilt. `write_lock` keeps
+    """As TopicTable.create, and raises MetadataError (QUEUES_NOT_EMPTY) if an update would take
+    away a queue with messages, StoreBusyError if it is just being rebuilt. `write_lock` keeps
     puts out between the look and the change."""
     now = parts.clock.now_ms()
     held = parts.topics.get(topic.name)

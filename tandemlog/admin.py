@@ -252,7 +252,7 @@ class AsyncAdmin:
 
     async def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
-        (UNIQ_KEY), which has the same form. None where there is none."""
+        (UNIQ_KEY), which has the same form. None if there is none."""
         if topic is not None:
             found = await self.query_by_key(topic, msg_id, max_messages=1)
             if found:
@@ -271,7 +271,7 @@ class AsyncAdmin:
 
     async def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
         """The messages at positions in the commit log (bytes), one for each; raises
-        OffsetOutOfRangeError where the log holds none there."""
+        OffsetOutOfRangeError if the log holds none there."""
         found: list[ReceivedMessage] = []
         while len(found) < len(physical_offsets):
             # the answer has as many as fit into it
@@ -290,7 +290,7 @@ class AsyncAdmin:
         return found
 
     async def producer(self, producer_id: str) -> ProducerInfo | None:
-        """What the master knows of a producer; None where nothing."""
+        """What the master knows of a producer; None if nothing."""
         request = broker_pb2.DescribeProducerRequest(producer_id=producer_id)
         answer = await self._connection.on_master(
             lambda node: node.ask(node.broker.DescribeProducer, request, self._timeout_ms)

@@ -62,7 +62,7 @@ class PutAnswer:
 
     @cached_property
     def physical_offsets(self) -> NDArray[np.int64]:
-        """i8[n], bytes; -1 where the node did not say."""
+        """i8[n], bytes; -1 if the node did not say."""
         offsets = np.full(self.count, -1, np.int64)
         for segment in self._segments:
             part = slice(segment.first_index, segment.first_index + segment.count)
@@ -72,7 +72,7 @@ class PutAnswer:
 
     @cached_property
     def queue_offsets(self) -> NDArray[np.int64]:
-        """i8[n], messages; -1 where the node did not say."""
+        """i8[n], messages; -1 if the node did not say."""
         offsets = np.full(self.count, -1, np.int64)
         for segment in self._segments:
             part = slice(segment.first_index, segment.first_index + segment.count)

@@ -42,7 +42,7 @@ class Message:
 
 
 class SendResult:
-    """Where an acknowledged message is. Offsets are -1 where a duplicate's place is no longer
+    """Where an acknowledged message is. Offsets are -1 if a duplicate's place is no longer
     known to the node."""
 
     __slots__ = ("_answer", "_index")
@@ -80,7 +80,7 @@ class SendResult:
 
     @property
     def msg_id(self) -> str:
-        """The offset id, which alone finds the message; empty where the place is not known."""
+        """The offset id, which alone finds the message; empty if the place is not known."""
         if self.physical_offset < 0:
             return ""
         return encode_offset_id(self._answer.store_host, self.physical_offset)
@@ -97,7 +97,7 @@ class SendResult:
 class SendManyResult:
     """Where the messages of one send_many are, in the order in which they were given.
 
-    `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n]; -1 where a message was not
+    `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n]; -1 if a message was not
     acknowledged or a duplicate's place is not known. `count` is what was acknowledged,
     `duplicates` how many of it a retry found already stored, `requests` the requests that were
     needed, `byte_size` the bytes of all records.
@@ -113,6 +113,6 @@ class SendManyResult:
     physical_offsets: NDArray[np.int64]
 
     def msg_id(self, index: int) -> str:
-        """The offset id of message `index`; empty where its place is not known."""
+        """The offset id of message `index`; empty if its place is not known."""
         offset = int(self.physical_offsets[index])
         return encode_offset_id(self.store_host, offset) if offset >= 0 else ""

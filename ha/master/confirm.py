@@ -46,7 +46,7 @@ class ConfirmTracker:
         match.sent = max(match.sent, end)
 
     def acknowledge(self, node_id: str, ack: Ack) -> bool:
-        """Take an acknowledgement in; False where it does not count."""
+        """Take an acknowledgement in; False if it does not count."""
         match = self.matches.get(node_id)
         if match is None or not counts(ack, self.epoch, match):
             return False
@@ -81,7 +81,7 @@ def counts(ack: Ack, epoch: int, match: Match) -> bool:
 
 
 def lowest(positions: Iterable[int | None]) -> int | None:
-    """The smallest position; None where one is unknown."""
+    """The smallest position; None if one is unknown."""
     smallest: int | None = None
     for position in positions:
         if position is None:

@@ -166,12 +166,12 @@ class ReplicationMaster:
         await asyncio.to_thread(self._reader.shutdown, wait=True, cancel_futures=True)
 
     def admission(self) -> str | None:
-        """Why a put that waits for slaves cannot be taken now; None where it can."""
+        """Why a put that waits for slaves cannot be taken now; None if it can."""
         return self.group.admission(self.clock.monotonic())
 
     async def table_settled(self, kind: str, timeout_s: float) -> bool:
         """Wait until every in-sync member has taken `kind` (topics, groups) as it is now; False
-        where that has not come in time. In the loop."""
+        if that has not come in time. In the loop."""
         version = tables_of(self.store)[kind].version
         self._look_at_tables_next()
         settled = await self._waiters.wait(kind, version, timeout_s)

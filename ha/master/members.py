@@ -139,5 +139,5 @@ def merged(
 
 
 def row_of(rows: Iterable[common_pb2.NodeStatus], node_id: str) -> common_pb2.NodeStatus | None:
-    """The row of `node_id`; None where it is not among them."""
+    """The row of `node_id`; None if it is not among them."""
     return next((row for row in rows if row.node_id == node_id), None)

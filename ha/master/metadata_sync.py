@@ -88,7 +88,7 @@ class TableCursor:
         self._next = 0
 
     def frame(self) -> bytes | None:
-        """The next frame to send; None where the slave has been sent everything."""
+        """The next frame to send; None if the slave has been sent everything."""
         if self._next == len(self._frames):
             found = self._source.newer(self._sent)
             if found is None:

@@ -82,11 +82,11 @@ class StreamHost(Protocol):
         ...
 
     def let_in(self, hello: Hello) -> None:
-        """Raises HaError where there are too many streams for one of this node."""
+        """Raises HaError if there are too many streams for one of this node."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """While a hello is looked at that reads much of the log. Raises HaError where too many
+        """While a hello is looked at that reads much of the log. Raises HaError if too many
         are."""
         ...
 
@@ -170,7 +170,7 @@ class MasterStream:
 
     async def _prepared(self, hello: Hello) -> Hello:
         """The hello, with what only this log can tell about it. One per stream, and few at a time:
-        each may read all of the log. Raises HaError where it has to wait for its turn."""
+        each may read all of the log. Raises HaError if it has to wait for its turn."""
         if self._greeted:
             return hello  # a second one, which the session refuses
         self._greeted = True

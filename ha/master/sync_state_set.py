@@ -55,7 +55,7 @@ class Progress:
             self.sample_end, self.sample_at = end, now
 
     def behind_s(self, now: float) -> float | None:
-        """Seconds since it last held everything; None where it never has in this stream."""
+        """Seconds since it last held everything; None if it never has in this stream."""
         return None if self.caught_up_at is None else max(0.0, now - self.caught_up_at)
 
 

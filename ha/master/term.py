@@ -38,7 +38,7 @@ class Term:
 
 def next_epoch(table: EpochTable, state: HaState) -> int:
     """Above every epoch that this node has led, followed or holds bytes of; at least 1. Raises
-    StateFileError where there is none above them."""
+    StateFileError if there is none above them."""
     newest = 0 if table.last is None else table.last.epoch
     epoch = max(newest, state.accepted_epoch) + 1
     check_reachable(epoch, "the next epoch")

@@ -66,7 +66,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
 
 
 def decode_chunk(data: bytes) -> Chunk | None:
-    """The chunk in `data`; None where that is another frame, or not as encode_chunk writes it.
+    """The chunk in `data`; None if that is another frame, or not as encode_chunk writes it.
     Raises ProtocolError for a number without an end."""
     if not data or data[0] != _CHUNK_TAG:
         return None

@@ -66,7 +66,7 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A slave's first frame. `file_size` is 0 where its disk is empty.
+    """A slave's first frame. `file_size` is 0 if its disk is empty.
 
     What never travels the receiver fills in: `proven`, up to where `checksums` equal its own log;
     `damaged_until`, where that has no record at `doubted_offset` either.
@@ -112,7 +112,7 @@ class Answer:
     """Where the slave continues, and the proof that the logs are equal just below that.
 
     `known_nodes`: who is in the in-sync set or was; `damaged_until`: the master's own log has no
-    record from the offset that the slave doubts up to there, 0 where it has one.
+    record from the offset that the slave doubts up to there, 0 if it has one.
     """
 
     action: HelloAction

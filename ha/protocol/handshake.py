@@ -242,7 +242,7 @@ def checksum_blocks(start: int, end: int, block: int, crc: Crc) -> tuple[Checksu
 
 
 def proven_prefix(checksums: Sequence[Checksum], view: MasterView, crc: Crc) -> int | None:
-    """Up to where the slave's bytes equal the master's; None where not even one piece does.
+    """Up to where the slave's bytes equal the master's; None if not even one piece does.
 
     Pieces below the master's begin cannot be compared and are skipped.
     """

@@ -10,7 +10,7 @@ from ..store_port import StorePort
 
 
 def log_crc(store: StorePort, start: int, end: int) -> int:
-    """CRC-32 of the log's bytes start..end, read piece by piece. Raises HaError where the log ends
+    """CRC-32 of the log's bytes start..end, read piece by piece. Raises HaError if the log ends
     before, as one does that was cut meanwhile."""
     crc, position = 0, start
     while position < end:

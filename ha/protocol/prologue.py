@@ -22,7 +22,7 @@ KIND = "prologue"
 
 
 def prologue_frames(store: StorePort, offset: int) -> list[bytes]:
-    """What `store` knows of what came before log offset `offset`. Raises HaError where that is too
+    """What `store` knows of what came before log offset `offset`. Raises HaError if that is too
     much to be sent."""
     try:
         pieces = cut_up(KIND, 0, store.prologue(offset))

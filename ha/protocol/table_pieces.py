@@ -31,7 +31,7 @@ class Piece:
 
 
 def cut_up(kind: str, version: int, data: bytes, size: int = PIECE_BYTES) -> list[Piece]:
-    """The pieces of a table, at least one. Raises ValueError where it is above MAX_TABLE_BYTES."""
+    """The pieces of a table, at least one. Raises ValueError if it is above MAX_TABLE_BYTES."""
     if len(data) > MAX_TABLE_BYTES:
         raise ValueError(f"table {kind!r} has {len(data)} bytes, the limit is {MAX_TABLE_BYTES}")
     starts = range(0, max(len(data), 1), size)

@@ -150,7 +150,7 @@ class TakeDamage:
 @dataclass(frozen=True, slots=True)
 class Append:
     """Store `data` at `offset`; `entry` begins with it where it is not None. `crc`: CRC-32 of the
-    bytes as the master has read them, None where nobody sent one."""
+    bytes as the master has read them, None if nobody sent one."""
 
     offset: int
     data: Buffer
@@ -338,7 +338,7 @@ class SlaveSession:
         return actions
 
     def _new_epoch(self, chunk: Chunk) -> EpochEntry | None:
-        """The entry that begins with this chunk, None where its epoch continues."""
+        """The entry that begins with this chunk, None if its epoch continues."""
         entry = EpochEntry(chunk.epoch, chunk.epoch_start)
         last = self._last_epoch
         if last == entry:

@@ -132,7 +132,7 @@ class SlaveStream:
     async def run(self, call: Call) -> Disconnect:
         """Greet and follow; the answer is why the stream ended.
 
-        Raises DivergedError, and HaError where the store could not take the bytes for now.
+        Raises DivergedError, and HaError if the store could not take the bytes for now.
         """
         loops = (
             self._read(call),

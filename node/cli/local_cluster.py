@@ -134,8 +134,8 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
-    """The plan of DIR with what is wished now; raises ConfigError where the two exclude each other,
-    and StoreLayoutError where the master's store does not have the sizes it is said to have.
+    """The plan of DIR with what is wished now; raises ConfigError if the two exclude each other,
+    and StoreLayoutError if the master's store does not have the sizes it is said to have.
 
     A store that exists tells its own file sizes, and the slaves get the same ones, so that the
     derived files of all nodes can be compared byte for byte.
@@ -234,7 +234,7 @@ class LocalCluster:
         return ",".join(node.endpoint for node in self.nodes)
 
     def check_ports(self) -> None:
-        """Raises ListenError where another process has the port of a node. Were that a node of
+        """Raises ListenError if another process has the port of a node. Were that a node of
         another cluster, its answers would be taken for those of the node that cannot start."""
         for node in self.nodes:
             usable(node.node_id, node.endpoint)

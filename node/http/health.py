@@ -38,7 +38,7 @@ _SIZE = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([a-zA-Z]{0,3})")
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What this node is and how it is, at one moment. The faults are empty where there is none."""
+    """What this node is and how it is, at one moment. The faults are empty if there is none."""
 
     status: common_pb2.NodeStatus
     store_fault: str
@@ -84,7 +84,7 @@ def parse_bytes(text: str) -> int:
 
 
 def faults(path: str, health: Health, query: Mapping[str, str]) -> str:
-    """Why `path` is not 200; empty where it is."""
+    """Why `path` is not 200; empty if it is."""
     status = health.status
     is_master = status.role == common_pb2.MASTER
     if path == "/liveness":

@@ -28,7 +28,7 @@ class HttpServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen; the answer is the port. Raises OSError where it is taken."""
+        """Listen and return the port. Raises OSError if it is taken."""
         application = web.Application()
         for path in PATHS:
             application.router.add_get(path, self._answer_for(path))

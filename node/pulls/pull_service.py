@@ -282,7 +282,7 @@ class PullService:
     def _read(
         self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int
     ) -> tuple[GetResult, bool, int]:
-        """Read on until something is found: what came of it, True where a filter has skipped as
+        """Read on until something is found: what came of it, True if a filter has skipped as
         much as it may, and how many entries were looked at."""
         scanned = 0
         gets = MAX_FILTER_ROUNDS if pull.request.wait_ms > 0 else 1

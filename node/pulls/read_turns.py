@@ -81,7 +81,7 @@ class ReadTurns:
         """What `work` makes, in a reader thread. `room` bytes are kept free for it before it
         begins; what it made, by `size_of`, is then held by `caller` until `release`.
 
-        Raises RequestRefusedError (BUSY) where no turn came in time, and what `work` raises.
+        Raises RequestRefusedError (BUSY) if no turn came in time, and what `work` raises.
         """
         room *= COPIES
         if not self._may_begin(caller, room) or self._waiting:

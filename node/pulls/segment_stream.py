@@ -50,7 +50,7 @@ class SegmentStream:
     async def chunks(
         self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller
     ) -> AsyncIterator[bytes]:
-        """Encoded SegmentChunks, at least one, empty where nothing was asked for.
+        """Encoded SegmentChunks, at least one, empty if nothing was asked for.
 
         Raises OffsetOutOfRangeError outside the log, RequestRefusedError for bad numbers, and
         where no turn to read comes.

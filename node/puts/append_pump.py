@@ -69,7 +69,7 @@ class PutGate(Protocol):
         """The epoch of which this node is master; None if of none. Any thread may ask."""
 
     def admit(self, durability: int) -> None:
-        """Raises RequestRefusedError where a put of that durability cannot be taken now. In the
+        """Raises RequestRefusedError if a put of that durability cannot be taken now. In the
         loop; what changes until the put is appended is found out before it is acknowledged."""
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]:
@@ -351,7 +351,7 @@ class AppendPump:
     async def stop(self, timeout_s: float) -> bool:
         """Append what has come in, wait for confirmations, end the thread.
 
-        False where the time ran out first: what still waited has been answered as unknown.
+        False if the time ran out first: what still waited has been answered as unknown.
         """
         self.refuse_new()
         try:

@@ -65,7 +65,7 @@ class ManyFieldsError(Exception):
 
 def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
     """The request encoded in `data`. Raises RequestRefusedError for bytes that are no message, or
-    one with too many fields; ManyFieldsError where it may only be one for a thread."""
+    one with too many fields; ManyFieldsError if it may only be one for a thread."""
     request = PutRequest()
     try:
         _parse_into(request, data, most_fields)
@@ -163,7 +163,7 @@ def packed_numbers(data: bytes | bytearray, name: str) -> NDArray[np.uint32]:
 
 
 def batch_of(request: PutRequest) -> RecordBatch:
-    """The batch of a request. Raises RequestRefusedError where its columns do not fit together."""
+    """The batch of a request. Raises RequestRefusedError if its columns do not fit together."""
     if request.problem is not None:
         raise request.problem
     sizes = request.sizes

@@ -2,7 +2,7 @@
 
 A method takes a request apart, calls the store in a reader thread (the loop never waits for a
 disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
-ends with a gRPC status other than OK only where the transport failed, or a stream is one too many.
+ends with a gRPC status other than OK only if the transport failed, or a stream is one too many.
 Methods raise what is wrong; call_door.py makes the answer of it, and gives them a Caller in place
 of gRPC's context.
 

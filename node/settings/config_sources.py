@@ -21,7 +21,7 @@ def variable_of(location: tuple[str | int, ...]) -> str:
 
 
 def givers(location: tuple[str | int, ...], environment: Mapping[str, str]) -> list[str]:
-    """The variables that gave the value at `location`; none where the file or a default did."""
+    """The variables that gave the value at `location`; none if the file or a default did."""
     wanted = variable_of(location)
     found = [
         name

@@ -15,7 +15,7 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """host:port texts; `http` is empty where there is no HTTP, `store_host` numeric."""
+    """host:port texts; `http` is empty if there is no HTTP, `store_host` numeric."""
 
     listen: str
     advertise: str
@@ -26,7 +26,7 @@ class Endpoints:
 def choose_endpoints(config: NodeConfig) -> Endpoints:
     """Ports for those given as 0, and a look whether the addresses are free.
 
-    Raises ListenError, and ConfigError where others could not be told how to reach this node.
+    Raises ListenError, and ConfigError if others could not be told how to reach this node.
     """
     listen = usable("listen", config.listen)
     http = usable("http_listen", config.http_listen) if config.http_listen else ""

@@ -80,8 +80,8 @@ class FileAllocator:
     def take(self, target: Path) -> None:
         """Put a file of the full size, all zero, at `target`.
 
-        The name is durable after an fsync of the directory. Raises DiskFullError where there is
-        no room, StoreReadOnlyError where the disk refuses for another reason.
+        The name is durable after an fsync of the directory. Raises DiskFullError if there is
+        no room, StoreReadOnlyError if the disk refuses for another reason.
         """
         with self._lock:
             try:

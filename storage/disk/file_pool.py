@@ -74,7 +74,7 @@ class FilePool:
 
     def write(self, path: str, position: int, data: Buffer) -> None:
         """Write all of `data` into an existing file; durable after `sync`. Raises FlushFailedError
-        where so many files wait for an fsync that it had to come first, and failed."""
+        if so many files wait for an fsync that it had to come first, and failed."""
         if self._crowded:
             self.sync()
         entry = self._acquire(path)
@@ -137,9 +137,9 @@ class FilePool:
     def sync(self) -> None:
         """Make everything written, created and deleted before this call durable.
 
-        Raises FlushFailedError where an fsync fails; what was not synced is then forgotten,
+        Raises FlushFailedError if an fsync fails; what was not synced is then forgotten,
         because a second one may answer that all is well although the kernel has dropped the
-        pages. Raises OSError where a file cannot be opened, and knows what is left to sync.
+        pages. Raises OSError if a file cannot be opened, and knows what is left to sync.
         """
         if self._failure is not None:
             raise self._failure.with_traceback(None)
@@ -164,7 +164,7 @@ class FilePool:
                 self._fsync(self.files.fsync_directory, directory)
 
     def close(self) -> None:
-        """Close what nobody is using; later calls open again. Raises StoreError where a file
+        """Close what nobody is using; later calls open again. Raises StoreError if a file
         cannot be closed, after all the others: never again, its number may be another's by then."""
         faults = []
         with self._lock:

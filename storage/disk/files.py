@@ -75,7 +75,7 @@ class FileSystem(Protocol):
         ...
 
     def preallocate(self, handle: int, size: int) -> None:
-        """Reserve disk space for the first `size` bytes, zero where new; ENOSPC without room."""
+        """Reserve disk space for the first `size` bytes, zero if new; ENOSPC without room."""
         ...
 
     def zero_range(self, handle: int, offset: int, size: int) -> None:
@@ -110,7 +110,7 @@ class FileSystem(Protocol):
 
     def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         """Have the pages under a view of a map, or under these parts of it, in memory; while the
-        disk reads, other threads run. Raises OSError (EIO) where it cannot give one."""
+        disk reads, other threads run. Raises OSError (EIO) if it cannot give one."""
         ...
 
     def in_memory(self, view: memoryview) -> bool:
@@ -122,11 +122,11 @@ class FileSystem(Protocol):
         ...
 
     def status(self, path: Path) -> FileStatus | None:
-        """None where there is nothing. Raises OSError for what is neither file nor directory."""
+        """None if there is nothing. Raises OSError for what is neither file nor directory."""
         ...
 
     def listdir(self, path: Path) -> list[str]:
-        """Names in a directory, sorted; empty where there is no such directory."""
+        """Names in a directory, sorted; empty if there is no such directory."""
         ...
 
     def make_directory(self, path: Path, *, durable: bool = True) -> None:
@@ -164,8 +164,8 @@ class FileSystem(Protocol):
         ...
 
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
-        """The process whose record lock stands in the way of `lock_range`, 0 where it is not known
-        which; None where none does. Takes nothing, and does not see the own process's locks."""
+        """The process whose record lock stands in the way of `lock_range`, 0 if it is not known
+        which; None if none does. Takes nothing, and does not see the own process's locks."""
         ...
 
 

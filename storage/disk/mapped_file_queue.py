@@ -37,7 +37,7 @@ class MappedFileQueue:
     """The files in `directory`; see the module. Offsets are positions in the whole sequence.
 
     `file_size` is what new files get where the directory holds none. With `read_only` nothing on
-    disk is touched. Raises StoreLayoutError where the files do not fit together.
+    disk is touched. Raises StoreLayoutError if the files do not fit together.
     """
 
     def __init__(
@@ -62,13 +62,13 @@ class MappedFileQueue:
 
     @property
     def start(self) -> int:
-        """Offset of the first byte of the first file; 0 where there is none."""
+        """Offset of the first byte of the first file; 0 if there is none."""
         files = self.files
         return files[0].base if files else 0
 
     @property
     def end(self) -> int:
-        """Offset after the last byte of the last file; 0 where there is none."""
+        """Offset after the last byte of the last file; 0 if there is none."""
         files = self.files
         return files[-1].end if files else 0
 
@@ -277,7 +277,7 @@ def move_file(files: FileSystem, path: Path, move_to: Path) -> Path:
 
 
 def file_size_of(found: list[tuple[int, Path, int]]) -> int:
-    """The one length of all files (base, path, length); StoreLayoutError where they disagree.
+    """The one length of all files (base, path, length); StoreLayoutError if they disagree.
 
     The first file's length counts, unless it cannot be right and the next file's start tells it.
     """

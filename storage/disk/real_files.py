@@ -213,7 +213,7 @@ _FALLOC_FL_ZERO_RANGE = 0x10
 
 
 def _zero_range_by_kernel(handle: int, offset: int, size: int) -> bool:
-    """False where this file system has no such call (tmpfs, for one)."""
+    """False if this file system has no such call (tmpfs, for one)."""
     fallocate = getattr(_libc, "fallocate", None)
     if fallocate is None:
         return False

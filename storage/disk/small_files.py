@@ -16,7 +16,7 @@ def backup_of(path: Path) -> Path:
 
 
 def read_small(files: FileSystem, path: Path) -> bytes | None:
-    """The whole file, None where there is none."""
+    """The whole file, None if there is none."""
     return files.read_file(path) if files.status(path) is not None else None
 
 
@@ -39,7 +39,7 @@ def replace_with_backup(
 
 
 def remove_small(files: FileSystem, path: Path) -> bool:
-    """Delete the file, durably; False where there was none."""
+    """Delete the file, durably; False if there was none."""
     if files.status(path) is None:
         return False
     files.unlink(path)

@@ -156,7 +156,7 @@ class MendingSource(DispatchSource):
             return True  # what it would end beside is no record either
 
     def _behind(self, start: int, file: str, reason: str) -> int | None:
-        """Where the next record stands behind damage at `start`; None where none is to be had."""
+        """Where the next record stands behind damage at `start`; None if none is to be had."""
         known = (each for each in self.passed.values() if each.start <= start < each.end)
         if (inside := next(known, None)) is not None:
             return inside.end

@@ -107,8 +107,8 @@ class ReputService:
         beyond log offset `limit` (default: what is confirmed).
 
         Returns how many bytes of log were gone through, 0 when all is done. Raises
-        CorruptStoreError where the log has no record; DiskFullError where a queue has no space,
-        UnreadableError or StoreError where the disk does not give or take bytes: the next call
+        CorruptStoreError if the log has no record; DiskFullError if a queue has no space,
+        UnreadableError or StoreError if the disk does not give or take bytes: the next call
         then tries again.
         """
         with self._lock:
@@ -129,7 +129,7 @@ class ReputService:
 
     def truncate(self, log_offset: int) -> None:
         """Everything dispatched at or after `log_offset` is removed everywhere. The log below it
-        must still be readable. Raises StoreError where a file cannot be written."""
+        must still be readable. Raises StoreError if a file cannot be written."""
         with self._lock:
             to = self._to
             to.producers.truncate(log_offset, self._source.count_records)

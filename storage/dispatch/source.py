@@ -105,7 +105,7 @@ class DispatchSource:
         """The next records from `start` on, all of them end at or before `limit`.
 
         `end` equals `start` where the limit, or what is readable, stands inside a record. `index`
-        and `index_tags` override what the source was made with. Raises CorruptStoreError where no
+        and `index_tags` override what the source was made with. Raises CorruptStoreError if no
         record stands at `start`, OffsetOutOfRangeError outside the log.
         """
         base, window = self._window(start, limit, max_bytes)
@@ -161,7 +161,7 @@ class DispatchSource:
 
     def count_records(self, start: int, end: int) -> tuple[int, int]:
         """How many records begin in start .. end-1, and the store time (ms) of the last one, 0
-        where there is none; `start` is the start of one. What retention has dropped holds none."""
+        if there is none; `start` is the start of one. What retention has dropped holds none."""
         count = store_timestamp = 0
         if start < self.log.min_offset:
             return count, store_timestamp
@@ -182,7 +182,7 @@ class DispatchSource:
         return count, store_timestamp
 
     def _first_without_queue(self, columns: DispatchColumns) -> int:
-        """The first record whose topic cannot have a folder, or such a queue; -1 where all can."""
+        """The first record whose topic cannot have a folder, or such a queue; -1 if all can."""
         # as an unsigned number one below 0 is too large
         beyond = columns.queue_id.view(np.uint32) > MAX_QUEUE_ID
         sound = self._sound_topics.issuperset(columns.topics)

@@ -50,7 +50,7 @@ class IndexService:
         entries: int,
         time_of: Callable[[int], int],
     ) -> None:
-        """`time_of(physical_offset)` is a record's store time in ms, negative where there is no
+        """`time_of(physical_offset)` is a record's store time in ms, negative if there is no
         such record."""
         # every entry of the log below this position is in the index
         self.next_offset = 0
@@ -96,7 +96,7 @@ class IndexService:
     ) -> None:
         """Take the entries of the records between `next_offset` and `end_offset`, in log order;
         those of records before are skipped. A full disk sets `stopped` and raises nothing;
-        StoreError where a file cannot be written."""
+        StoreError if a file cannot be written."""
         if self.stopped is not None:
             return
         self._end_truncation()
@@ -123,7 +123,7 @@ class IndexService:
             self.next_offset = max(self.next_offset, end_offset)
 
     def resume(self) -> bool:
-        """Try again after a full disk: True where the index takes entries (again)."""
+        """Try again after a full disk: True if the index takes entries (again)."""
         self.stopped = None
         with self._lock:
             try:
@@ -183,7 +183,7 @@ class IndexService:
 
     def flush(self) -> int:
         """Fsync everything and note how far it goes; returns the log offset below which the index
-        is durable. Raises FlushFailedError where an fsync fails, else what `refusal` makes of it:
+        is durable. Raises FlushFailedError if an fsync fails, else what `refusal` makes of it:
         then it may be tried again."""
         self._end_truncation()
         with self._flushing:
@@ -220,7 +220,7 @@ class IndexService:
     def truncate(self, log_offset: int) -> None:
         """Remove every entry of a record that begins at or after `log_offset`, durably.
 
-        Raises StoreError where a file cannot be written, FlushFailedError where the fsync failed.
+        Raises StoreError if a file cannot be written, FlushFailedError if the fsync failed.
         What is removed by half is ended before anything else is inserted or vouched for.
         """
         with self._flushing, self._lock:

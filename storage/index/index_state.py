@@ -52,7 +52,7 @@ def decode_index_state(data: bytes) -> IndexState:
 
 
 def load_index_state(files: FileSystem, path: Path) -> IndexState | None:
-    """None where there is none; raises FormatError for a damaged one."""
+    """None if there is none; raises FormatError for a damaged one."""
     data = read_small(files, path)
     return None if data is None else decode_index_state(data)
 

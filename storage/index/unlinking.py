@@ -25,7 +25,7 @@ def held_before(
     slots: NDArray[np.int64],
     newest: NDArray[np.int64],
 ) -> NDArray[np.int32] | None:
-    """i4[k]: what `slots` i8[k], distinct, held before entry `next_entry`; None where the chains
+    """i4[k]: what `slots` i8[k], distinct, held before entry `next_entry`; None if the chains
     are not whole.
 
     `removed` ENTRY_DTYPE[n] are the entries from `next_entry` on, `newest` i8[k] the numbers

@@ -87,8 +87,8 @@ class Examination:
 def examine(geometry: Geometry, files: FileSystem) -> Examination:
     """Look at the store of `geometry`; nothing is changed.
 
-    Raises StoreLayoutError where the log files do not fit together, or lie elsewhere;
-    UnreadableError where the disk does not give what has to be looked at.
+    Raises StoreLayoutError if the log files do not fit together, or lie elsewhere;
+    UnreadableError if the disk does not give what has to be looked at.
     """
     config = geometry.adopted()
     paths = StorePaths(config.directory)
@@ -235,7 +235,7 @@ def _durable_of_foreign(found: Examination, mapped: MappedFileQueue, geometry: G
 
 def _recovery_start(found: Examination, mapped: MappedFileQueue) -> int:
     """Where RocketMQ's recovery begins after a crash: at the newest file whose first record is old
-    enough to be durable by the checkpoint's times; 0 where none is."""
+    enough to be durable by the checkpoint's times; 0 if none is."""
     limit = found.checkpoint.min_timestamp
     for file in reversed(mapped.files) if limit else ():
         try:
@@ -248,7 +248,7 @@ def _recovery_start(found: Examination, mapped: MappedFileQueue) -> int:
 
 
 def remains_behind(mapped: MappedFileQueue, end: int) -> Remains | None:
-    """What is left behind the log's end, within REMAINS_WINDOW; None where all of it is zero."""
+    """What is left behind the log's end, within REMAINS_WINDOW; None if all of it is zero."""
     last, has_records = 0, False
     for file in mapped.files:
         if file.end <= end or file.base >= end + REMAINS_WINDOW:

@@ -42,7 +42,7 @@ class Geometry:
 
     @classmethod
     def of(cls, config: StoreConfig, files: FileSystem) -> "Geometry":
-        """Read the sizes; raises StoreLayoutError where files contradict each other."""
+        """Read the sizes; raises StoreLayoutError if files contradict each other."""
         paths = StorePaths(config.directory)
         notes = []
         log_size = _row_size(files, paths.commit_log) or config.commit_log_file_size
@@ -93,7 +93,7 @@ class Geometry:
         ]
 
     def check_index(self) -> None:
-        """Raises StoreLayoutError where an index file has not the length of the settings."""
+        """Raises StoreLayoutError if an index file has not the length of the settings."""
         wanted = index_file_size(self.config.index_slots, self.config.index_entries)
         for path in self.index_files():
             status = self.files.status(path)
@@ -123,7 +123,7 @@ def _directories(files: FileSystem, parent: Path) -> list[str]:
 
 
 def _row_size(files: FileSystem, directory: Path) -> int:
-    """The length of the files of the log; 0 where it has none."""
+    """The length of the files of the log; 0 if it has none."""
     found = _lengths(files, directory)
     if found and found[-1][2] == 0:
         found.pop()
@@ -139,7 +139,7 @@ def _row_size(files: FileSystem, directory: Path) -> int:
 
 
 def _queue_file_size(files: FileSystem, root: Path) -> int:
-    """The length of queue files; 0 where there are none.
+    """The length of queue files; 0 if there are none.
 
     Some may be short after a crash, or missing, and be rebuilt from the log: so the longest of
     the first few counts, and gaps are not looked at. A length that no queue file can have says

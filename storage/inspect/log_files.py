@@ -24,7 +24,7 @@ _STEP = 8 << 20
 
 class LogScan:
     """Iterate once: every record from `start` (default: the first byte) to the end of the log.
-    Raises UnreadableError where the disk does not give it.
+    Raises UnreadableError if the disk does not give it.
 
     `end` is where the scan stands, `reason` empty while it runs and then why it stopped;
     `at_zeros` is true where the log simply ends there.

@@ -52,7 +52,7 @@ class QueueFiles:
 
     @property
     def log_end(self) -> int:
-        """The log offset after the record of the last unit; 0 where there is none."""
+        """The log offset after the record of the last unit; 0 if there is none."""
         units = self.read(self.end - 1, 1) if self.end > self.first else self.read(0, 0)
         if not len(units) or int(units["size"][0]) == PRE_BLANK_SIZE:
             return 0
@@ -83,7 +83,7 @@ def open_queues(
 def open_queue(
     files: FileSystem, topic: str, queue_id: int, directory: Path, file_size: int
 ) -> QueueFiles | None:
-    """None where the directory has no files. Raises StoreLayoutError for files of lengths that no
+    """None if the directory has no files. Raises StoreLayoutError for files of lengths that no
     queue file has."""
     mapped = MappedFileQueue(files, directory, file_size, read_only=True)
     if not mapped.files:

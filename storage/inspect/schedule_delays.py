@@ -51,7 +51,7 @@ def stored_delays(
 
 
 def _units(files: FileSystem, directory: Path, file_size: int) -> Iterator[NDArray[np.void]]:
-    """The units of each file of a queue, the newest file first; none where they do not fit."""
+    """The units of each file of a queue, the newest file first; none if they do not fit."""
     try:
         queue = MappedFileQueue(files, directory, file_size, read_only=True)
     except StoreLayoutError:

@@ -30,7 +30,7 @@ _LENGTH: Final = np.dtype(">i2")
 
 def with_room(checked: CheckedBatch) -> CheckedBatch:
     """The batch with 20 bytes more in every record, in a buffer of its own. Raises
-    BatchRefusedError where a record has no room for them among its properties."""
+    BatchRefusedError if a record has no room for them among its properties."""
     source = np.frombuffer(checked.batch.records, np.uint8)
     headers = gather_headers(source, checked.positions, checked.sizes)
     lengths = headers.properties_length

@@ -55,7 +55,7 @@ class CheckedBatch:
     """A batch that holds, and what the check had to compute anyway.
 
     positions, sizes  i8[n]; `counted` bool[n]: which records get a queue offset (PREPARED and
-    ROLLBACK do not), None where all do
+    ROLLBACK do not), None if all do
 
     `data` are the bytes to be stored where they are not the batch's: each record is `record_extra`
     bytes longer then, and positions and sizes are those in `data` (append_room.py).

@@ -64,7 +64,7 @@ class CommitLog:
     """The log in `config.directory`, opened; see the module.
 
     Every position stands at the end of the last file until `truncate` (recovery) says where the
-    records end. Raises StoreLayoutError where the files do not fit together.
+    records end. Raises StoreLayoutError if the files do not fit together.
     """
 
     def __init__(self, config: StoreConfig, files: FileSystem, clock: Clock) -> None:
@@ -168,7 +168,7 @@ class CommitLog:
     # -- appending
 
     def check(self, batch: RecordBatch) -> CheckedBatch:
-        """Raises BatchRefusedError where the batch is not what its columns say."""
+        """Raises BatchRefusedError if the batch is not what its columns say."""
         checked = check_batch(batch, self.limits)
         return with_room(checked) if self._config.property_crc else checked
 
@@ -231,7 +231,7 @@ class CommitLog:
 
         `offset` must be where this log ends; one that is empty may begin at the start of any
         file. A chunk never crosses the end of a file. Raises OffsetOutOfRangeError and
-        StoreLayoutError where that does not hold, else as `append`.
+        StoreLayoutError if that does not hold, else as `append`.
         """
         size = len(data)
         with self._write_lock:
@@ -344,7 +344,7 @@ class CommitLog:
 
         The first call after opening also makes what stays durable: a process that was killed
         leaves bytes that only the page cache has. Raises OffsetOutOfRangeError outside the log,
-        FlushFailedError where the disk fails.
+        FlushFailedError if the disk fails.
         """
         with self._write_lock, self._stages.flush_lock:
             self._stages.require_writable()
@@ -421,7 +421,7 @@ class CommitLog:
 
 
 def require_file_start(offset: int, file_size: int) -> None:
-    """Raises StoreLayoutError where no log file of `file_size` bytes begins at `offset`."""
+    """Raises StoreLayoutError if no log file of `file_size` bytes begins at `offset`."""
     if offset < 0 or offset % file_size:
         raise StoreLayoutError(
             f"a log must begin at the start of a file: {offset} is not a multiple of {file_size}"

@@ -141,7 +141,7 @@ class FlushService:
         return due
 
     def close(self) -> None:
-        """Stop the threads and flush what is left. Raises FlushFailedError where that fails."""
+        """Stop the threads and flush what is left. Raises FlushFailedError if that fails."""
         self._closing = True
         self._stop_listening()
         for stage in self._stages:

@@ -174,7 +174,7 @@ def few_records(view: memoryview, offset: int, left: int) -> int:
 
 
 def damage_end(log: CommitLog, offset: int) -> int:
-    """Up to where the log has no record from `offset` on, 0 where one begins there; what may be
+    """Up to where the log has no record from `offset` on, 0 if one begins there; what may be
     sent ends at the log's committed end. Raises OffsetOutOfRangeError, UnreadableError."""
     end = log.committed.value
     if offset >= end:

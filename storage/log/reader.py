@@ -43,7 +43,7 @@ class LogReader:
     def view(self, offset: int, size: int) -> memoryview:
         """Exactly `size` bytes from `offset`, which lie in one file and are committed; no copy.
 
-        Raises OffsetOutOfRangeError where they do not, UnreadableError.
+        Raises OffsetOutOfRangeError if they do not, UnreadableError.
         """
         file = self._mapped.find(offset)
         if file is None or offset + size > min(self._committed.value, file.end):

@@ -181,7 +181,7 @@ class LogScanner:
             step = int.from_bytes(data[position : position + 4].tobytes())
 
     def _continue(self, file: MappedFile, data: NDArray[np.uint8], found: WalkResult) -> bool:
-        """At bytes that are no record: True where the log continues behind them."""
+        """At bytes that are no record: True if the log continues behind them."""
         at = self.end
         reason = str(found.error) if found.error is not None else found.stop.value
         self.at_zeros = found.stop in (StopReason.ZEROS, StopReason.END)
@@ -230,7 +230,7 @@ def _begins_record(tail: bytes, left: int, offset: int) -> bool:
 
 def whole_but_for_head(data: bytes, offset: int) -> Record | None:
     """The record that `data`, at log `offset`, is if its size, magic or physical offset alone are
-    damaged; None where more is."""
+    damaged; None if more is."""
     data = _without_blank(data)
     if len(data) < MIN_RECORD_SIZE:
         return None
@@ -248,7 +248,7 @@ def whole_but_for_head(data: bytes, offset: int) -> Record | None:
 
 def whole_but_for_body(data: bytes, offset: int) -> Record | None:
     """The record that `data`, at log `offset`, is if its body or a CRC alone is damaged: nothing
-    vouches for what it says; None where more is."""
+    vouches for what it says; None if more is."""
     data = _without_blank(data)
     try:
         record = decode_record(data, physical_offset=offset, check_crc=False)
@@ -268,7 +268,7 @@ def _without_blank(data: bytes) -> bytes:
 
 
 def next_record(mapped: MappedFileQueue, offset: int, below: int) -> int | None:
-    """Where the first whole record behind `offset` starts; None where none does below `below`.
+    """Where the first whole record behind `offset` starts; None if none does below `below`.
     Raises UnreadableError."""
     for file in mapped.files:
         if file.end > offset and file.base < below:

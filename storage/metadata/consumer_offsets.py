@@ -50,7 +50,7 @@ class ConsumerOffsets:
 
     @property
     def note(self) -> str:
-        """What had to be repaired while loading; empty where nothing was."""
+        """What had to be repaired while loading; empty if nothing was."""
         return self._file.note
 
     @property
@@ -110,7 +110,7 @@ class ConsumerOffsets:
         return changed
 
     def save(self, now_ms: int) -> bool:
-        """Persist what has changed since the last time; False where nothing had."""
+        """Persist what has changed since the last time; False if nothing had."""
         with self._lock:
             if self._changes == self._saved_changes:
                 return False

@@ -45,7 +45,7 @@ class EpochFile:
     def load(self) -> None:
         """Read the table, or its `.bak` if the file is lost or damaged (then `note` is set).
 
-        Raises CorruptStoreError where a file is there and neither can be read: continuing without
+        Raises CorruptStoreError if a file is there and neither can be read: continuing without
         its epochs would compare equal with logs that are not.
         """
         faults = []

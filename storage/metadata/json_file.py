@@ -40,7 +40,7 @@ class JsonFile:
     def load(self) -> None:
         """Read the table, or its `.bak`; neither being there is an empty table.
 
-        `note` says where the backup had to serve. Raises CorruptStoreError where there is
+        `note` says where the backup had to serve. Raises CorruptStoreError if there is
         something and none of it can be read.
         """
         faults = []
@@ -95,7 +95,7 @@ class JsonFile:
 
 
 def parse(data: bytes) -> Json:
-    """The document in `data`; raises FormatError where it is no JSON object."""
+    """The document in `data`; raises FormatError if it is no JSON object."""
     document = store_json.loads(data)
     if not isinstance(document, dict):
         raise FormatError(f"a JSON object is expected, not {type(document).__name__}")
@@ -103,7 +103,7 @@ def parse(data: bytes) -> Json:
 
 
 def table(document: Mapping[str, object], name: str) -> Json:
-    """The object that `document` has under `name`, empty where it has none."""
+    """The object that `document` has under `name`, empty if it has none."""
     found = document.get(name)
     return {str(key): value for key, value in found.items()} if isinstance(found, dict) else {}
 

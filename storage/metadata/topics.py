@@ -195,7 +195,7 @@ class TopicTable:
 
     def delete(self, name: str, now_ms: int) -> TopicConfig:
         """Take the topic off the table: puts are refused from now on, and its messages stay
-        readable until retention drops them. Raises MetadataError where there is no such topic."""
+        readable until retention drops them. Raises MetadataError if there is no such topic."""
         with self._lock:
             held = self.table.get(name)
             if held is None:
@@ -317,7 +317,7 @@ class GroupTable:
         return sorted(self.table)
 
     def ensure(self, name: str, now_ms: int) -> bool:
-        """Add the group with RocketMQ's defaults unless it is there; True where it was added.
+        """Add the group with RocketMQ's defaults unless it is there; True if it was added.
 
         Raises MetadataError for a name that no group can have.
         """

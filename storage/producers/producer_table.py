@@ -85,7 +85,7 @@ class ProducerTable:
         self._producers: dict[str, Producer] = {}
         self._newest_time = 0
         self._restored_at = float("-inf")
-        # the log offset that the table on the disk is true for, None where there is none
+        # the log offset that the table on the disk is true for, None if there is none
         self.noted: int | None = None
         # the request whose records may continue at next_offset
         self._open: tuple[str, Request] | None = None
@@ -361,7 +361,7 @@ class ProducerTable:
         self._forget(oldest)
 
     def _request(self, mark: ProducerMark, timestamp: int, now: float) -> Request | None:
-        """The request that records from mark.index on go to; None where they are known."""
+        """The request that records from mark.index on go to; None if they are known."""
         producer = self._producers.pop(mark.producer_id, None) or Producer()
         self._producers[mark.producer_id] = producer  # the newest of all
         self._stale.add(mark.producer_id)

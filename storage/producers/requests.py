@@ -113,7 +113,7 @@ def unpack(data: bytes) -> Request:
 
 
 def cut_request(request: Request, log_offset: int, count_records: CountRecords) -> bool:
-    """Keep what lies below `log_offset`; False where that is nothing."""
+    """Keep what lies below `log_offset`; False if that is nothing."""
     offsets = [extent.physical_offset for extent in request.extents]
     kept = request.extents[: bisect_left(offsets, log_offset)]
     lost = sum(each.count for each in request.extents)
@@ -134,7 +134,7 @@ def cut_request(request: Request, log_offset: int, count_records: CountRecords) 
 class Producer:
     """The requests of one producer, ascending. `floor` is the last one that was forgotten, `seen`
     when this process last had one of it (monotonic, seconds), `row` its part of a snapshot, None
-    where that has to be rebuilt."""
+    if that has to be rebuilt."""
 
     __slots__ = ("_older", "floor", "newest", "row", "seen")
 

@@ -22,7 +22,7 @@ from .torn_requests import extents_of, mark_of, rest_of, stored_segments
 @dataclass(frozen=True, slots=True)
 class AppendResult:
     """Where a batch went. `end_offset` is the log position to be confirmed before the answer;
-    `duplicate`: it was stored before, `segments` are those of the first time (empty where the
+    `duplicate`: it was stored before, `segments` are those of the first time (empty if the
     store does not know them any more)."""
 
     segments: Sequence[AppendSegment]

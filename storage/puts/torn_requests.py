@@ -47,7 +47,7 @@ def mark_of(batch: RecordBatch) -> ProducerMark | None:
 
 def rest_of(batch: RecordBatch, have: int, mark: ProducerMark) -> tuple[RecordBatch, ProducerMark]:
     """The batch without its first `have` records, and its mark, which the first one left carries
-    now. Raises BatchRefusedError where that record has no room for it."""
+    now. Raises BatchRefusedError if that record has no room for it."""
     sizes = batch.sizes.astype(np.int64)
     start = int(sizes[:have].sum())
     end = start + int(sizes[have])
@@ -95,7 +95,7 @@ def _with_mark(
 def stored_segments(
     log: CommitLog, batch: RecordBatch, extents: Sequence[Extent]
 ) -> list[AppendSegment]:
-    """Where the batch's records were stored, as the first answer said; empty where the log does
+    """Where the batch's records were stored, as the first answer said; empty if the log does
     not hold them any more."""
     segments = []
     first = 0

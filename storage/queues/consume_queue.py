@@ -54,11 +54,11 @@ class ConsumeQueue:
         return self._prefix + offset_file_name(base)
 
     def open(self) -> bool:
-        """Find the files; False where there are none.
+        """Find the files; False if there are none.
 
         Names that are no offsets are left alone. A last file that is too short, as a crash
         between its creation and its first write leaves it, gets its length. Raises
-        StoreLayoutError for other lengths, MissingFileError where one is gone.
+        StoreLayoutError for other lengths, MissingFileError if one is gone.
         """
         names = self._disk.files.listdir(Path(self._prefix))
         bases = [base for name in names if (base := parse_offset_file_name(name)) is not None]
@@ -118,7 +118,7 @@ class ConsumeQueue:
             rest = rest[room:]
 
     def read(self, queue_offset: int, count: int) -> NDArray[np.void]:
-        """UNIT_DTYPE[count]: units that were written. Raises CorruptStoreError where a file of
+        """UNIT_DTYPE[count]: units that were written. Raises CorruptStoreError if a file of
         the queue is missing or too short, or the disk does not give it: a queue can be rebuilt
         from the log, so it is damage like any other."""
         position = queue_offset * UNIT_SIZE
@@ -153,7 +153,7 @@ class ConsumeQueue:
         self.first += self.file_size
 
     def destroy(self) -> None:
-        """Delete all files, those behind a gap too. Raises the first OSError where some cannot be
+        """Delete all files, those behind a gap too. Raises the first OSError if some cannot be
         deleted, after all the others; a second call tries those again."""
         names = self._disk.files.listdir(Path(self._prefix))
         left, faults = [], []

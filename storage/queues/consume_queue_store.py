@@ -132,7 +132,7 @@ class ConsumeQueueStore:
                     self._units.stand_at(dense, number)
 
     def newest_physical(self) -> int:
-        """Log offset of the newest record that is in a queue which is not damaged; -1 where there
+        """Log offset of the newest record that is in a queue which is not damaged; -1 if there
         is none."""
         ends = self.ends()
         ends[list(self.mender.damaged)] = 0
@@ -155,7 +155,7 @@ class ConsumeQueueStore:
 
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
-        where their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
+        if their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes
         here where a file is missing or too short."""
         self.mender.check_whole(dense)
         try:
@@ -196,7 +196,7 @@ class ConsumeQueueStore:
 
         dense, queue_offsets i8[n], units UNIT_DTYPE[n], in log order. Returns the queues that
         grew. Units that are there already are skipped; a queue into which they do not fit
-        becomes damaged. Raises DiskFullError or StoreError where a queue file cannot be written:
+        becomes damaged. Raises DiskFullError or StoreError if a queue file cannot be written:
         the same batch may be put again.
         """
         with self._lock:
@@ -229,7 +229,7 @@ class ConsumeQueueStore:
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """Drop all units of these queues; they stay unreadable until rebuild_end.
 
-        Raises the first fault as a StoreError where files could not be deleted, after all the
+        Raises the first fault as a StoreError if files could not be deleted, after all the
         others: what they hold would come back among the new ones.
         """
         with self._lock, Change(self._units):
@@ -261,7 +261,7 @@ class ConsumeQueueStore:
     def flush(self) -> QueueCheckpoint:
         """Write and fsync everything; returns what is durable now.
 
-        Raises DiskFullError or StoreError where a file cannot be written, FlushFailedError where
+        Raises DiskFullError or StoreError if a file cannot be written, FlushFailedError if
         the fsync failed.
         """
         with self._flushing:
@@ -301,7 +301,7 @@ class ConsumeQueueStore:
         """Remove every unit whose record begins at or after `log_offset`; durable with flush. A
         queue of which a file is missing is damaged.
 
-        Raises the first fault as a StoreError where files could not be cut, after all the others:
+        Raises the first fault as a StoreError if files could not be cut, after all the others:
         their queues are damaged then too, and nothing else is left to be removed.
         """
         faults: list[StoreError] = []
@@ -330,7 +330,7 @@ class ConsumeQueueStore:
         """The log begins at `log_offset` now: delete the queue files that point below it alone,
         never a queue's last one. Returns how many files were deleted.
 
-        A queue of which a file is missing is damaged. Raises the first OSError where files could
+        A queue of which a file is missing is damaged. Raises the first OSError if files could
         not be deleted, after all the others.
         """
         deleted, faults = 0, []

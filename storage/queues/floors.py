@@ -30,7 +30,7 @@ class QueueFloors:
         self._known: dict[int, int] = {}
 
     def of(self, dense: int) -> int:
-        """The least end of the queue; 0 where nothing is known."""
+        """The least end of the queue; 0 if nothing is known."""
         return max(self.begins.get(dense, 0), self._known.get(dense, 0))
 
     def keep(self, dense: int, end: int) -> None:

@@ -2,7 +2,7 @@
 
     topic  -> its run in one flat array, indexed by queue id
     flat   [ 0  1  2  3 | 4 -1 | 5 6 ...]     run of topic A: 4 slots, of topic B: 2, ...
-               dense index, -1 where there is no such queue
+               dense index, -1 if there is no such queue
     next_queue_offsets[dense]   what the next record of that queue gets
 
 So a batch of any number of queues is looked up with two gathers and no loop over queues. Dense
@@ -104,7 +104,7 @@ class QueueTable:
     ) -> NDArray[np.int64]:
         """i8[q]: the dense index of each (topics[queue_topics[q]], queue_ids[q]), -1 unknown.
 
-        Raises IndexError where queue_topics points outside `topics`.
+        Raises IndexError if queue_topics points outside `topics`.
         """
         if len(queue_ids) <= FEW_QUEUES:
             few = zip(queue_topics.tolist(), queue_ids.tolist(), strict=True)

@@ -33,7 +33,7 @@ def search_by_time(
 ) -> int:
     """The queue offset in minimum..maximum for a store time in ms.
 
-    `time_of(queue_offset)` is the store time of a unit in minimum .. maximum-1, negative where
+    `time_of(queue_offset)` is the store time of a unit in minimum .. maximum-1, negative if
     its record cannot be read. What is answered is a unit that can be read, but for LOWER where all
     are older: then it is `maximum`. A hole costs one look at each of its units, at most once.
     """

@@ -76,7 +76,7 @@ class QueueUnits:
         return (queue is None or queue.first < 0) and self.spilled[dense] == self.ends[dense]
 
     def first_physical(self, dense: int) -> int:
-        """Log offset of the first record that the queue has a unit of; 0 where it has none."""
+        """Log offset of the first record that the queue has a unit of; 0 if it has none."""
         first = self.first_at_or_after(dense, 1)
         unit = self.read(dense, first, 1)
         return int(unit["physical_offset"][0]) if len(unit) else 0
@@ -98,7 +98,7 @@ class QueueUnits:
 
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units queue_offset .. queue_offset+count-1, fewer at the end of the queue;
-        none where the first of them has no place any more."""
+        none if the first of them has no place any more."""
         while True:
             generation, rows = self.generation, self._rows
             if generation & 1 and self.changer != threading.get_ident():
@@ -133,7 +133,7 @@ class QueueUnits:
 
     def first_at_or_after(self, dense: int, log_offset: int, low: int = 0) -> int:
         """The first unit from `low` on whose record begins at or after `log_offset`, pre-blank
-        ones left out; the end of the queue where there is none. Raises CorruptStoreError where the
+        ones left out; the end of the queue where there is none. Raises CorruptStoreError if the
         units around it do not point upwards: then one of them has led the search astray."""
         high = int(self.ends[dense])
         low = max(low, self.first(dense))
@@ -183,7 +183,7 @@ class QueueUnits:
                 "the log",
             )
 
-    # ---- growing; all raise DiskFullError or StoreError where a file could not be written
+    # ---- growing; all raise DiskFullError or StoreError if a file could not be written
 
     def make_room(self, runs: QueueRuns, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Spill so that the chosen runs, which continue their queues, fit into the tail rows.
@@ -279,7 +279,7 @@ class QueueUnits:
         self.last_physical[dense] = int(newest["physical_offset"][0]) if len(newest) else 0
 
     def forget(self, dense: int) -> None:
-        """Remove a queue with its files. Raises OSError where one cannot be deleted: its units
+        """Remove a queue with its files. Raises OSError if one cannot be deleted: its units
         are gone all the same, and a second call tries the rest again."""
         with self.file_lock:
             for column in (self.ends, self.spilled, self.last_physical):

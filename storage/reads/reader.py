@@ -101,7 +101,7 @@ class StoreReader:
 
         `max_messages` 0 is no limit of count; no tag hashes is every tag. The first record is
         given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
-        UnreadableError where the disk does not give the first record.
+        UnreadableError if the disk does not give the first record.
         """
         self._stats.count_get()
         dense = self._table.get(topic, queue_id)
@@ -258,7 +258,7 @@ class StoreReader:
         """The record that starts there.
 
         Raises OffsetOutOfRangeError outside the log, or above what is confirmed; NoRecordError
-        where no record starts there, or a damaged one.
+        if no record starts there, or a damaged one.
         """
         return self._decoded(physical_offset)[1]
 
@@ -292,7 +292,7 @@ class StoreReader:
         return record, data
 
     def _size_at(self, physical_offset: int) -> int:
-        """What the bytes there say of a record's size; -1 where they are none."""
+        """What the bytes there say of a record's size; -1 if they are none."""
         try:
             head = self._log.view(physical_offset, MAGIC_OFFSET + _MAGIC.size)
         except OffsetOutOfRangeError:
@@ -323,7 +323,7 @@ class StoreReader:
 
         The index knows 31 bits of a hash and whole seconds; the records themselves decide. After
         `max_looked_up` of them the answer is what was found, if anything, and where to continue.
-        Raises TooManyEntriesError where more than MAX_PASSED entries would have to be passed.
+        Raises TooManyEntriesError if more than MAX_PASSED entries would have to be passed.
         """
         self._stats.count_query()
         if self.index is None:
@@ -365,14 +365,14 @@ class StoreReader:
     # ---- by time
 
     def search_offset(self, topic: str, queue_id: int, timestamp: int, boundary: Boundary) -> int:
-        """The queue offset for a store time in ms; 0 where there is no such queue."""
+        """The queue offset for a store time in ms; 0 if there is no such queue."""
         dense = self._table.get(topic, queue_id)
         if dense < 0:
             return 0
         return self._queues.search(dense, timestamp, boundary, self._time_of)
 
     def _time_of(self, physical_offset: int, size: int) -> int:
-        """-1 where the unit is pre-blank, or its record damaged or gone."""
+        """-1 if the unit is pre-blank, or its record damaged or gone."""
         if size == PRE_BLANK_SIZE:
             return -1
         try:
@@ -381,7 +381,7 @@ class StoreReader:
             return -1
 
     def store_timestamp(self, physical_offset: int) -> int:
-        """The store time of the record that starts there, in ms; -1 where there is none."""
+        """The store time of the record that starts there, in ms; -1 if there is none."""
         if self._size_at(physical_offset) < 0:
             return -1
         head = self._log.view(physical_offset, BORN_HOST_OFFSET + 20 + _I64.size)

@@ -70,7 +70,7 @@ class Expected:
 def copy_records(
     log: CommitLog, offsets: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> bytes | memoryview | None:
-    """The bytes at log `offsets`, `sizes` each, end to end; None where the log has not all."""
+    """The bytes at log `offsets`, `sizes` each, end to end; None if the log has not all."""
     starts, lengths = runs(offsets, sizes)
     if not len(starts):
         return b""
@@ -88,7 +88,7 @@ def copy_records(
 
 
 def first_missing(log: CommitLog, wanted: Expected) -> int:
-    """Index of the first record whose bytes the log does not have; -1 where it has all."""
+    """Index of the first record whose bytes the log does not have; -1 if it has all."""
     base = wanted.offsets - wanted.offsets % log.file_size
     inside = (wanted.sizes > 0) & (wanted.offsets + wanted.sizes <= base + log.file_size)
     inside &= wanted.offsets >= log.min_offset
@@ -97,7 +97,7 @@ def first_missing(log: CommitLog, wanted: Expected) -> int:
 
 
 def first_wrong(records: bytes | memoryview, wanted: Expected) -> int:
-    """Index of the first record that is not what its unit says; -1 where all are. `records` holds
+    """Index of the first record that is not what its unit says; -1 if all are. `records` holds
     them end to end."""
     sizes = wanted.sizes
     if not len(sizes):

@@ -70,7 +70,7 @@ class GetResult:
 @dataclass(frozen=True, slots=True)
 class QueueRange:
     """What a queue holds: queue offsets min..max-1, and the store times (ms) of the first and
-    the last of them, -1 where there is none."""
+    the last of them, -1 if there is none."""
 
     topic: str
     queue_id: int
@@ -83,7 +83,7 @@ class QueueRange:
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
     """Records by key or position: where each lies in the log, and the bytes. `next_before` is for
-    a query that continues with older records, 0 where there are none."""
+    a query that continues with older records, 0 if there are none."""
 
     physical_offsets: tuple[int, ...]
     records: tuple[bytes, ...]

@@ -99,7 +99,7 @@ def first_impossible(units: NDArray[np.void], log_start: int) -> int:
 
 
 def _matching(units: NDArray[np.void], tag_hashes: Collection[int]) -> NDArray[np.bool_] | None:
-    """Which units have one of the hashes; None where all do."""
+    """Which units have one of the hashes; None if all do."""
     if not tag_hashes:
         return None
     codes = units["tags_code"].astype(np.int64).astype(np.int32)

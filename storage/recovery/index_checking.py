@@ -36,7 +36,7 @@ class IndexCheck:
 
 
 def has_tag_entries(index: IndexService, source: DispatchSource, log_end: int) -> bool | None:
-    """Whether the index has an entry for the tag of a message; None where that cannot be told.
+    """Whether the index has an entry for the tag of a message; None if that cannot be told.
 
     Looks at the newest entries. The log must reach to their records.
     """

@@ -35,7 +35,7 @@ def load_index(
 ) -> IndexFindings:
     """Open the files and set `next_offset`; the log holds log_start .. log_end.
 
-    Raises CorruptStoreError where a file has not the length of the settings, StoreError where it
+    Raises CorruptStoreError if a file has not the length of the settings, StoreError if it
     cannot be written.
     """
     findings = IndexFindings()

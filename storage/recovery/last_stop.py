@@ -68,12 +68,12 @@ class LastStop:
 
     @property
     def doubt(self) -> str:
-        """Why bytes that counted as held may be missing; empty where none are."""
+        """Why bytes that counted as held may be missing; empty if none are."""
         return "" if self._session.value is None else self._session.value.doubt
 
     def check_lost(self, end: int) -> None:
         """Whether the log, which is durable up to `end`, has come to where it was before files of
-        it were lost. Raises StoreError where it has not."""
+        it were lost. Raises StoreError if it has not."""
         session = self._session.value
         if session is None or not session.lost:
             return

@@ -25,7 +25,7 @@ from ..store_parts import StoreParts
 def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
     """Set the next queue offsets to what the log holds up to `end`, and bring the producer table
     there. Returns where no record begins any more, `end` where all is well, and the store time
-    (ms) of the newest record behind what is dispatched, 0 where there is none."""
+    (ms) of the newest record behind what is dispatched, 0 if there is none."""
     # before the ends, and where both are: what is dispatched meanwhile, to the queues and then to
     # the producers, is looked at twice, never skipped
     dispatched = min(parts.queues.next_offset, parts.producers.next_offset)

@@ -71,7 +71,7 @@ def load_queues(
 ) -> QueueFindings:
     """Register and take over every queue of `directories`, (topic, queue id, path) each.
 
-    Raises StoreLayoutError where the files of a foreign store do not fit together.
+    Raises StoreLayoutError if the files of a foreign store do not fit together.
     """
     store.next_offset = context.dispatched
     store.mender.from_log_start = context.dispatched <= context.log_start
@@ -149,7 +149,7 @@ class _Loader:
         return last is None or int(last["size"][0]) == PRE_BLANK_SIZE
 
     def _adopted(self, dense: int, queue: ConsumeQueue, known: int) -> int | str:
-        """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError where a
+        """Where the queue ends now, or what is wrong with it. Raises CorruptStoreError if a
         file is too short for what must be in it."""
         found = self._end(queue, known)
         if isinstance(found, str):

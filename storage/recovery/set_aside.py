@@ -51,7 +51,7 @@ class SetAsideNote:
         self.remains = False
 
     def load(self) -> Path | None:
-        """The folder; None where no log is being moved."""
+        """The folder; None if no log is being moved."""
         data = read_small(self._files, self._path)
         if data is None:
             return None

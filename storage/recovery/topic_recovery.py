@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
     """Once queues are loaded and the log is dispatched. Raises DiskFullError or StoreReadOnlyError
-    where the table cannot be written."""
+    if the table cannot be written."""
     if not parts.topics.note:
         return
     highest: dict[str, int] = {}

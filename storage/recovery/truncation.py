@@ -169,7 +169,7 @@ def _settle_log_end(parts: StoreParts, persistence: Persistence) -> None:
 def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     """Set the next queue offsets and the producer table to the end of the log, of which the last
     part may not be confirmed and so not be in the queues yet; returns the store time (ms) of the
-    newest record, 0 where none was looked at.
+    newest record, 0 if none was looked at.
 
     Consumer offsets above what the next record gets are lowered, durably: they came from a master
     whose last records this log never got, and consumers would skip those that come instead.

@@ -37,7 +37,7 @@ class Cleaner:
         self.disk_full: DiskFullError | None = None
 
     def run(self, write_lock: AbstractContextManager[object]) -> int:
-        """One round; returns how many files of the log went. Raises OSError where the disk cannot
+        """One round; returns how many files of the log went. Raises OSError if the disk cannot
         be asked or a file not be deleted."""
         dropped = 0
         while True:
@@ -96,7 +96,7 @@ class Cleaner:
 
     def drop_before(self, offset: int) -> int:
         """Drop the log files that end at or before `offset`, and what points to nothing else;
-        returns how many files of the log went. Raises OSError where one could not be deleted, of
+        returns how many files of the log went. Raises OSError if one could not be deleted, of
         the derived ones after all the others."""
         parts = self._parts
         gone = parts.log.drop_before(offset)

@@ -55,7 +55,7 @@ def decide(
 ) -> Decision:
     """Whether the oldest file of the log goes.
 
-    `oldest` is None where there is only the newest. `keep_from` is a log offset: a file that ends
+    `oldest` is None if there is only the newest. `keep_from` is a log offset: a file that ends
     above it stays.
     """
     disk_full = disk_used_percent >= config.disk_warning_percent
@@ -70,7 +70,7 @@ def decide(
 
 
 def _opened_by(config: RetentionConfig, local_hour: int, disk_used_percent: int) -> str:
-    """Why expired files may go now; empty where they may not."""
+    """Why expired files may go now; empty if they may not."""
     if disk_used_percent >= config.disk_max_used_percent:
         return f"expired, the disk is {disk_used_percent} % full"
     if local_hour in config.delete_hours:

@@ -41,7 +41,7 @@ class LockFile:
 
     def acquire(self) -> None:
         """Raises StoreLockedError that names the process which has the store open, and
-        DiskFullError or StoreReadOnlyError where the disk refuses: then nothing is locked."""
+        DiskFullError or StoreReadOnlyError if the disk refuses: then nothing is locked."""
         with _held_guard:
             self._refuse_own()
             try:
@@ -100,7 +100,7 @@ class LockFile:
         return handle
 
     def _taken(self, holder: int) -> StoreLockedError:
-        """`holder`: the process, 0 where the lock does not tell; then what the process noted."""
+        """`holder`: the process, 0 if the lock does not tell; then what the process noted."""
         process_id = holder or self._abort.process_id()
         name = "another process" if process_id is None else f"process {process_id}"
         return StoreLockedError(

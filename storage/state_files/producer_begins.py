@@ -72,7 +72,7 @@ class ProducerBeginsFile:
         return kept
 
     def load(self, log_start: int) -> bytes | None:
-        """None where there is none, or none that can be trusted (`note` then says why), or where
+        """None if there is none, or none that can be trusted (`note` then says why), or where
         the log begins before it: it is empty then, and is asked for again."""
         data = read_small(self._files, self.path)
         if data is None:

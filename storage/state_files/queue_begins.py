@@ -85,7 +85,7 @@ class QueueBeginsFile:
         self.note = ""
 
     def load(self) -> QueueBegins | None:
-        """None where there is none, or none that can be trusted: `note` then says why."""
+        """None if there is none, or none that can be trusted: `note` then says why."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

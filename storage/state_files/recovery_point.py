@@ -13,7 +13,7 @@ says, true at one moment:
     confirmed        below it everything is confirmed, and at least what is dispatched; `dispatched`
                      and it may lie above `flushed`, and above the end of a log that lost its tail
     store_timestamp  of the newest record below `flushed`, ms
-    index_tags       whether the index has entries of tags; None where it is not known
+    index_tags       whether the index has entries of tags; None if it is not known
     queues           the offset that the next record of each queue gets at `dispatched`; -1 for a
                      queue that was damaged and not yet rebuilt
     least            the offset that it gets at least then
@@ -98,7 +98,7 @@ class RecoveryPointFile:
         self.dispatched = 0
 
     def load(self) -> RecoveryPoint | None:
-        """None where there is none, or none that can be trusted: `note` then says why."""
+        """None if there is none, or none that can be trusted: `note` then says why."""
         data = read_small(self._files, self.path)
         if data is None:
             return None

@@ -43,9 +43,9 @@ MACHINE = "the machine stopped before everything that may have been acknowledged
 class Session:
     """A process that has or had the store open.
 
-    `boot_id` names the machine's boot, empty where it is not known. `counts_unflushed`: bytes
+    `boot_id` names the machine's boot, empty if it is not known. `counts_unflushed`: bytes
     count as held before they are fsynced. `doubt` says why bytes that counted as held may be
-    missing; empty: none are. `lost`: the log offset up to which it was durable, 0 where it is.
+    missing; empty: none are. `lost`: the log offset up to which it was durable, 0 if it is.
     """
 
     boot_id: str
@@ -87,7 +87,7 @@ class SessionFile:
         self.value: Session | None = None
 
     def load(self) -> Session | None:
-        """The last one; None where there is none."""
+        """The last one; None if there is none."""
         data = read_small(self._files, self.path)
         if data is not None:
             try:

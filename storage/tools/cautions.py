@@ -27,7 +27,7 @@ class Caution:
 
 
 def page_cache_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
-    """None where no fsync has failed since the store was opened the last time."""
+    """None if no fsync has failed since the store was opened the last time."""
     if not FsyncFlag(paths.fsync_flag, files).is_raised():
         return None
     return Caution(
@@ -38,7 +38,7 @@ def page_cache_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
 
 
 def set_aside_caution(paths: StorePaths, files: FileSystem) -> Caution | None:
-    """None where no log was being set aside."""
+    """None if no log was being set aside."""
     folder = SetAsideNote(paths, files).load()
     if folder is None:
         return None

@@ -55,7 +55,7 @@ def rebuild(
     """Drop queues and index, or one of them, and make them again.
 
     The log is recovered first if it has to be. `progress(bytes done, bytes in all)` is told of the
-    dispatch. Raises StoreLockedError while a node has the store open, StoreLayoutError where there
+    dispatch. Raises StoreLockedError while a node has the store open, StoreLayoutError if there
     is no log, or one that was being set aside.
     """
     if not queues and not index:
@@ -141,7 +141,7 @@ class _LogFiles:
 
 
 def _indexes_tags(config: StoreConfig, files: FileSystem, clock: Clock) -> bool:
-    """Whether the index that is about to go has entries of tags; True where it does not tell."""
+    """Whether the index that is about to go has entries of tags; True if it does not tell."""
     paths = StorePaths(config.directory)
     mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     index = IndexService(

@@ -46,7 +46,7 @@ def recover(
 
     The confirm offset that a replica has noted is kept: what lies above it is in the queues now,
     but the node that opens the store next takes it out again until it is confirmed. Raises
-    StoreLockedError while a node has it open, DiskFullError where not all could be dispatched, and
+    StoreLockedError while a node has it open, DiskFullError if not all could be dispatched, and
     what MessageStore.open raises.
     """
     files = files if files is not None else RealFileSystem()

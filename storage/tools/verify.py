@@ -61,7 +61,7 @@ def verify(
 
     A failed fsync is a fault of its own: nobody can say then what is on the disk. A log that was
     being set aside is one too, and what the disk does not give: nothing else is looked at. Raises
-    StoreLayoutError where files do not fit together at all, or not the index sizes given.
+    StoreLayoutError if files do not fit together at all, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()
     try:

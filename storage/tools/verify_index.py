@@ -29,7 +29,7 @@ from .verify_report import Fault, VerifyReport
 class _IndexFile:
     """One index file's n entries by the log offset they point to: `physical` i8[n] ascending,
     `hashes` i8[n], `seconds` i4[n] after the begin in `header`, `numbers` i8[n] of the entries.
-    `tags`: whether it has entries of tags, None where no record so far has told."""
+    `tags`: whether it has entries of tags, None if no record so far has told."""
 
     path: str
     header: IndexHeader

@@ -34,7 +34,7 @@ class Knowing:
         self, call: Callable[[Node], Awaitable[ResultT]], doing: str
     ) -> tuple[list[ResultT], bool]:
         """The master's answer alone and True, or without a master those of all nodes that give
-        one, and False. Raises what the master refuses, and NoNodeError where nobody answers."""
+        one, and False. Raises what the master refuses, and NoNodeError if nobody answers."""
         wait_ms = min(MASTER_WAIT_MS, self._connection.options.retry_timeout_ms)
         try:
             return [await self.ask_master(call, wait_ms)], True
@@ -48,7 +48,7 @@ class Knowing:
     async def ask_master(
         self, call: Callable[[Node], Awaitable[ResultT]], wait_ms: int = 0
     ) -> ResultT:
-        """The answer of the master of the newest epoch; raises NodeUnavailableError where it gives
+        """The answer of the master of the newest epoch; raises NodeUnavailableError if it gives
         none for `wait_ms`, and what it refuses."""
         look = False
         async for attempt in self._connection.retrying(wait_ms):

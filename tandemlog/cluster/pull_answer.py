@@ -33,7 +33,7 @@ class PullPart:
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """`parts` in the answer's order; `error` has code 0 where there is none."""
+    """`parts` in the answer's order; `error` has code 0 if there is none."""
 
     parts: tuple[PullPart, ...]
     suggest_slave: bool

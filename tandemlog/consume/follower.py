@@ -283,7 +283,7 @@ class Follower:
         records: bytes | memoryview,
         endpoint: str,
     ) -> bool:
-        """One queue's part of an answer; False where the node does not have what is next."""
+        """One queue's part of an answer; False if the node does not have what is next."""
         offset = self._fetched[queue]
         batch = ReceivedBatch(
             topic=queue[0],

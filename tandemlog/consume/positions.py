@@ -145,7 +145,7 @@ class Positions:
         return found, sure
 
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
-        """The same by the master's word; None where there is none to ask now."""
+        """The same by the master's word; None if there is none to ask now."""
         try:
             ranges = await self._knowing.ask_master(lambda node: self._ranges_of(node, topics))
         except NodeUnavailableError:

@@ -45,8 +45,8 @@ assert _HEAD.size == BORN_TIMESTAMP_OFFSET
 
 
 class ReceivedMessage:
-    """One message. Its fields raise BadRecordError where the record is damaged, and the body
-    FormatError where it cannot be decompressed. Most of them decode the whole record, once."""
+    """One message. Its fields raise BadRecordError if the record is damaged, and the body
+    FormatError if it cannot be decompressed. Most of them decode the whole record, once."""
 
     __slots__ = ("_buffer", "_position", "_record", "size")
 

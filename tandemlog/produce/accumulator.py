@@ -71,7 +71,7 @@ class Accumulator(Generic[FutureT]):
         queue_id: int,
         durability: broker_pb2.Durability.ValueType,
     ) -> FutureT | None:
-        """The future of a message, or None where there is no room: wait and try again.
+        """The future of a message, or None if there is no room: wait and try again.
 
         Raises what `close` was given.
         """
@@ -113,7 +113,7 @@ class Accumulator(Generic[FutureT]):
         return future
 
     def submit(self, batch: PutBatch) -> bool:
-        """Takes a request that is complete, behind all that was added before; False where there
+        """Takes a request that is complete, behind all that was added before; False if there
         is no room. Raises what `close` was given."""
         with self._lock:
             if self._closed is not None:
@@ -153,7 +153,7 @@ class Accumulator(Generic[FutureT]):
 
     def look(self, linger: float) -> float | None:
         """In the event loop, after a wake: seals what is due. Seconds until the open batch is
-        due, None where there is none."""
+        due, None if there is none."""
         with self._lock:
             self._woken = False
             if self._open is None:

@@ -207,7 +207,7 @@ class Chain:
         self._written -= index < self._written
 
     def fail_all(self, error: TandemlogError) -> None:
-        """Everything fails, as unknown where it may be stored."""
+        """Everything fails, as unknown if it may be stored."""
         batches, self._batches = list(self._batches), deque()
         self._kept = self._written = 0
         self._doubts = []
@@ -372,7 +372,7 @@ def _error_of(response: broker_pb2.AppendResponse, endpoint: str) -> TandemlogEr
 
 
 def _guilty(batch: PutBatch, error: TandemlogError) -> list[int]:
-    """The messages that a refusal is about; empty where it is about the whole request."""
+    """The messages that a refusal is about; empty if it is about the whole request."""
     index = error.record_index
     if not 0 <= index < batch.count:
         return []

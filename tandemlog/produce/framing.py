@@ -207,7 +207,7 @@ class Framer:
         return encoded
 
     def _some_properties(self, message: Message, keys: str | Sequence[str], unique_id: str) -> str:
-        """Whatever there is; raises InvalidMessageError where a value would end early."""
+        """Whatever there is; raises InvalidMessageError if a value would end early."""
         pieces = []
         if keys:
             pieces.append(f"KEYS\x01{keys}\x02")

@@ -114,7 +114,7 @@ class Sender:
             await done
 
     async def close(self, seconds: float) -> None:
-        """Sends what is there, `seconds` at most; the rest fails, as unknown where a node
+        """Sends what is there, `seconds` at most; the rest fails, as unknown if a node
         may have it."""
         self._accumulator.refuse(ClientClosedError("the producer is closed"))
         with contextlib.suppress(TimeoutError):

@@ -89,7 +89,7 @@ def run_tasks(
     progress: TaskProgress | None = None,
 ) -> list[AnswerT]:
     """work(task) of every task, in their order; `progress` is called now and then. Raises
-    TaskFailedError where a task failed permanently, and what Spark raises for other reasons."""
+    TaskFailedError if a task failed permanently, and what Spark raises for other reasons."""
     if not tasks:
         return []
     if isinstance(spark, InProcess):

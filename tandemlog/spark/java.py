@@ -33,7 +33,7 @@ class JavaMissingError(RuntimeError):
 
 
 def java_version(java: Path) -> int | None:
-    """The feature release that `java` says it is (17, 21, ...), None where it does not run."""
+    """The feature release that `java` says it is (17, 21, ...), None if it does not run."""
     try:
         answer = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, check=False, timeout=30

@@ -94,7 +94,7 @@ def run(
     """The tour, with its cluster, checkpoint and outputs below `folder` (made; must be empty), or
     below a new temporary one, which stays.
 
-    Raises OptionError for a folder that is not empty or without Spark, TourError where the cluster
+    Raises OptionError for a folder that is not empty or without Spark, TourError if the cluster
     does not start or a step gives something else than it must, and what the steps raise.
     """
     if isinstance(spark, InProcess):

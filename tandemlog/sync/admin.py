@@ -135,14 +135,14 @@ class Admin:
 
     def query_by_id(self, msg_id: str, topic: str | None = None) -> ReceivedMessage | None:
         """The message with this offset id; with `topic`, also the one with this unique id
-        (UNIQ_KEY), which has the same form. None where there is none."""
+        (UNIQ_KEY), which has the same form. None if there is none."""
         return self._run(self._admin.query_by_id(msg_id, topic))
 
     def messages_at(self, physical_offsets: Sequence[int]) -> list[ReceivedMessage]:
         """The messages at positions in the commit log (bytes), one for each; raises
-        OffsetOutOfRangeError where the log holds none there."""
+        OffsetOutOfRangeError if the log holds none there."""
         return self._run(self._admin.messages_at(physical_offsets))
 
     def producer(self, producer_id: str) -> ProducerInfo | None:
-        """What the master knows of a producer; None where nothing."""
+        """What the master knows of a producer; None if nothing."""
         return self._run(self._admin.producer(producer_id))

@@ -36,7 +36,7 @@ class _PerThread(threading.local):
 
 class Producer:
     """Sends to the master of the cluster that `endpoints` belong to; open from the start. Raises
-    NoMasterError where none is found within the connection's retry_timeout_ms."""
+    NoMasterError if none is found within the connection's retry_timeout_ms."""
 
     def __init__(
         self, endpoints: str | Sequence[str], options: ProducerOptions | None = None

@@ -231,7 +231,7 @@ class _Foreground:
                     continue
 
     def _check_start(self) -> None:
-        """Raises ClusterError where a node ended before the cluster was ready, or all have."""
+        """Raises ClusterError if a node ended before the cluster was ready, or all have."""
         ended = [node for node in self._cluster.nodes if node.exit_code is not None]
         if ended and (not self._ready or len(ended) == len(self._cluster.nodes)):
             node = ended[0]

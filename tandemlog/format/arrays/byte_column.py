@@ -51,7 +51,7 @@ class ByteColumn:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Bytes of each; 0 where not valid."""
+        """Bytes of each; 0 if not valid."""
         lengths = self.offsets[1:] - self.offsets[:-1]
         return lengths if self.valid is None else lengths * self.valid
 

@@ -166,7 +166,7 @@ def _walk_as_guessed(
     limit: int | None,
     guess: NDArray[np.int64],
 ) -> tuple[WalkResult, HeaderColumns] | None:
-    """Walk and headers in one, where the guess is all that there is; None where it is not.
+    """Walk and headers in one, where the guess is all that there is; None if it is not.
 
     Its steps are taken for the sizes: headers that hold together prove them, as their own sizes
     and magic say the same.

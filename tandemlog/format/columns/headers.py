@@ -79,7 +79,7 @@ class HeaderColumns:
     """n records' headers in host byte order; nothing of the buffer is kept.
 
     positions, sizes             i8[n] as given (buffer positions, bytes)
-    fixed                        the headers, HEADER_DTYPE[n]; hosts are zero where IPv6
+    fixed                        the headers, HEADER_DTYPE[n]; hosts are zero if IPv6
     well_formed                  bool[n] size, magic and all inner lengths agree; in a row where
                                  they do not, the columns below say nothing
     body_start, body_length      i8[n] buffer position, bytes; and so on for topic, properties

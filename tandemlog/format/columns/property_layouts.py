@@ -170,7 +170,7 @@ def _columns_of(
 class _Layout(NamedTuple):
     """One string taken apart. `fixed` u8[words] has all bits of the bytes that make the layout,
     `template` their values; `separators` of them are 0x01 or 0x02. `values`: for each name where
-    its value is, None where it has none."""
+    its value is, None if it has none."""
 
     template: NDArray[np.uint64]
     fixed: NDArray[np.uint64]

@@ -98,7 +98,7 @@ class PropertySegments:
 
     def values(self, name: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Start in flat and length of the last value of `name` in each string, i8[n] both; length
-        0 where it has none. `name` has one to eight bytes."""
+        0 if it has none. `name` has one to eight bytes."""
         word = np.uint64(int.from_bytes(name, "little") << 8 * (_WORD - len(name)))
         hits = ((self.name_words == word) & (self.name_lengths == len(name))).nonzero()[0]
         count = len(self.row_offsets) - 1

@@ -7,7 +7,7 @@
     32 confirm_phy_offset      since RocketMQ 5.0
     40 logics_physical_offset  since RocketMQ 5.4: the queues are durable up to here
 
-Files of older brokers have zero where a later one has a field; zero means not known.
+Files of older brokers have zero if a later one has a field; zero means not known.
 """
 
 from dataclasses import astuple, dataclass

@@ -107,7 +107,7 @@ class EpochTable:
         """Up to where this log, of end `my_end`, surely equals the one with table `masters`.
 
         From the newest of our terms down, the first that both tables have (same epoch, same
-        start): the nearer of its two ends. None where they share none. A table may know a term of
+        start): the nearer of its two ends. None if they share none. A table may know a term of
         which no byte came: it is durable before its bytes are.
         """
         their_ends = dict(zip(masters.entries, masters._ends(masters_end), strict=True))

@@ -57,7 +57,7 @@ def link(table: NDArray[np.int32], key_hash: NDArray[np.integer], first_number: 
 
 
 def time_diffs(begin_timestamp: int, timestamps: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Seconds after the file's begin, 0 where it has none or time ran back."""
+    """Seconds after the file's begin, 0 if it has none or time ran back."""
     if begin_timestamp <= 0:
         return np.zeros(len(timestamps), dtype=np.int32)
     seconds = (timestamps - begin_timestamp) // 1000

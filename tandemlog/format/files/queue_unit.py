@@ -115,7 +115,7 @@ def is_extended_address(codes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def parse_delay_level(text: str | None) -> int:
-    """The DELAY property's level, 0 where there is none. A text that is no 32-bit number, at
+    """The DELAY property's level, 0 if there is none. A text that is no 32-bit number, at
     which RocketMQ would give up the whole record, counts as none."""
     if text is None or _INTEGER.fullmatch(text) is None:
         return 0
@@ -142,7 +142,7 @@ def delays_of_queues(
         its record                                DELAY 3, store time
 
     The difference is what level 3 stood for at the broker that wrote them. A queue is the units of
-    its files, the newest file first; `record_at` returns the record at a log offset, None where
+    its files, the newest file first; `record_at` returns the record at a log offset, None if
     none stands. Only levels that the queues tell are in the answer.
     """
     found: dict[int, int] = {}

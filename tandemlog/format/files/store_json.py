@@ -187,7 +187,7 @@ def dumps(value: object, *, pretty: bool = True) -> str:
 
 
 def _write(value: object, pieces: list[str], line: str, depth: int) -> None:
-    """`line` is what begins a line at the level of `value`: empty where all is one line."""
+    """`line` is what begins a line at the level of `value`: empty if all is one line."""
     if depth > MAX_DEPTH:
         raise FormatError(f"JSON: more than {MAX_DEPTH} levels")
     if isinstance(value, Mapping):

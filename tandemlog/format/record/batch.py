@@ -46,7 +46,7 @@ class AppendSegment:
     """Records first_index .. first_index+count-1 of a batch, in the log without a gap.
 
     `physical_offset` is the position of the first; `queue_offsets[q]` the queue offset that the
-    first record of table entry q got in this segment, -1 where it holds none of that queue. Each
+    first record of table entry q got in this segment, -1 if it holds none of that queue. Each
     record is `record_extra` bytes longer than the client's.
     """
 

@@ -16,7 +16,7 @@ ALL_TAGS = "*"
 
 
 def parse_tags(expression: str | None) -> frozenset[str] | None:
-    """The tags asked for, None for all; raises FormatError where only bars are left, for `&&` and
+    """The tags asked for, None for all; raises FormatError if only bars are left, for `&&` and
     for a tag in quotes."""
     text = (expression or "").strip()
     if text in ("", ALL_TAGS):

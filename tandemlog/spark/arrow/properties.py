@@ -33,7 +33,7 @@ class PropertyTable:
 
     @cached_property
     def names(self) -> list[bytes] | None:
-        """The names that every row has, in their order; None where rows differ."""
+        """The names that every row has, in their order; None if rows differ."""
         segments = self.segments
         rows = len(segments.row_offsets) - 1
         each = segments.count // rows if rows else 0
@@ -55,7 +55,7 @@ class PropertyTable:
         return len(set(self.names)) < len(self.names)
 
     def values(self, name: str) -> pa.Array:
-        """The last value of the name in each row, null where it has none. `name` has one to eight
+        """The last value of the name in each row, null if it has none. `name` has one to eight
         bytes."""
         segments, wanted = self.segments, name.encode()
         if self.names is None:

@@ -132,7 +132,7 @@ def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> 
 
 
 def columns_of(view: str, schema: StructType, report: bool = False) -> Columns:
-    """The view's columns that a user's own schema asks for. Raises OptionError where a name or
+    """The view's columns that a user's own schema asks for. Raises OptionError if a name or
     a type is not the view's."""
     chosen = chosen_columns(view, schema.fieldNames(), report=report and FAULT in schema.names)
     for field in schema.fields:

@@ -51,7 +51,7 @@ def sliced(
     kind: pa.DataType,
     there: NDArray[np.bool_] | None = None,
 ) -> pa.Array:
-    """data[start : start + length] of every row; null where `there` is false, with a length of 0.
+    """data[start : start + length] of every row; null if `there` is false, with a length of 0.
     `starts` ascend and lie in a buffer below 2 GiB; the slices do not overlap. Text is as it is."""
     count = len(starts)
     width = int(lengths[0]) if count else 0

@@ -167,7 +167,7 @@ async def _reach(options: ClusterOptions) -> None:
 
 
 def check_writable(options: ClusterOptions, topic: str) -> int:
-    """The queues of a topic that messages are to be sent to. Raises ClusterError where the
+    """The queues of a topic that messages are to be sent to. Raises ClusterError if the
     cluster cannot be reached, or has no such topic to write to."""
     return run(_writable(options, topic), f"looking at topic {topic}")
 

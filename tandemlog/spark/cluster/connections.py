@@ -41,7 +41,7 @@ def connection_of(options: ClusterOptions) -> Connection:
 
 
 def run(work: Coroutine[Any, Any, ResultT], doing: str) -> ResultT:
-    """The result of `work`, done in the process's loop; raises ClusterError where the cluster
+    """The result of `work`, done in the process's loop; raises ClusterError if the cluster
     fails at it, saying what was being done."""
     try:
         return LoopThread.of_process().run(work)

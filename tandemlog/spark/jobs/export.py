@@ -54,7 +54,7 @@ def export(
     """Write the log of `store` (log_source.open_store) as Parquet below `out`.
 
     Raises StoreMissingError, StoreLayoutError, OptionError before anything runs; CorruptLogError
-    where the log is damaged and on_corruption is FAIL (the raw form of a damaged log is exact too,
+    if the log is damaged and on_corruption is FAIL (the raw form of a damaged log is exact too,
     with another setting).
     """
     chosen = options if options is not None else ExportOptions()

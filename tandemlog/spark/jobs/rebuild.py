@@ -76,7 +76,7 @@ def rebuild(
     """Write consume queues and index files of `store` (log_source.open_store) below `out`.
 
     Raises PipelineError: StoreMissingError, OptionError and StoreLayoutError before anything runs;
-    CorruptLogError where the log is damaged and on_corruption is FAIL.
+    CorruptLogError if the log is damaged and on_corruption is FAIL.
     """
     chosen = options if options is not None else RebuildOptions()
     source = open_store(store)
@@ -177,7 +177,7 @@ class _Rebuild:
         return run_tasks(self._spark, make_part, tasks, within(self._progress, "reading the log"))
 
     def _check_chain(self, parts: Sequence[PartOutcome], start: int, end: int) -> None:
-        """Damage inside spans and between them. Raises CorruptLogError where it may not be."""
+        """Damage inside spans and between them. Raises CorruptLogError if it may not be."""
         spans = [span for part in parts for span in part.spans]
         findings = [finding for span in spans for finding in span.findings]
         if findings and self._options.on_corruption is OnCorruption.FAIL:

@@ -37,8 +37,8 @@ def restore(
     """Make the store at `out`, which must be empty or not there, from the export in `archive`.
 
     `options` say how queues and index are made, or that they are not. Raises StoreMissingError,
-    StoreLayoutError, OptionError before anything runs; CorruptLogError where bytes are not what
-    they were, PipelineError where no queues can be made of the log. After an error `out` is as
+    StoreLayoutError, OptionError before anything runs; CorruptLogError if bytes are not what
+    they were, PipelineError if no queues can be made of the log. After an error `out` is as
     empty as before, and it can be tried again.
     """
     started = time.monotonic()

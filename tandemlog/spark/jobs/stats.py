@@ -111,7 +111,7 @@ def stats(
     """Count the log of `store` (log_source.open_store) into `out`.
 
     Raises StoreMissingError, StoreLayoutError, OptionError before anything runs; CorruptLogError
-    where the log is damaged and on_corruption is FAIL.
+    if the log is damaged and on_corruption is FAIL.
     """
     started = time.monotonic()
     source, target = open_store(store), Path(out)

@@ -41,7 +41,7 @@ class NodeChoice:
         self._current: Node | None = None
 
     async def current(self) -> Node:
-        """Raises NoNodeError where none is left to ask."""
+        """Raises NoNodeError if none is left to ask."""
         if self._current is None:
             self._current = await self._next()
         return self._current

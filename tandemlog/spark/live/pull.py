@@ -66,7 +66,7 @@ def read_spans(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of the spans, one span behind the other; `number` is the partition's.
 
-    Raises DataLossError for messages that are gone, ClusterError where no node gives them.
+    Raises DataLossError for messages that are gone, ClusterError if no node gives them.
     """
     tags = parse_tags(pulling.tags)
     progress = PullProgress(
@@ -101,7 +101,7 @@ def read_spans(
 @dataclass(frozen=True, slots=True)
 class _Pulled:
     """An answer and the node that gave it. `must_say`: the endpoints of all that may have what it
-    lacks, `master` that of the one that speaks for the cluster; None where there is none."""
+    lacks, `master` that of the one that speaks for the cluster; None if there is none."""
 
     answer: PullAnswer
     endpoint: str

@@ -53,7 +53,7 @@ def live_columns(names: tuple[str, ...] | None) -> Columns:
 
 
 def columns_of(schema: StructType) -> Columns:
-    """The columns that the schema of a read asks for. Raises OptionError where a name or a type
+    """The columns that the schema of a read asks for. Raises OptionError if a name or a type
     is not the source's."""
     chosen = live_columns(tuple(schema.fieldNames()))
     for field, ours in zip(schema.fields, spark_schema(chosen).fields, strict=True):

@@ -71,7 +71,7 @@ class LiveDataSource(DataSource):
 
 
 def _check_guarantee(options: WriteOptions) -> None:
-    """Raises OptionError where this PySpark's tasks could not tell where their input ends."""
+    """Raises OptionError if this PySpark's tasks could not tell where their input ends."""
     fault = part_fault("deliveryGuarantee=exactly_once", EXACTLY_ONCE)
     if fault is not None and options.guarantee is Guarantee.EXACTLY_ONCE:
         raise OptionError(f"{fault}; deliveryGuarantee=at_least_once writes without")

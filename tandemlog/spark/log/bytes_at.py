@@ -16,7 +16,7 @@ class LogBytes(Protocol):
 
     def read_into(self, offset: int, target: memoryview) -> int:
         """Fill `target` with the bytes at the log offset; returns how many there were, fewer only
-        where the file ends."""
+        if the file ends."""
 
     def next_data(self, offset: int) -> int:
         """The first log offset from here on, in the same file, where something may be written; the

@@ -37,7 +37,7 @@ class LogFile:
 class LogFiles:
     """The files of one log, ascending; `file_size` is the length that each should have.
 
-    `store` is the folder around the log, None where the path was that of the log itself.
+    `store` is the folder around the log, None if the path was that of the log itself.
     """
 
     directory: str
@@ -106,7 +106,7 @@ def log_directory(path: Path) -> tuple[Path, Path | None]:
 
 
 def find_log(path: str | Path) -> LogFiles:
-    """The log files below `path`. Raises StoreMissingError, and StoreLayoutError where files
+    """The log files below `path`. Raises StoreMissingError, and StoreLayoutError if files
     overlap. A log folder without files is a log without records."""
     directory, store = log_directory(local_path(str(path)))
     files = []

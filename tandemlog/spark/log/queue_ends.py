@@ -27,7 +27,7 @@ class QueueEnds:
     """`log_end` is the greatest end of a record that a unit points to, 0 without units; `topic`,
     `queue_id`, `queue_offset` and `size` (of the record) are that unit's. `log_begin` is the least
     offset that a queue's first unit points to, -1 without units. `file_size` is the length of the
-    queue files, None where there are none."""
+    queue files, None if there are none."""
 
     log_end: int = 0
     topic: str = ""

@@ -60,7 +60,7 @@ class LocalLogSource:
         return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
 
     def check_complete(self) -> None:
-        """Raises CorruptLogError where a file of the log is missing or cut off."""
+        """Raises CorruptLogError if a file of the log is missing or cut off."""
         for start, end in self.files.missing():
             raise CorruptLogError(
                 self.files.path_of(start), start, f"the file is missing, up to offset {end}"
@@ -77,7 +77,7 @@ def open_log(
     path: str | None = None, endpoint: str | None = None, timeout_ms: int = 30_000
 ) -> LogSource:
     """The log below `path`, or that of the node at `endpoint`. Raises StoreMissingError,
-    StoreLayoutError, and FetchError where the node cannot be reached."""
+    StoreLayoutError, and FetchError if the node cannot be reached."""
     if path is not None:
         files = find_log(path)
         return LocalLogSource(files, queue_ends(files.store))

@@ -40,7 +40,7 @@ QueuesOf = Callable[[str], int]
 class Rows:
     """n rows, ready to be framed. `entries` u2[n] are each row's place in the table of queues,
     `queue_topics` and `queue_ids`; `properties` are encoded. `wanted` i8[n] are the queues that the
-    rows themselves name, -1 for none; None where no row does."""
+    rows themselves name, -1 for none; None if no row does."""
 
     bodies: ByteColumn
     tags: ByteColumn | None
@@ -81,7 +81,7 @@ def rows_of(chunk: pa.RecordBatch, topic: str | None, queues_of: QueuesOf, turn:
 
 
 def _column(chunk: pa.RecordBatch, name: str) -> Any:
-    """None where there is no such column, or nothing in it."""
+    """None if there is no such column, or nothing in it."""
     if name not in chunk.schema.names:
         return None
     column = chunk.column(name)

@@ -28,7 +28,7 @@ MISMATCH: Final = (
 
 
 def check_chunks(options: ClusterOptions, name: WriterName, chunks: int) -> None:
-    """Raises RepeatMismatchError where more chunks are stored than the `chunks` there are now."""
+    """Raises RepeatMismatchError if more chunks are stored than the `chunks` there are now."""
     stored = stored_chunks(options, name)
     if stored > chunks:
         raise RepeatMismatchError(

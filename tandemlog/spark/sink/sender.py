@@ -93,7 +93,7 @@ def _checksum(rows: Rows, batch: RecordBatch, before: int) -> int:
 
 class SinkSender:
     """Sends chunks in order; `finish` waits for their outcome, `close` ends. Raises ClusterError
-    where the cluster has no master for long, SinkError for all that goes wrong later."""
+    if the cluster has no master for long, SinkError for all that goes wrong later."""
 
     def __init__(self, options: WriteOptions, name: WriterName) -> None:
         self.outcomes = Outcomes()
@@ -176,7 +176,7 @@ class SinkSender:
             raise self._failed(self.outcomes.failure) from self.outcomes.failure
 
     def _check(self) -> None:
-        """Raises SinkError where it has no use to wait any longer."""
+        """Raises SinkError if it has no use to wait any longer."""
         if self.outcomes.failure is not None:
             raise self._failed(self.outcomes.failure) from self.outcomes.failure
         silent = self.outcomes.seconds_since_answer()

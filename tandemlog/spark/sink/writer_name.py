@@ -50,7 +50,7 @@ def batch_writer_name(job_id: str, epoch: int, partition: int) -> WriterName:
 
 
 def stream_writer_name(local_property: Callable[[str], str | None], partition: int) -> WriterName:
-    """From the task's local properties. Raises SinkError where Spark does not tell the query and
+    """From the task's local properties. Raises SinkError if Spark does not tell the query and
     the batch: then nothing could be recognised, which is not what exactly_once means."""
     query, batch = local_property(QUERY_ID), local_property(BATCH_ID)
     if not query or not batch or not batch.isdigit():

@@ -79,7 +79,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Raises StoreMissingError where there is none, StoreLayoutError for one that is not ours."""
+    """Raises StoreMissingError if there is none, StoreLayoutError for one that is not ours."""
     path = directory / MANIFEST
     if not path.is_file():
         raise StoreMissingError(f"{directory} is no export: it has no {MANIFEST}")

@@ -40,7 +40,7 @@ class WrittenQueue:
 
 
 class QueueWriter:
-    """One queue; `directory` is its own. Raises OSError where the disk does."""
+    """One queue; `directory` is its own. Raises OSError if the disk does."""
 
     def __init__(self, directory: Path, topic: str, queue_id: int, file_size: int) -> None:
         self.written = WrittenQueue(topic, queue_id)

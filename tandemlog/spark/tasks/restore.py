@@ -124,7 +124,7 @@ class _LogWriter:
         self._base = -1
 
     def write(self, offset: int, data: NDArray[np.uint8]) -> None:
-        """Raises OSError, and StoreLayoutError where no file has a place for the bytes."""
+        """Raises OSError, and StoreLayoutError if no file has a place for the bytes."""
         rest = data.data
         while len(rest):
             base, length = self._file_of(offset)

@@ -40,7 +40,7 @@ def index_paths(store: str | Path | None) -> list[Path]:
 
 
 def check_index_sizes(store: str | Path | None, slots: int, entries: int) -> None:
-    """Raises StoreLayoutError where an index file has not the length that these numbers make."""
+    """Raises StoreLayoutError if an index file has not the length that these numbers make."""
     wanted = index_file_size(slots, entries)
     for path in index_paths(store):
         length = path.stat().st_size
@@ -52,7 +52,7 @@ def check_index_sizes(store: str | Path | None, slots: int, entries: int) -> Non
 
 
 def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
-    """Whether the store's index has entries of tags; None where no file can tell. The index files
+    """Whether the store's index has entries of tags; None if no file can tell. The index files
     must have the right length. Raises OSError."""
     for path in reversed(index_paths(source.files.store)):
         found = _read_entries(path, slots, entries)

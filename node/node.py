@@ -109,7 +109,7 @@ class Node:
         await asyncio.to_thread(self.store.start)
 
     async def _start_replication(self) -> ReplicationService:
-        """Take the configured role; the answer is what other nodes can ask of this one."""
+        """Take the configured role; returns what other nodes can ask of this one."""
         config = self.config.ha_config(
             endpoint=self.endpoints.advertise,
             http_endpoint=self.endpoints.http,

@@ -70,7 +70,7 @@ class MasterGroup:
         return MasterSession(self.view, self.config, now)
 
     def receive(self, session: MasterSession, frame: SlaveFrame, now: float) -> list[MasterAction]:
-        """Take a frame in; the answer is what to send to that slave."""
+        """Take a frame in; returns what to send to that slave."""
         if isinstance(frame, Hello) and session.state is SessionState.WAITING:
             return self._join(session, frame, now)
         actions = session.receive(frame, now)
@@ -87,7 +87,7 @@ class MasterGroup:
             self.progress[hello.node_id].connected = False
 
     def positions(self, *, own: int, end: int, minimum: int) -> int:
-        """The master's own log has moved; the answer is the confirm offset."""
+        """The master's own log has moved; returns the confirm offset."""
         self.tracker.own = own
         self.view.end_offset = end
         self.view.min_offset = minimum
@@ -105,7 +105,7 @@ class MasterGroup:
         )
 
     def persisted(self, record: InSyncRecord) -> int:
-        """`record` is durable; the answer is the confirm offset under it."""
+        """`record` is durable; returns the confirm offset under it."""
         self.set.resolved(record)
         self.view.unheard = self.set.record.unheard
         self.view.known_nodes = self.set.record.known

@@ -123,7 +123,7 @@ class MasterSession:
         return self.state is SessionState.STREAMING
 
     def receive(self, frame: SlaveFrame, now: float) -> list[MasterAction]:
-        """Take a frame of the slave in; the answer is what to send."""
+        """Take a frame of the slave in; returns what to send."""
         if self.state is SessionState.CLOSED:
             return []
         self.heard_at = now

@@ -130,7 +130,7 @@ class SlaveStream:
         self._ended: asyncio.Future[Disconnect] = asyncio.get_running_loop().create_future()
 
     async def run(self, call: Call) -> Disconnect:
-        """Greet and follow; the answer is why the stream ended.
+        """Greet and follow; returns why the stream ended.
 
         Raises DivergedError, and HaError if the store could not take the bytes for now.
         """

@@ -138,7 +138,7 @@ class FilePool:
         """Make everything written, created and deleted before this call durable.
 
         Raises FlushFailedError if an fsync fails; what was not synced is then forgotten,
-        because a second one may answer that all is well although the kernel has dropped the
+        because a second one may report success although the kernel has dropped the
         pages. Raises OSError if a file cannot be opened, and knows what is left to sync.
         """
         if self._failure is not None:

@@ -17,7 +17,7 @@ from .source import DispatchBatch
 
 
 def feed(table: ProducerTable, batch: DispatchBatch) -> list[str]:
-    """What `ProducerTable.take` answers."""
+    """What `ProducerTable.take` returns."""
     lost = batch.lost
     if lost is not None:
         table.take(

@@ -42,7 +42,7 @@ class QueueFiles:
                 break
             pieces.append(np.frombuffer(view, dtype=UNIT_DTYPE))
             queue_offset += len(pieces[-1])
-        # concatenate alone would answer native byte order
+        # concatenate alone would return native byte order
         return np.concatenate([np.zeros(0, UNIT_DTYPE), *pieces], dtype=UNIT_DTYPE)
 
     def file_of(self, queue_offset: int) -> str:

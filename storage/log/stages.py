@@ -62,7 +62,7 @@ class LogStages:
             position.retreat(offset)
 
     def commit(self) -> int:
-        """Give the operating system what waits in memory. Answers `committed`.
+        """Give the operating system what waits in memory. Returns `committed`.
 
         Raises FlushFailedError if a write fails; the failure is permanent.
         """

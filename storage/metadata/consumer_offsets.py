@@ -94,7 +94,7 @@ class ConsumerOffsets:
             return sorted({group for _, group in self._table})
 
     def clamp(self, max_offset: Callable[[str, int], int | None]) -> list[ConsumerOffset]:
-        """Lower what lies above `max_offset(topic, queue_id)`; the answer is what stood before.
+        """Lower what lies above `max_offset(topic, queue_id)`; returns what stood before.
 
         A queue for which `max_offset` says None does not exist and is left alone: its topic may
         have lost its queues permanently, or not have got its first message yet.

@@ -1,4 +1,4 @@
-"""Which queues a client may put to: from the table of topics to one answer per queue.
+"""Which queues a client may put to: the table of topics, turned into one value per queue.
 
     batch's own table   (topic, queue id) ...  --dense-->  allowed[dense]
                                                            one gather, no loop over queues

@@ -7,10 +7,10 @@
     queue offset   0  1  2  3  4        skipped: for 20 LOWER is 4, UPPER 0
 
 Store times never fall along a log that one master after the other wrote with clocks in order;
-where a clock ran back, the answer is one of the neighbours of a step back.
+if a clock ran back, the result is one of the neighbours of a step back.
 The outcome at the ends is RocketMQ's (section 2.8 of the format text): after the last unit for
 LOWER and the last unit for UPPER where all are older, the first unit where all are newer. A queue
-of holes alone has no times, and answers its beginning.
+of holes alone has no times, and gives its beginning.
 """
 
 from collections.abc import Callable

@@ -322,7 +322,7 @@ class StoreReader:
         and `max_bytes`. Times are store times in ms, inclusive.
 
         The index knows 31 bits of a hash and whole seconds; the records themselves decide. After
-        `max_looked_up` of them the answer is what was found, if anything, and where to continue.
+        `max_looked_up` entries it returns what was found, if anything, and where to continue.
         Raises TooManyEntriesError if more than MAX_PASSED entries would have to be passed.
         """
         self._stats.count_query()

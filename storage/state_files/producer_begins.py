@@ -66,7 +66,7 @@ class ProducerBeginsFile:
 
     def save(self, data: bytes, log_offset: int) -> bytes:
         """Keep what another store's `table_before` says under a log that begins at `log_offset`,
-        durably; the answer is what the table has to know now. Raises FormatError, OSError."""
+        durably; returns what the table has to know now. Raises FormatError, OSError."""
         kept = _cut(data, log_offset).encode()
         write_small(self._files, self.path, kept)
         return kept

@@ -1,6 +1,6 @@
-"""Topics, the cluster, offsets, and looking messages up: the administrator's client for asyncio.
+"""Topics, the cluster, offsets and queries for messages: the admin client for asyncio.
 
-Changes go to the master; what is only read comes from any node (`read_from`).
+Changes go to the master; reads go to any node (`read_from`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +50,8 @@ class TopicInfo:
         order: bool | None = None,
         attributes: Mapping[str, str] | None = None,
     ) -> "TopicInfo":
-        """The topic with what is given; None, and attributes that are not named, stay. Read and
-        write queues, which need not be as many, become `queues` both."""
+        """The topic with the given values; None, and attributes that are not named, stay. The
+        numbers of read and write queues, which may differ, both become `queues`."""
         return TopicInfo(
             self.name,
             self.read_queues if queues is None else queues,
@@ -64,7 +64,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProducerInfo:
-    """What the master knows of a producer: its newest epoch and the last request of it."""
+    """What the master knows of a producer: its newest epoch and its last request."""
 
     epoch: int
     last_sequence: int
@@ -99,7 +99,7 @@ class AsyncAdmin:
         await self._connection.close()
 
     async def cluster(self) -> Topology:
-        """All nodes with roles, offsets and lag, asked now."""
+        """All nodes with their present roles, offsets and lag."""
         return await self._connection.refresh()
 
     async def create_topic(
@@ -112,8 +112,9 @@ class AsyncAdmin:
         attributes: Mapping[str, str] | None = None,
         update: bool = False,
     ) -> TopicInfo:
-        """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
-        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError and
+        """Creates a topic, or changes one with `update`. A value of None means the default of
+        TopicInfo; with `update`, the present
+        value. Raises TopicExistsError, with `update` UnknownTopicError and
         QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
         master refuses."""
         fault = topic_fault(name)
@@ -182,7 +183,7 @@ class AsyncAdmin:
         return sorted(found)
 
     async def stats(self) -> dict[str, float]:
-        """Numbers of the node that is read from, by name."""
+        """Statistics of the node that is read from, by name."""
         request = admin_pb2.StatsRequest()
         answer = await self._reader.ask(
             lambda node: node.ask(node.admin.Stats, request, self._timeout_ms)
@@ -190,7 +191,7 @@ class AsyncAdmin:
         return dict(answer.values)
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """What the queues of `topics` (none: of all) hold."""
+        """The ranges of the queues of `topics` (none: of all)."""
         return await self._positions.ranges([topics] if isinstance(topics, str) else topics)
 
     async def committed(self, group: str, topics: str | Sequence[str] = ()) -> dict[Queue, int]:

@@ -1,11 +1,11 @@
-"""What a node answered to one request, worked out for every record of it.
+"""A node's response to one request, computed for each of its records.
 
     segments          records first .. first+count-1 lie in the log from a position on, and the
                       first of each queue got a queue offset
     queue offset      = the segment's offset of that queue + how many of the queue came before
     physical offset   = the segment's position + the bytes before
 
-All by arrays and only when asked for: most senders look at few of their results.
+All with arrays and only on demand: most senders read few of their results.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from .v1 import broker_pb2
 
 
 class PutAnswer:
-    """The places of the n records of one request. `sizes` are the bytes as they were sent,
+    """The positions of the n records of one request. `sizes` are the bytes as they were sent,
     `queue_indexes` each record's entry in the table of `topics` and `queue_ids`."""
 
     def __init__(

@@ -1,16 +1,15 @@
-"""What a client can be told: one class for each thing that a caller may want to treat apart.
+"""The errors of the client: one class for each case that a caller may want to handle separately.
 
     TandemlogError
       InvalidMessageError       the message itself: nothing was sent
       RefusedError              a node said no: nothing was stored by this answer
         RetryableError          ... and may say yes later, or another node may
-      NodeUnavailableError      no answer: nobody knows what the node did
+      NodeUnavailableError      no answer: it is unknown what the node did
       OutcomeUnknownError       a put that may or may not be in the log
       SendManyError             some of many were not acknowledged
 
-Each carries what the node said: the offending field, the limit and the value that broke it.
-"Retryable" is for the client's own retries; when such an error reaches the caller, they are
-used up.
+Each carries the details from the node: the field, the limit and the value above it. "Retryable" is
+for the client's own retries; when such an error reaches the caller, they are used up.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Self
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 class TandemlogError(Exception):
     """Base of all errors of this package.
 
-    `field`, `limit` and `actual` name what was wrong, where one value was; `record_index` the
-    message of a batch (-1: not about one); `hint` an endpoint to ask instead; `reason` what ended
-    a call without an answer, in a few words.
+    `field`, `limit` and `actual` name the wrong value, if it was one; `record_index` the message of
+    a batch (-1: not about one); `hint` an endpoint to ask instead; `reason` tells in a few words
+    what ended a call without a response.
     """
 
     retryable: ClassVar[bool] = False
@@ -56,7 +55,7 @@ class TandemlogError(Exception):
         self.reason = reason
 
     def restated(self, message: str) -> Self:
-        """The same error with a message that says more."""
+        """The same error with a more detailed message."""
         return type(self)(
             message,
             field=self.field,
@@ -80,7 +79,7 @@ class ClientClosedError(TandemlogError):
 
 
 class InvalidMessageError(TandemlogError, ValueError):
-    """A message that cannot be sent; `field` is the part. Nothing was sent."""
+    """A message that cannot be sent; `field` is the wrong part. Nothing was sent."""
 
 
 class ReservedPropertyError(InvalidMessageError):
@@ -88,18 +87,18 @@ class ReservedPropertyError(InvalidMessageError):
 
 
 class BufferFullError(TandemlogError):
-    """No room for more unanswered bytes within the time allowed. The message was not taken."""
+    """No room for more unacknowledged bytes within the time allowed. The message was not sent."""
 
 
 class NodeUnavailableError(TandemlogError):
-    """A node gave no answer: it cannot be reached, went away, or was silent for too long."""
+    """A node did not respond: it cannot be reached, went away, or was silent for too long."""
 
     retryable = True
     elsewhere = True
 
 
 class NoMasterError(NodeUnavailableError):
-    """No reachable node says that it is the master."""
+    """No reachable node reports that it is the master."""
 
 
 class NoNodeError(NodeUnavailableError):
@@ -107,13 +106,13 @@ class NoNodeError(NodeUnavailableError):
 
 
 class OutcomeUnknownError(TandemlogError):
-    """A put that may or may not survive. Sending the message again may store it twice."""
+    """A put that may or may not be stored. Sending the message again may store it twice."""
 
 
 class SendManyError(TandemlogError):
-    """Not all of many messages were acknowledged. `result` has the places of those that were (-1
-    for the others), `errors` what became of the requests that failed: OutcomeUnknownError among
-    them says that theirs may be stored."""
+    """Not all of many messages were acknowledged. `result` has the positions of those that were (-1
+    for the others), `errors` the errors of the requests that failed; the messages of an
+    OutcomeUnknownError may be stored."""
 
     def __init__(
         self, message: str, *, result: "SendManyResult", errors: tuple[TandemlogError, ...]
@@ -150,11 +149,11 @@ class BusyError(RetryableError):
 
 
 class NotInSyncError(RetryableError):
-    """Fewer in-sync replicas than the cluster wants for a put."""
+    """Fewer in-sync replicas than the cluster requires for a put."""
 
 
 class StoreReadOnlyError(RetryableError):
-    """The store takes no writes: a failed fsync or a node that is stopping."""
+    """The store accepts no writes: an fsync failed, or the node is stopping."""
 
     elsewhere = True
 
@@ -164,7 +163,7 @@ class DiskFullError(RetryableError):
 
 
 class UnreadableError(RetryableError):
-    """The node's disk does not give these messages; another node may have them."""
+    """The node's disk cannot read these messages; another node may have them."""
 
     elsewhere = True
 
@@ -174,15 +173,15 @@ class UnknownTopicError(RefusedError):
 
 
 class TopicExistsError(RefusedError):
-    """A topic that exists already; an update must say that it is one."""
+    """A topic that exists already; pass `update` to change it."""
 
 
 class QueuesNotEmptyError(RefusedError):
-    """An update that would take queues away which hold messages: nobody could pull them."""
+    """An update that would remove queues that hold messages: clients could not pull them."""
 
 
 class TopicNotWritableError(RefusedError):
-    """A topic whose permission or number of queues takes no puts."""
+    """A topic whose permission or number of queues allows no puts."""
 
 
 class UnknownQueueError(RefusedError):
@@ -198,7 +197,7 @@ class InvalidTopicNameError(RefusedError, InvalidMessageError):
 
 
 class InvalidArgumentError(RefusedError, ValueError):
-    """A request that no node can answer; `field` is the part."""
+    """A request that no node can fulfil; `field` is the wrong part."""
 
 
 class MessageTooLargeError(RefusedError, InvalidMessageError):
@@ -214,11 +213,11 @@ class BatchTooLargeError(RefusedError):
 
 
 class BadRecordError(RefusedError):
-    """Bytes that the node takes for no record."""
+    """Bytes that the node does not accept as a record."""
 
 
 class OffsetOutOfRangeError(RefusedError):
-    """A position that the log or the queue does not hold, or holds no more."""
+    """A position that the log or the queue does not hold, or no longer holds."""
 
 
 class ProducerError(RefusedError):
@@ -242,7 +241,7 @@ class ProducerFencedError(ProducerError):
 
 
 class InternalError(RefusedError):
-    """The node failed at the request; its log says why."""
+    """The request failed inside the node; the node's log has the reason."""
 
 
 _CLASSES: dict[int, type[TandemlogError]] = {
@@ -275,8 +274,8 @@ _CLASSES: dict[int, type[TandemlogError]] = {
 
 
 def error_from(error: common_pb2.Error, endpoint: str) -> TandemlogError:
-    """The exception for what the node at `endpoint` answered; a code that this version does not
-    know becomes a RefusedError with the node's words."""
+    """The exception for the error that the node at `endpoint` returned; a code that this version
+    does not know becomes a RefusedError with the node's message."""
     kind = _CLASSES.get(error.code, RefusedError)
     return kind(
         f"{endpoint}: {error.message or common_pb2.ErrorCode.Name(error.code)}",
@@ -302,7 +301,7 @@ _NO_HANDSHAKE = ("Socket closed", "SETTINGS frame", "Failed parsing HTTP/2")
 
 
 def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) -> TandemlogError:
-    """The exception for a call that ended without an answer."""
+    """The exception for a call that ended without a response."""
     why = " ".join((details or "no details").split())
     text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {why}"
     reason = _short_reason(status, why)

@@ -1,12 +1,12 @@
-"""Keeping freed memory, for a process that takes in or gives out hundreds of megabytes a second.
+"""Keeping freed memory, for a process that receives or sends hundreds of megabytes a second.
 
 glibc maps a buffer of a megabyte again each time and gives it back when it is freed, so that the
 kernel has to clear every page of it again. A client that follows a topic as fast as it can spends
 a fifth of its time there, a master with one slave a tenth. Kept pages cost nothing but memory that
 such a process needs again at once.
 
-This concerns the whole process, so a program decides it for itself: nodes and `tandemlog pull` do,
-a library that imports tandemlog does not.
+This affects the whole process, so each program decides for itself: nodes and `tandemlog pull` call
+it; a library that imports tandemlog should not.
 """
 
 import ctypes
@@ -19,8 +19,8 @@ TRIM_THRESHOLD_BYTES: Final = 64 << 20
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep what is freed, for buffers of up to 32 MiB; nothing without glibc. Up to
-    64 MiB that nobody uses stay with each of malloc's arenas."""
+    """Let malloc keep freed buffers of up to 32 MiB; does nothing without glibc. Each of malloc's
+    arenas keeps up to 64 MiB that are not in use."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES)

@@ -1,10 +1,10 @@
-"""What a producer gives and what it gets back.
+"""What a producer sends and what it gets back.
 
-    Message ──send──▶ SendResult      one message: where it is
+    Message ──send──▶ SendResult      one message: its position
     columns ──send_many──▶ SendManyResult   many: the same as arrays
 
-A SendResult is a view into the answer for its whole request; the numbers of a request are worked
-out once, with arrays, when the first of them is asked for.
+A SendResult is a view into the response for its whole request; the numbers of a request are
+computed once, with arrays, when the first of them is accessed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Message:
     """One message to send.
 
-    `keys` are indexed, so that query_by_key finds the message; several in a sequence, none with
-    a space in it. `tags` is one tag that consumers can filter by. `queue_id` wins over
+    `keys` are indexed, so that query_by_key finds the message; several as a sequence; a key must
+    not contain a space. `tags` is one tag that consumers can filter by. `queue_id` wins over
     `sharding_key`: equal sharding keys go to one queue, in order. Without both the producer
     spreads batches over the topic's queues. `born_timestamp` in ms; None: now.
     """
@@ -42,8 +42,8 @@ class Message:
 
 
 class SendResult:
-    """Where an acknowledged message is. Offsets are -1 if a duplicate's place is no longer
-    known to the node."""
+    """The position of an acknowledged message. Offsets are -1 if the node no longer knows the
+    position of a duplicate."""
 
     __slots__ = ("_answer", "_index")
 
@@ -80,7 +80,7 @@ class SendResult:
 
     @property
     def msg_id(self) -> str:
-        """The offset id, which alone finds the message; empty if the place is not known."""
+        """The offset id, which query_by_id takes; empty if the position is not known."""
         if self.physical_offset < 0:
             return ""
         return encode_offset_id(self._answer.store_host, self.physical_offset)
@@ -95,12 +95,12 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True)
 class SendManyResult:
-    """Where the messages of one send_many are, in the order in which they were given.
+    """The positions of the messages of one send_many, in the order in which they were given.
 
     `queue_ids` i4[n], `queue_offsets` and `physical_offsets` i8[n]; -1 if a message was not
-    acknowledged or a duplicate's place is not known. `count` is what was acknowledged,
-    `duplicates` how many of it a retry found already stored, `requests` the requests that were
-    needed, `byte_size` the bytes of all records.
+    acknowledged or a duplicate's position is not known. `count` is the number of acknowledged
+    messages, `duplicates` how many of them a retry found already stored, `requests` the number of
+    requests, `byte_size` the bytes of all records.
     """
 
     count: int
@@ -113,6 +113,6 @@ class SendManyResult:
     physical_offsets: NDArray[np.int64]
 
     def msg_id(self, index: int) -> str:
-        """The offset id of message `index`; empty if its place is not known."""
+        """The offset id of message `index`; empty if its position is not known."""
         offset = int(self.physical_offsets[index])
         return encode_offset_id(self.store_host, offset) if offset >= 0 else ""

@@ -1,13 +1,14 @@
-"""Channels to the nodes of one cluster, and who its master is.
+"""Channels to the nodes of one cluster, and finding its master.
 
-    seeds ──DescribeCluster──▶ every node that answers names all nodes, and itself
+    seeds ──DescribeCluster──▶ every node that responds names all nodes, and itself
                  │
                  └─▶ Topology: nodes with role, epoch, lag; the master = the node that calls
                      itself so with the highest epoch
 
-Any node is a way in. A node that can be reached is used under the endpoint at which it answered,
-so addresses that only the nodes know do no harm as long as the seeds cover them. The topology is
-asked again when a node says that it is not the master, gives no answer, or the picture is old.
+A client can start from any node. A node is used under the endpoint at which it responded, so
+addresses that only the nodes can reach do no harm if the seeds cover them. The client asks for the
+topology again when a node reports that it is not the master, does not respond, or the topology is
+old.
 
 One event loop owns a connection.
 """
@@ -74,8 +75,8 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Times in milliseconds: of one call, of all tries of a call, of one look for the master,
-    and the age at which the picture of the cluster is asked for again."""
+    """Times in milliseconds: of one call, of all attempts of a call, of one search for the master,
+    and the age at which the client asks for the topology again."""
 
     request_timeout_ms: int = 10_000
     retry_timeout_ms: int = 30_000
@@ -106,14 +107,14 @@ class Node:
         request: Any,
         timeout_ms: int,
     ) -> AnswerT:
-        """One unary call; what the node refuses and every failure of the call is a typed error."""
+        """One unary call; raises a typed error for a refusal and for every failure of the call."""
         answer = await self._call(method, request, timeout_ms)
         if answer.error.code:
             raise error_from(answer.error, self.endpoint)
         return answer
 
     async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
-        """A pull, its records where they came in; raises as `ask`."""
+        """A pull, its records in the buffer that received them; raises as `ask`."""
         answer = parse_pull(await self._call(self._pull, request, timeout_ms))
         if answer.error.code:
             raise error_from(answer.error, self.endpoint)
@@ -162,7 +163,7 @@ class Connection:
         await asyncio.gather(*(node.channel.close() for node in nodes))
 
     def node(self, endpoint: str) -> Node:
-        """The node at `endpoint`; its channel is made when first asked for."""
+        """The node at `endpoint`; its channel is created on first use."""
         if self._closed:
             raise ClientClosedError("the client is closed")
         node = self._nodes.get(endpoint)
@@ -182,8 +183,8 @@ class Connection:
         return self._master
 
     async def wait_for_master(self) -> None:
-        """Until some node says that it is the master; raises NoMasterError, retry_timeout_ms
-        after the first look."""
+        """Waits until a node reports that it is the master; raises NoMasterError after
+        retry_timeout_ms."""
 
         async def is_there(node: Node) -> None:
             """It is enough that there is one."""
@@ -196,7 +197,7 @@ class Connection:
             self._master = None
 
     async def current_topology(self) -> Topology:
-        """The picture of the cluster, not older than topology_max_age_ms."""
+        """The topology of the cluster, not older than topology_max_age_ms."""
         if time.monotonic() - self._topology_at < self.options.topology_max_age_ms / 1000:
             return self.topology
         return await self.refresh()
@@ -234,8 +235,8 @@ class Connection:
         )
 
     async def topics(self, names: Sequence[str] = ()) -> list[admin_pb2.Topic]:
-        """The topics `names`, or all, as the master knows them. Unknown ones are left out or an
-        UnknownTopicError, as the node has it."""
+        """The topics `names`, or all, as the master knows them. The node decides whether unknown
+        ones are left out or raise UnknownTopicError."""
         timeout_ms = self.options.request_timeout_ms
         return await pages_of_topics(
             names,
@@ -255,9 +256,9 @@ class Connection:
     async def _describe_all(
         self, endpoints: dict[str, None]
     ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, str]]:
-        """The answers by endpoint, and of the others why there is none; endpoints that the answers
-        name are asked as well. Once a master has answered the rest get a short while only: one
-        dead host delays nobody."""
+        """The responses by endpoint, and for the others the reason why there is none; endpoints
+        that the responses name are asked as well. Once a master has responded the others get only a
+        short time, so that a dead host does not delay the caller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
         tasks = {loop.create_task(self._describe(endpoint)): endpoint for endpoint in endpoints}

@@ -40,8 +40,8 @@ def split_host_port(text: str) -> tuple[str, int]:
 
 
 async def own_address(endpoint: str) -> str:
-    """This machine's address on the way to `endpoint`, as "1.2.3.4" or an IPv6 text; loopback
-    where it cannot be told. Nothing is sent."""
+    """This machine's address on the route to `endpoint`, as "1.2.3.4" or an IPv6 text; loopback if
+    it cannot be found. Nothing is sent."""
     loop = asyncio.get_running_loop()
     try:
         host, port = split_host_port(endpoint)

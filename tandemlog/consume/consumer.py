@@ -5,8 +5,8 @@
             async for message in stream:
                 ...
 
-Messages come at least once: what was not committed when a consumer stopped comes again. There is
-no assignment of queues by the nodes: consumers of one group share a topic by naming their queues.
+Messages come at least once: those that were not committed when a consumer stopped come again. Nodes
+do not assign queues: to share a topic, consumers of one group name their queues.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,9 +31,9 @@ from .received import ReceivedBatch, ReceivedMessage
 
 
 class AsyncStream:
-    """What `follow` gives: messages, or whole batches of them. Close it, or use `async with`.
+    """The result of `follow`: messages, or whole batches of them. Close it, or use `async with`.
 
-    With automatic commits a message is saved as done when the next one is asked for. After you
+    With automatic commits a message counts as processed when you ask for the next one. After you
     leave a loop, another loop or `next_batch` may continue there.
     """
 
@@ -95,8 +95,8 @@ class AsyncStream:
 
 
 class AsyncConsumer:
-    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node,
-    and from another one of those where one fails. `group` is whose offsets are committed."""
+    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
+    from another allowed node if one fails. `group` is the group whose offsets are committed."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class AsyncConsumer:
         """Nothing to do: the first call connects. For symmetry with the producer."""
 
     async def close(self) -> None:
-        """Closes what it follows, and the connection."""
+        """Closes its streams and the connection."""
         followers, self._followers = self._followers, []
         for follower in followers:
             await follower.close()
@@ -146,7 +146,7 @@ class AsyncConsumer:
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. An offset that is not there is no error: the status says it."""
+        for the first. A missing offset is not an error; the status shows it."""
         wanted = _tags(tags)
         request = broker_pb2.PullRequest(
             positions=[
@@ -193,7 +193,7 @@ class AsyncConsumer:
 
         `start`: EARLIEST, LATEST, COMMITTED, a time (ms or datetime), or an offset for each
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
-        "a || b". `until_end`: stops where the queues end now. Raises UnknownTopicError,
+        "a || b". `until_end`: stops at the present end of the queues. Raises UnknownTopicError,
         UnknownQueueError, NoNodeError.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
@@ -228,7 +228,7 @@ class AsyncConsumer:
         return AsyncStream(follower)
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """What the queues of `topics` (none: of all) hold; queues without a message are left
+        """The ranges of the queues of `topics` (none: of all); queues without a message are left
         out."""
         return await self._positions.ranges([topics] if isinstance(topics, str) else topics)
 

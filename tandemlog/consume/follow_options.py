@@ -7,11 +7,11 @@ from .positions import EARLIEST, LATEST
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """Sizes in bytes, times in ms. `max_bytes` of one answer, `prefetch_bytes` ahead of the
-    caller, `wait_ms` of one long poll, `auto_commit_ms` between commits (None: by hand),
-    `on_lost` what to do where messages were deleted before they were read: EARLIEST (what is
-    left), LATEST or "error", `patience_ms` how long nodes may lack what is read next before the
-    master's word alone says that it is lost, `refresh_ms` between looks for new queues,
+    """Sizes in bytes, times in ms. `max_bytes` of one response, `prefetch_bytes` ahead of the
+    caller, `wait_ms` of one long poll, `auto_commit_ms` between commits (None: the caller commits),
+    `on_lost` what to do if messages were deleted before they were read: EARLIEST (what is left),
+    LATEST or "error", `patience_ms` how long all allowed nodes may lack the next messages before
+    the master alone decides that they are lost, `refresh_ms` between checks for new queues,
     `parallel_pulls` requests at a time, each for some of the queues."""
 
     max_bytes: int = 8 << 20

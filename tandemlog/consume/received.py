@@ -5,8 +5,8 @@
     ReceivedMessage   a view into the batch; the record is decoded, and its CRC checked, when the
                       first of its fields is asked for
 
-A batch that was filtered by tags holds exactly the messages whose tag was asked for: the node
-compares hashes only.
+A batch that was filtered by tags holds exactly the messages with those tags; the node compares only
+hashes, the client the text.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class ReceivedMessage:
 
     @property
     def record(self) -> Record:
-        """All fields, the body as it is stored."""
+        """All fields; the body as it is stored."""
         record = self._record
         if record is None:
             try:
@@ -77,7 +77,7 @@ class ReceivedMessage:
 
     @property
     def body(self) -> bytes:
-        """As the producer gave it, decompressed. Read without decoding the rest."""
+        """As the producer sent it, decompressed. Read without decoding the rest."""
         at = self._position
         _, _, crc, *_, sys_flag = _HEAD.unpack_from(self._buffer, at)
         at += BODY_LENGTH_OFFSET
@@ -109,7 +109,7 @@ class ReceivedMessage:
 
     @property
     def properties(self) -> dict[str, str]:
-        """All of them, the store's own too; do not change it."""
+        """All properties, including the store's own; do not change them."""
         return self.record.properties
 
     @property
@@ -135,7 +135,7 @@ class ReceivedMessage:
 
     @property
     def born_timestamp(self) -> int:
-        """When the client made it, ms."""
+        """When the client created it, ms."""
         return self.record.born_timestamp
 
     @property
@@ -168,8 +168,8 @@ class ReceivedMessage:
 
 @dataclass(frozen=True)
 class ReceivedBatch:
-    """Records of one queue, oldest first: `records` end to end (bytes, or a view into the answer
-    they came in), `sizes` u4[n] bytes of each.
+    """Records of one queue, oldest first: `records` end to end (bytes, or a view into the
+    response), `sizes` u4[n] bytes of each.
 
     `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to continue with.
     `min_offset` and `max_offset` are the range of the queue on the node that responded (max: one
@@ -211,7 +211,7 @@ class ReceivedBatch:
             position += size
 
     def before(self, queue_offset: int) -> "ReceivedBatch":
-        """The messages in front of `queue_offset`."""
+        """The messages before `queue_offset`."""
         count = int(np.count_nonzero(self.headers.queue_offset < queue_offset))
         end = int(self.positions[count]) if count < len(self) else len(self.records)
         return replace(
@@ -222,12 +222,12 @@ class ReceivedBatch:
         )
 
     def behind(self, count: int) -> "ReceivedBatch":
-        """The messages behind the first `count`."""
+        """The messages after the first `count`."""
         start = int(self.positions[count]) if count < len(self) else len(self.records)
         return replace(self, records=self.records[start:], sizes=self.sizes[count:])
 
     def only_tags(self, tags: frozenset[str] | None) -> "ReceivedBatch":
-        """This batch without the messages of other tags; itself where there is none."""
+        """This batch without the messages of other tags; itself if there are none."""
         if tags is None or not len(self):
             return self
         matching = self._tag_mask(tags)
@@ -258,7 +258,7 @@ class ReceivedBatch:
 
 
 def messages_of(records: bytes, sizes: bytes) -> list[ReceivedMessage]:
-    """The messages of a query's answer."""
+    """The messages in a query's response."""
     found = []
     position = 0
     for size in np.frombuffer(sizes, "<u4").tolist():

@@ -12,16 +12,18 @@ MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
 class ProducerOptions:
     """Sizes in bytes, times in milliseconds.
 
-    A request is sent when it has `batch_bytes`, or `linger_ms` after its first message. It must get
-    over the line within `answer_timeout_ms`: 4 MiB want 3 Mbit/s. At `max_in_flight_bytes` without
-    an answer, send waits, `max_block_ms` at most.
+    A request is sent when it has `batch_bytes`, or `linger_ms` after its first message. The
+    connection must carry it within `answer_timeout_ms`: 4 MiB need 3 Mbit/s. While
+    `max_in_flight_bytes` have no response, send waits, `max_block_ms` at most.
 
     `delivery_timeout_ms` bounds all attempts for a message, `answer_timeout_ms` the silence of a
-    node before another one is looked for. It is half an hour at most: a node forgets nobody who
-    has put within the last hour, and of one whom it has forgotten nobody could tell what is stored.
+    node before the client looks for another one. The first is half an hour at most: a node
+    remembers every producer that has sent within the last hour, and after it has forgotten one, it
+    cannot tell what that one has stored.
 
-    `idempotent`: a retry never stores a message twice; without it, what a broken connection left
-    open is reported as unknown and not retried. `producer_id` names the producer across restarts:
+    `idempotent`: a retry never stores a message twice; without it, requests that a broken
+    connection left open fail as unknown and are not
+    retried. `producer_id` names the producer across restarts:
     a new one with the same name takes over and fences the old one; None: a random name. `epoch`
     is for callers that number their own restarts: the same name, epoch and messages in the same
     requests again are recognised as the same; None: the next free epoch.

@@ -2,9 +2,9 @@
 
     async with AsyncProducer("10.0.0.1:10911") as producer:
         future = await producer.send(Message("orders", b"..."))   # waits for room only
-        result = await future                                      # waits for the answer
+        result = await future                                      # waits for the response
 
-`send` returns once the message is in a batch; the future has its place, or why it has none.
+`send` returns once the message is in a batch; the future gives its position, or the error.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class AsyncProducer:
         self._core = core
 
     async def close(self, timeout_ms: float = 30_000) -> None:
-        """Sends what is there, for `timeout_ms` at most; messages without an answer then fail
+        """Sends what is buffered, for `timeout_ms` at most; messages without a response then fail
         with OutcomeUnknownError or ClientClosedError."""
         core, self._core = self._core, None
         if core is not None:
@@ -68,11 +68,12 @@ class AsyncProducer:
         return self._opened().numbers.producer_id
 
     async def send(self, message: Message, *, wait: bool = True) -> asyncio.Future[SendResult]:
-        """Takes a message, in order for its queue; waits while too many bytes have no answer.
+        """Sends a message, in order for its queue; waits while too many bytes have no response.
 
-        `wait` False asks for an answer once the master has appended it, whatever the cluster
-        waits for. Raises InvalidMessageError and its kinds, UnknownTopicError, UnknownQueueError,
-        BufferFullError; the future raises what came of the message.
+        `wait` False: the master responds once it has appended the message, without waiting for
+        flush or replicas. Raises InvalidMessageError and its
+        subclasses, UnknownTopicError, UnknownQueueError,
+        BufferFullError; the future raises the errors of the request.
         """
         core = self._core or self._opened()
         accumulator = core.accumulator
@@ -100,7 +101,8 @@ class AsyncProducer:
         properties: dict[str, str] | None = None,
         wait: bool = True,
     ) -> SendManyResult:
-        """Sends many messages and waits for all; one answer with arrays. See Producer.send_many."""
+        """Sends many messages and waits for all; returns one result with arrays. See
+        Producer.send_many."""
         core = self._opened()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
@@ -121,7 +123,7 @@ class AsyncProducer:
         return collector.result()
 
     async def flush(self) -> None:
-        """Until everything sent before has its answer, or failed."""
+        """Waits until every message sent before has been acknowledged or has failed."""
         await self._sender().flush()
 
     async def _submit(self, batch: PutBatch, collector: Collector) -> None:

@@ -85,8 +85,8 @@ class Collector:
             self._done()
 
     def result(self) -> SendManyResult:
-        """Once done: where everything is. Raises SendManyError if not all was acknowledged,
-        the error itself if nothing was, and what stopped the sending."""
+        """Once done: the positions. Raises SendManyError if not all messages were acknowledged, the
+        error itself if none were, and what stopped the sending."""
         answers = [part for part in self._parts if isinstance(part, PutAnswer)]
         errors = [part for part in self._parts if isinstance(part, TandemlogError)]
         result = self._assemble(answers)

@@ -1,4 +1,4 @@
-"""The synchronous face in one place: Producer, Consumer and Admin for programs without asyncio.
+"""The synchronous clients: Producer, Consumer and Admin for programs without asyncio.
 
 All of them share one event loop in a thread of its own (loop_thread.py).
 """

@@ -1,4 +1,4 @@
-"""The administrator's client without asyncio: the same names, see admin.py."""
+"""The admin client without asyncio: the same names, see admin.py."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -46,7 +46,7 @@ class Admin:
         return self._thread.run(work)
 
     def cluster(self) -> Topology:
-        """All nodes with roles, offsets and lag, asked now."""
+        """All nodes with their present roles, offsets and lag."""
         return self._run(self._admin.cluster())
 
     def create_topic(
@@ -59,8 +59,9 @@ class Admin:
         attributes: Mapping[str, str] | None = None,
         update: bool = False,
     ) -> TopicInfo:
-        """Creates a topic, or changes one with `update`. What is None is as TopicInfo has it, with
-        `update` as it was. Raises TopicExistsError, with `update` UnknownTopicError and
+        """Creates a topic, or changes one with `update`. A value of None means the default of
+        TopicInfo; with `update`, the present
+        value. Raises TopicExistsError, with `update` UnknownTopicError and
         QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
         master refuses."""
         return self._run(
@@ -86,11 +87,11 @@ class Admin:
         return self._run(self._admin.groups())
 
     def stats(self) -> dict[str, float]:
-        """Numbers of the node that is read from, by name."""
+        """Statistics of the node that is read from, by name."""
         return self._run(self._admin.stats())
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """What the queues of `topics` (none: of all) hold."""
+        """The ranges of the queues of `topics` (none: of all)."""
         return self._run(self._admin.ranges(topics))
 
     def committed(self, group: str, topics: str | Sequence[str] = ()) -> dict[Queue, int]:

@@ -5,7 +5,7 @@
             for message in stream:
                 ...
 
-Whole batches cross from the loop's thread; messages are made in the caller's.
+The loop's thread passes on whole batches; messages are created in the caller's thread.
 """
 
 from collections import deque
@@ -24,8 +24,9 @@ from .loop_thread import LoopThread
 
 
 class Stream:
-    """What `follow` gives: messages, or whole batches of them; for one thread. Close it, or use
-    `with`. With automatic commits a message is saved as done when the next one is asked for. After
+    """The result of `follow`: messages, or whole batches of them; for one thread. Close it, or use
+    `with`. With automatic commits a message counts as processed when you ask for the next
+    one. After
     you leave a loop, another loop or `next_batch` may continue there."""
 
     def __init__(self, thread: LoopThread, stream: AsyncStream) -> None:
@@ -95,8 +96,8 @@ class Stream:
 
 
 class Consumer:
-    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node,
-    and from another one of those where one fails. `group` is whose offsets are committed."""
+    """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
+    from another allowed node if one fails. `group` is the group whose offsets are committed."""
 
     def __init__(
         self,
@@ -120,7 +121,7 @@ class Consumer:
         self.close()
 
     def close(self) -> None:
-        """Closes what it follows, and the connection."""
+        """Closes its streams and the connection."""
         thread, self._open_thread = self._open_thread, None
         if thread is not None:
             thread.run(self._consumer.close())
@@ -137,7 +138,7 @@ class Consumer:
         wait_ms: int = 0,
     ) -> ReceivedBatch:
         """Messages of one queue from an offset on, and RocketMQ's status; waits up to `wait_ms`
-        for the first. An offset that is not there is no error: the status says it."""
+        for the first. A missing offset is not an error; the status shows it."""
         return self._thread.run(
             self._consumer.pull(
                 topic,
@@ -176,7 +177,7 @@ class Consumer:
         return Stream(thread, stream)
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
-        """What the queues of `topics` (none: of all) hold; queues without a message are left
+        """The ranges of the queues of `topics` (none: of all); queues without a message are left
         out."""
         return self._thread.run(self._consumer.ranges(topics))
 

@@ -4,8 +4,8 @@
         future = producer.send(Message("orders", b"..."))
         result = future.result()
 
-Messages are framed in the calling thread and collected under one lock; the loop's thread sees
-whole requests only. So a send costs no hand-over between threads.
+Messages are framed in the calling thread and collected under one lock; the loop's thread gets only
+whole requests. So a send does not have to switch threads.
 """
 
 import atexit
@@ -65,7 +65,7 @@ class Producer:
         self.close()
 
     def close(self, timeout_ms: float = 30_000) -> None:
-        """Sends what is there, for `timeout_ms` at most; messages without an answer then fail
+        """Sends what is buffered, for `timeout_ms` at most; messages without a response then fail
         with OutcomeUnknownError or ClientClosedError."""
         if self._closed:
             return
@@ -79,11 +79,12 @@ class Producer:
         return self._core.numbers.producer_id
 
     def send(self, message: Message, *, wait: bool = True) -> SendFuture:
-        """Takes a message, in order for its queue; blocks while too many bytes have no answer.
+        """Sends a message, in order for its queue; blocks while too many bytes have no response.
 
-        `wait` False asks for an answer once the master has appended it, whatever the cluster
-        waits for. Raises InvalidMessageError and its kinds, UnknownTopicError, UnknownQueueError,
-        BufferFullError; the future raises what came of the message.
+        `wait` False: the master responds once it has appended the message, without waiting for
+        flush or replicas. Raises InvalidMessageError and its
+        subclasses, UnknownTopicError, UnknownQueueError,
+        BufferFullError; the future raises the errors of the request.
         """
         accumulator = self._accumulator
         topic = message.topic
@@ -112,7 +113,7 @@ class Producer:
         properties: dict[str, str] | None = None,
         wait: bool = True,
     ) -> SendManyResult:
-        """Sends many messages to `topic` and waits for all; one answer with arrays.
+        """Sends many messages to `topic` and waits for all; returns one result with arrays.
 
         `bodies`: a list or iterator of bytes; an Arrow binary array; a numpy array (`S` or
         u1[n, width]); a pair (u1 data, i8 offsets[n+1]); an Arrow table with the columns body,
@@ -120,8 +121,8 @@ class Producer:
         messages of several topics. `keys`, `tags`, `queues`, `sharding_keys`: a column of the
         same length, or one value for all. `properties` are the same for all.
 
-        Raises SendManyError, with the places of what was acknowledged, where not everything was;
-        where nothing was, the error itself.
+        If only some messages were acknowledged, raises SendManyError with their positions; if none
+        were, raises the error itself.
         """
         done: Future[None] = Future()
         collector = Collector(lambda: done.set_result(None))
@@ -142,7 +143,7 @@ class Producer:
         return collector.result()
 
     def flush(self) -> None:
-        """Until everything sent before has its answer, or failed."""
+        """Waits until every message sent before has been acknowledged or has failed."""
         self._thread.run(self._flush())
 
     async def _flush(self) -> None:

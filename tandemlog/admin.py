@@ -113,10 +113,9 @@ class AsyncAdmin:
         update: bool = False,
     ) -> TopicInfo:
         """Creates a topic, or changes one with `update`. A value of None means the default of
-        TopicInfo; with `update`, the present
-        value. Raises TopicExistsError, with `update` UnknownTopicError and
-        QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
-        master refuses."""
+        TopicInfo; with `update`, the present value. Raises TopicExistsError, with `update`
+        UnknownTopicError and QueuesNotEmptyError (fewer queues than hold messages),
+        InvalidTopicNameError, and what the master refuses."""
         fault = topic_fault(name)
         if fault is not None:
             raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")

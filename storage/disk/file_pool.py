@@ -5,8 +5,8 @@ first needed, kept in the order of their use, and the longest unused is closed w
 many. A descriptor is closed only when nobody is inside a call with it, because its number could
 be given to another file.
 
-If a file to be deleted was already deleted by hand, that is fine.
-A file is made in a workshop beside and moved to its place when it has its length.
+If a file to be deleted was already deleted by hand, that is fine. A file is made in a workshop
+beside and moved to its place when it has its length.
 
 What was written is remembered until `sync`, and the descriptor that wrote it is kept until then:
 the kernel tells a failed write-back to who has the file open, and may forget it with the last one.

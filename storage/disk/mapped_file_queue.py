@@ -12,8 +12,7 @@ it is at that moment; a file that goes away meanwhile stays readable through the
 
 Files go from either end of the row, one after the other, each from the disk and then from the row:
 where the disk does not let one go, the row is as it was, and its neighbours stay too. If those went
-there would be a gap, and no open any more. If one was already deleted by
-hand, that is fine.
+there would be a gap, and no open any more. If one was already deleted by hand, that is fine.
 """
 
 import errno

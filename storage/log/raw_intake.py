@@ -6,10 +6,10 @@
 
 Only whole, valid records come into the log, so nothing else is ever fsynced, acknowledged or
 dispatched; if a record, or the BLANK of a file, continues in the next chunk, its beginning is held
-back until the rest has arrived.
-Sizes, magic, positions and inner lengths are checked by columns; the CRC of the chunk covers the
-bodies. At the first bytes that are not a record everything before them is stored and
-DamagedChunkError names the position: the stream ends, and the next one begins there.
+back until the rest has arrived. Sizes, magic, positions and inner lengths are checked by columns;
+the CRC of the chunk covers the bodies. At the first bytes that are not a record everything before
+them is stored and DamagedChunkError names the position: the stream ends, and the next one begins
+there.
 
 A master whose own log has damage in the middle (its recovery has passed it over) is followed byte
 for byte all the same: asked about the place, it says up to where its log has no record, and bytes

@@ -6,11 +6,11 @@
     store times   10  ?  ?  ? 30        ?: a hole, its record is damaged or was never there; it is
     queue offset   0  1  2  3  4        skipped: for 20 LOWER is 4, UPPER 0
 
-Store times never fall along a log that one master after the other wrote with clocks in order;
-if a clock ran back, the result is one of the neighbours of a step back.
-The outcome at the ends is RocketMQ's (section 2.8 of the format text): after the last unit for
-LOWER and the last unit for UPPER where all are older, the first unit where all are newer. A queue
-of holes alone has no times, and gives its beginning.
+Store times never fall along a log that one master after the other wrote with clocks in order; if a
+clock ran back, the result is one of the neighbours of a step back. The outcome at the ends is
+RocketMQ's (section 2.8 of the format text): after the last unit for LOWER and the last unit for
+UPPER where all are older, the first unit where all are newer. A queue of holes alone has no times,
+and gives its beginning.
 """
 
 from collections.abc import Callable

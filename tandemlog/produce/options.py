@@ -22,11 +22,10 @@ class ProducerOptions:
     cannot tell what that one has stored.
 
     `idempotent`: a retry never stores a message twice; without it, requests that a broken
-    connection left open fail as unknown and are not
-    retried. `producer_id` names the producer across restarts:
-    a new one with the same name takes over and fences the old one; None: a random name. `epoch`
-    is for callers that number their own restarts: the same name, epoch and messages in the same
-    requests again are recognised as the same; None: the next free epoch.
+    connection left open fail as unknown and are not retried. `producer_id` names the producer
+    across restarts: a new one with the same name takes over and fences the old one; None: a random
+    name. `epoch` is for callers that number their own restarts: the same name, epoch and messages
+    in the same requests again are recognised as the same; None: the next free epoch.
 
     Bodies of `compress_above` bytes or more are stored compressed. `unique_ids` gives every
     message a UNIQ_KEY by which it can be found, as RocketMQ's client does.

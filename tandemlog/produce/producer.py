@@ -71,9 +71,8 @@ class AsyncProducer:
         """Sends a message, in order for its queue; waits while too many bytes have no response.
 
         `wait` False: the master responds once it has appended the message, without waiting for
-        flush or replicas. Raises InvalidMessageError and its
-        subclasses, UnknownTopicError, UnknownQueueError,
-        BufferFullError; the future raises the errors of the request.
+        flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
+        UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
         core = self._core or self._opened()
         accumulator = core.accumulator

@@ -60,10 +60,9 @@ class Admin:
         update: bool = False,
     ) -> TopicInfo:
         """Creates a topic, or changes one with `update`. A value of None means the default of
-        TopicInfo; with `update`, the present
-        value. Raises TopicExistsError, with `update` UnknownTopicError and
-        QueuesNotEmptyError (fewer queues than hold messages), InvalidTopicNameError, and what the
-        master refuses."""
+        TopicInfo; with `update`, the present value. Raises TopicExistsError, with `update`
+        UnknownTopicError and QueuesNotEmptyError (fewer queues than hold messages),
+        InvalidTopicNameError, and what the master refuses."""
         return self._run(
             self._admin.create_topic(
                 name, queues, perm=perm, order=order, attributes=attributes, update=update

@@ -25,9 +25,8 @@ from .loop_thread import LoopThread
 
 class Stream:
     """The result of `follow`: messages, or whole batches of them; for one thread. Close it, or use
-    `with`. With automatic commits a message counts as processed when you ask for the next
-    one. After
-    you leave a loop, another loop or `next_batch` may continue there."""
+    `with`. With automatic commits a message counts as processed when you ask for the next one.
+    After you leave a loop, another loop or `next_batch` may continue there."""
 
     def __init__(self, thread: LoopThread, stream: AsyncStream) -> None:
         self._thread = thread

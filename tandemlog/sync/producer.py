@@ -82,9 +82,8 @@ class Producer:
         """Sends a message, in order for its queue; blocks while too many bytes have no response.
 
         `wait` False: the master responds once it has appended the message, without waiting for
-        flush or replicas. Raises InvalidMessageError and its
-        subclasses, UnknownTopicError, UnknownQueueError,
-        BufferFullError; the future raises the errors of the request.
+        flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
+        UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
         accumulator = self._accumulator
         topic = message.topic

@@ -1,5 +1,6 @@
-"""What a frame may hold. A peer's strings, lists and numbers are kept, compared and told to others,
-so each has a limit, and a frame that is above one ends its stream, by name.
+"""What a frame may hold. A node keeps and compares a peer's strings, lists and numbers and sends
+them to others, so each has a limit. A frame above a limit ends its stream, and the error names the
+field.
 
     identifiers   node and cluster ids, incarnations, kinds of tables     ≤ 255 bytes
     endpoints     empty or host:port                                      ≤ 261 bytes
@@ -7,8 +8,8 @@ so each has a limit, and a frame that is above one ends its stream, by name.
     lists         epochs, checksums, members, tables
     numbers       offsets and times 0 .. 2**62; epochs 0 .. MAX_EPOCH
 
-MAX_EPOCH leaves half of an int32's numbers unused: a node that is told the highest one there is
-could never begin another term. Limits of a frame in bytes hold before it is taken apart.
+MAX_EPOCH leaves half of an int32's numbers unused: a node that received the highest number could
+never begin another term. Limits of a frame in bytes are checked before it is decoded.
 """
 
 from collections.abc import Iterable, Sized

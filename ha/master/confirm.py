@@ -3,10 +3,10 @@
     confirm = min(own position, durable offset of every other member of every set in force)
 
 A set in force is the recorded in-sync set and each proposed one that is not yet known to be
-recorded or obsolete: whichever of them a failover will look at, it must hold the bytes. An
+recorded or obsolete: whichever of them a failover uses, its members must hold the bytes. An
 acknowledgement counts only if it comes from the member's present incarnation, was given in this
-master's epoch, and does not exceed what was sent to it. With fewer than `required` members in any
-set in force nothing more is confirmed. The offset never moves back.
+master's epoch, and does not exceed what was sent to it. If any set in force has fewer than
+`required` members, nothing more is confirmed. The offset never moves back.
 """
 
 from collections.abc import Collection, Iterable

@@ -4,9 +4,9 @@
     own positions ────────────────────────────┘   ▲
     time ──▶ in-sync set ── record to persist ────┘ (recorded and proposed sets both count)
 
-The caller executes what the methods return and tells what became of it: `persisted` when a record
-is durable, `closed` when a stream ended. `seen_epoch`, where it is above the own epoch, is to be
-remembered: the next term must be higher. A master's term is one object of this class: its epoch
+The caller executes the actions that the methods return and reports the outcome: `persisted` when a
+record is durable, `closed` when a stream ended. If `seen_epoch` is above the own epoch, the caller
+records it: the next term must be higher. A master's term is one object of this class: its epoch
 never changes, so a new term is a new object and nothing of an old one can leak into it.
 
 Whose word counts: no node, known or not, has to cut its log below what it knows to be confirmed,

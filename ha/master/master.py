@@ -4,8 +4,8 @@
     slave's frames ─────────────┼─▶ group (event loop) ─┼─▶ store.advance_confirmed
     every 100 ms ───────────────┘                       └─▶ worker thread: state file, tables
 
-Everything of the group runs in the event loop; what may block runs in two threads, one for what is
-short and one for what reads much of the log.
+The group runs in the event loop; work that may block runs in two threads, one for short work and
+one for work that reads much of the log.
 """
 
 import asyncio

@@ -4,12 +4,12 @@
                                                                      log, piece, log, piece ...
 
 Tables travel beside the log, not in it, so a slave may for a moment know a topic before its first
-message or after it. Neither hurts: queues come from the log alone, and who becomes master lowers
-the consumer offsets to what its log holds. Who has to know that a change is safe waits for the
-slaves' acknowledgement of that version (table_waiters.py).
+message or after it. Both are harmless: queues come from the log alone, and a new master lowers the
+consumer offsets to what its log holds. A caller that must know that a change is safe waits until
+the slaves have acknowledged that version (table_waiters.py).
 
-A table is never allowed to hold up the log: its pieces go one at a time between chunks, one that
-takes long to encode is encoded rarely, and one that is too large to be sent stays here, loudly.
+A table never delays the log: its pieces are sent one at a time between chunks, a table that takes
+long to encode is encoded rarely, and one that is too large to send stays here, with a warning.
 """
 
 import logging

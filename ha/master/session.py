@@ -9,10 +9,11 @@ The log is the replication buffer, so a session is a few positions:
     └──────── at most window_bytes ───┘       (a slave that has got all of it and still waits for
                                                the end of a record gets one chunk more)
 
-A chunk never crosses an epoch, so the slave learns where each began before it stores a byte of
-it; nor a log file, so it is one slice here and one write there. How much it may hold follows the
-link: a slave counts as heard, and hears of its master, once a chunk, so one that takes longer than
-a heartbeat halves the next, and a quick one doubles it, up to `chunk_bytes`.
+A chunk never crosses an epoch, so the slave learns where each epoch began before it stores a byte
+of it. Nor does it cross a log file, so it is one slice on the master and one write on the slave.
+The size of chunks adapts to the link: master and slave hear of each other once a chunk, so a chunk
+that takes longer than a heartbeat halves the size of the next, and a quick one doubles it, up to
+`chunk_bytes`.
 """
 
 from dataclasses import dataclass

@@ -3,12 +3,12 @@
     requests ──▶ session (through the group) ──▶ actions ──▶ read the log, send
     wake: the log has grown, the confirm offset moved, a table changed, a tick, a frame came
 
-The loop sleeps until something is there for its slave; nothing polls. Log bytes are copied once,
-from the mapped file into the frame that gRPC sends.
+The loop sleeps until there is something to send to its slave; it does not poll. Log bytes are
+copied once, from the mapped file into the frame that gRPC sends.
 
-Comparing a slave's checksums reads as much of the log as the slave holds, for minutes perhaps. It
-runs in a thread; until it is over the list of members goes as a heartbeat, and a stream that ends
-takes its comparison along.
+Comparing a slave's checksums reads as much of the log as the slave holds, which may take minutes.
+It runs in a thread. Until it is done, the list of members serves as a heartbeat; if the stream
+ends, the comparison ends too.
 """
 
 import asyncio

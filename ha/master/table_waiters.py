@@ -3,8 +3,9 @@
     topic made, durable here, version 7 ──▶ sent ──▶ every in-sync member says 7 or above ──▶ answer
                                                      not in time ──▶ its outcome is unknown
 
-As a put waits for the confirm offset: who is answered may lose the master's disk, and finds the
-topic on whichever member of the set becomes the master. In async replication nobody waits.
+A change waits as a put waits for the confirm offset: after it is acknowledged, the master's disk
+may be lost, and every member of the set that becomes the master has the topic. In async replication
+there is no wait.
 """
 
 import asyncio

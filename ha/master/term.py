@@ -1,11 +1,12 @@
-"""The start of a master's term: every start is a new epoch, also of the node that was master.
+"""The start of a master's term: every start is a new epoch, even if the same node was master
+before.
 
     remember the epoch  ▶  cover old bytes  ▶  epoch entry at the log's end  ▶  writable
     (nothing lower is    (a RocketMQ store:     (durable before the first
      served again)        epoch 0)               byte of the term)
 
 The in-sync set begins as the last recorded one: each member may hold acknowledged bytes, so it must
-follow before anything is confirmed, or leave under the lag rule once the others suffice. Where this
+follow before anything is confirmed, or leave under the lag rule once the others suffice. If this
 master may have lost bytes that it counted as held, they cannot even leave before they have
 followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
 forgotten only when the record that acts on it is durable.

@@ -1,18 +1,17 @@
 """A chunk of the log as the bytes of a MasterFrame, with one copy.
 
-The protobuf bytes are put together and taken apart by hand, so that a megabyte of log never passes
-a message object: making a frame copies the data once, reading it gives a view. Fields may stand in
-any order in protobuf; `data` is put last.
+This module encodes and decodes the protobuf bytes itself, so that a megabyte of log never passes
+through a message object: encoding a frame copies the data once, decoding it returns a view. Fields
+may stand in any order in protobuf; `data` is put last.
 
     12 length │ 08 offset  10 epoch  18 epoch_start  20 confirm  28 max  38 sent_at
               │ 40 master_epoch  48 crc  32 length data
 
-`crc` is that of the bytes as the master read them: what memory or a wire turns on the way does not
-reach the slave's log. A number of more than ten bytes is no protobuf: reading it ends there, or its
-end would be looked for over a whole frame.
+`crc` covers the bytes as the master read them, so bits that flip in memory or on the wire do not
+reach the slave's log. A number of more than ten bytes is not valid protobuf: decoding stops there,
+or it would search a whole frame for its end.
 
-A chunk written by another program, with its fields in another order, is left to the generated
-classes.
+If another program wrote a chunk with its fields in another order, the generated classes decode it.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every frame against its limits (frame_limits.py), before anything is made of it.
+"""Checks every frame against its limits (frame_limits.py) before it is used.
 
 Each function takes the message as protobuf has read it and raises ProtocolError, which names frame,
 field, value and limit.

@@ -7,9 +7,9 @@
       Ack          ───────────────────▶            what I hold durably
                    ◀───────────────────  Metadata, MemberList, Refusal
 
-A chunk is the one frame with weight: chunk_codec makes and reads its bytes. Every other frame goes
-through the generated classes. What a frame may hold has limits, which decoding holds
-(frame_checks.py): a frame that comes out here may be kept.
+A chunk is the only large frame: chunk_codec encodes and decodes it. Every other frame goes through
+the generated classes. Decoding checks the limits of a frame (frame_checks.py), so a decoded frame
+may be kept.
 """
 
 from collections.abc import Iterable

@@ -8,17 +8,17 @@
     nothing in common      any                                RESYNC, if nothing confirmed is lost
 
     never: discard a byte that the slave knows to be confirmed and the master should have.
-    That would undo an acknowledgement, so it is refused, loudly, for an operator to settle.
+    That would undo an acknowledgement, so it is refused with an error, and an operator decides.
 
 A master that writes without fsync may itself lack acknowledged bytes after its machine stopped.
-Then no member of its last in-sync set that holds more than it is cut (`unheard`).
+Then it does not truncate a member of its last in-sync set that holds more (`unheard`).
 
 Equal history is shown by epoch tables: an (epoch, start offset) pair names one term of one master,
-so the logs agree up to the end of the newest pair that both have. Two kinds of table prove
-nothing. One is missing: a store copied from RocketMQ. One lies: a master that lost its disk
-counts its epochs from 1 again. The first offers checksums of its whole log, and what is equal is
-what is proven. For the second every answer carries the CRC of the last bytes below its offset; a
-slave that finds other bytes there comes back with checksums.
+so the logs agree up to the end of the newest pair that both have. Two kinds of table prove nothing.
+One is missing: a store copied from RocketMQ. One is wrong: a master that lost its disk counts its
+epochs from 1 again. In the first case the slave offers checksums of its whole log, which prove the
+equal part. For the second case every reply carries the CRC of the last bytes below its offset; a
+slave that has other bytes there asks again with checksums.
 """
 
 from collections.abc import Callable, Iterator, Sequence

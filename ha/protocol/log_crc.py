@@ -1,6 +1,6 @@
 """The checksum by which two nodes find out that they hold the same bytes of the log.
 
-A slave computes it over what it holds, its master over its own log: both must read alike.
+A slave computes it over its log, the master over its own: both must read in the same way.
 """
 
 from tandemlog.format.fast_crc import crc32

@@ -1,4 +1,4 @@
-"""The gRPC face of the replication: one method, whose messages pass as bytes.
+"""The gRPC service of replication: one method, whose messages pass as bytes.
 
 The generated stubs would make a message object of every megabyte of log; `frames` makes and reads
 the same bytes with one copy. Service and method are those of replication.proto.
@@ -39,7 +39,7 @@ class ReplicationService:
 
 
 def refusing_service(reason: Callable[[], str]) -> ReplicationService:
-    """The service of a node that nobody can follow; every stream is told why."""
+    """The service of a node that no slave can follow; every stream ends with the reason."""
 
     async def refuse(requests: AsyncIterator[bytes], context: Context) -> None:
         await context.write(encode_master_frame(Refusal(reason(), retry=True)))

@@ -1,12 +1,11 @@
-"""A table on its way in pieces: cut up on one side, put together again on the other.
+"""A table sent in pieces: split on one side, put together on the other.
 
     table, version 7   ──▶  piece 0 │ piece 1 │ ... │ piece n, last   ──▶  table, version 7
                             each a frame of at most PIECE_BYTES
 
-So the size of a table never decides whether a frame fits, and log bytes go between the pieces. One
-table of a kind is under way at a time, its pieces come in order: anything else is the peer's fault
-and ends the stream. What the receiver holds of unfinished tables has a bound, for all kinds
-together.
+So a table of any size fits into frames, and log bytes are sent between the pieces. One table of a
+kind is in transfer at a time, and its pieces come in order: anything else is the peer's fault and
+ends the stream. The receiver's memory for unfinished tables is bounded for all kinds together.
 """
 
 from dataclasses import dataclass

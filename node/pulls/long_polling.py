@@ -3,13 +3,13 @@
     reput thread ──touched queues──▶ on_dispatch ──one wake-up──▶ loop ──▶ events of the waiters
     deadlines    ──────────────────────────────────one timer────▶  '──▶ WAKE_SLICE in a turn
 
-A waiter registers before it looks at its queues for the last time, and reput publishes before it
-tells: whatever is dispatched after that look sets the waiter's event, so nothing is slept over.
-A queue is known by its dense number. One that nobody has written to yet has none: its waiters are
-woken by the first dispatch after the table of queues has grown, and resolve their names again.
+A waiter registers before it checks its queues for the last time, and reput publishes before it
+notifies: everything dispatched after that check sets the waiter's event, so no message is missed. A
+queue is known by its dense number. A queue without messages has none: its waiters are woken by the
+first dispatch after the table of queues has grown, and resolve their names again.
 
-One put, or one moment at which many waits end, can wake everybody: what the woken do takes longer
-than the waking, so they are woken a slice in a turn of the loop, and others have theirs between.
+One put, or one moment at which many waits end, can wake all waiters. Their work takes longer than
+the waking, so each turn of the loop wakes only a slice of them, and other tasks run in between.
 """
 
 import asyncio

@@ -1,11 +1,13 @@
-"""Lists that are too long for one answer: which rows a page has, and how the next one is named.
+"""Lists that are too long for one response: which rows a page has, and how a caller asks for the
+next.
 
     rows, sorted by a key    a b c | d e f | g
     asked with page          ""      "c"     "f"     the key of the last row before
     answered next_page       "c"     "f"     ""      empty: this was the last
 
-A page is named by a key and not by a number, so that what is added or deleted meanwhile shifts
-nothing: each row that stays is in one page. A page ends at MAX_ROWS rows or MAX_BYTES.
+A page is named by a key and not by a number, so rows that are added or deleted meanwhile do not
+shift the others: each row that stays is in exactly one page. A page ends at MAX_ROWS rows or
+MAX_BYTES.
 """
 
 import heapq

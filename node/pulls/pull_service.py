@@ -1,4 +1,4 @@
-"""Pulls over any number of queues, and the waiting for the first message of a long poll.
+"""Pulls over any number of queues, and the wait for the first message of a long poll.
 
 One round reads the positions in the order of the request until the answer is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
@@ -13,13 +13,13 @@ small, beyond the end, removed). The end of a queue, or the start of an empty on
 wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
 client read before, and must not send the client back (RocketMQ's rule for slaves).
 
-A round has a bound that does not depend on what is asked: it looks at SCAN_UNITS entries, and then
-gives what it has, with where each queue stands. So a filter that never matches, over as many queues
-as a request may name, has a reader thread for some ten milliseconds at a time. A thread notices
-between two queues that its caller is gone.
+A round has a bound that does not depend on the request: it examines SCAN_UNITS entries and then
+returns what it has, with the position in each queue. So a filter that never matches, over as many
+queues as a request may name, occupies a reader thread for about ten milliseconds at a time. Between
+two queues a thread checks whether its caller is gone.
 
-The hint to read from a slave is RocketMQ's as well: what was read lies further behind the end of
-the log than FAR_BEHIND_MEMORY_SHARE of the memory, so it comes from the disk.
+The hint to read from a slave follows RocketMQ's rule too: if the messages lie further behind the
+end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the disk.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ class _Position:
 
 @dataclass(slots=True)
 class _Pull:
-    """A request under way; `gone` tells the thread that nobody waits for its answer any more."""
+    """A request in progress; `gone` tells the thread that its caller no longer waits."""
 
     request: broker_pb2.PullRequest
     positions: list[_Position]

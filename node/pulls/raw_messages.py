@@ -1,4 +1,4 @@
-"""Answers that are mostly record bytes, put together without a protobuf object for them.
+"""Responses that are mostly record bytes, encoded without a protobuf object for them.
 
     PullResponse = suggest_slave, error, { QueueRecords = small fields | records }*
     RecordsResponse = small fields | records

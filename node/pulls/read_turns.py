@@ -1,4 +1,4 @@
-"""Who reads next, and how many bytes of answers may be under way: for the node, not for a stream.
+"""Which caller reads next, and how many bytes of responses may be in flight, for the whole node.
 
     caller A ── r1 r2 r3 r4 … ─┐  one after the other,   a thread is free, and
     caller B ── r1             ├─ a caller at a time ──▶ total + room <= limit  ──▶ reader thread
@@ -6,10 +6,10 @@
                                                                                       ▼
                given back when gRPC has sent the answer, or its call has ended ◀── what it made
 
-A caller is a connection. A read takes one of the threads and, before it reads, room for the answer
-that it may make; what is made counts until the call is over. So one connection that asks for much
-delays itself, and answers that nobody takes fill no more than half of the room, and no memory
-beyond it. A read that does not get its turn within WAIT_S is refused as BUSY.
+A caller is a connection. A read takes one of the threads and reserves room for the largest response
+it may produce; the response counts until the call is over. So a connection that asks for much
+delays only itself, and responses that a client does not read fill at most half of the room, and no
+memory beyond it. A read that does not get its turn within WAIT_S is refused as BUSY.
 """
 
 import asyncio

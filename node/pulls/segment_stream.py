@@ -1,4 +1,5 @@
-"""Raw bytes of the commit log, below the confirm offset, for readers that have no disk of ours.
+"""Raw bytes of the commit log below the confirm offset, for readers without access to the node's
+disk.
 
 Chunks come in order, end at the confirm offset of the moment of the request and never cross a log
 file, so a reader can write each one to the file it belongs to. A chunk is read when the one before

@@ -5,16 +5,16 @@
     stream C ─┘  (loop)            store.append                     (loop)
 
 The log has one writer, so requests are appended one after the other, in the order in which they
-came, whichever stream they came from. What one wake-up of the writer finds is handed back to the
-loop in one go, cut at DELIVER_BYTES so that an early request does not wait for a long drain.
-A stream answers in the order of its requests: an answer that is ready waits for those before it.
+came, whichever stream they came from. The writer returns the results of one wake-up to the loop
+together, split at DELIVER_BYTES so that an early request does not wait for a long drain. A stream
+responds in the order of its requests: a response that is ready waits for those before it.
 
 What waits is bounded: above `max_pending_bytes` to be appended, or MAX_UNANSWERED requests of one
 stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. Each stream may
-have sent one more by then: what comes above HARD_LIMIT times as many bytes is refused as BUSY. The
-bytes of a request are let go once they are in the log. Memory stays flat under any load.
+have sent one more by then: requests above HARD_LIMIT times as many bytes are refused as BUSY. The
+bytes of a request are freed once they are in the log. Memory stays flat under any load.
 
-Answers that nobody takes keep memory too, most of it by the size of a request's table of queues. A
+Responses that a client does not take use memory too, most of it for a request's table of queues. A
 stream with ANSWER_BYTES of them reads no further; with FEW_ANSWER_BYTES, while those of all streams
 have ALL_ANSWER_BYTES.
 """
@@ -206,7 +206,7 @@ class AppendStream:
             self._room.set()
 
     def forget(self) -> None:
-        """Nobody will take the answers."""
+        """The client will not take the responses."""
         self._waiting.count -= self._answer_bytes
         self._answer_bytes = 0
         self._pending.clear()
@@ -277,7 +277,7 @@ class AppendPump:
         return stream
 
     def close_stream(self, stream: AppendStream) -> None:
-        """Nobody reads the answers of `stream` any more."""
+        """The client no longer reads the responses of `stream`."""
         self._streams.discard(stream)
         stream.forget()
 

@@ -9,7 +9,7 @@ the counts agree; the store checks the columns against the bytes, and trusts nei
 
 Each field costs a few Python statements, so their number is bounded, before any work that grows
 with it: QUICK_FIELDS may be read in the event loop, MOST_FIELDS by a thread, more are no request.
-A client of ours needs a field for each topic, and nine others.
+tandemlog's client needs a field for each topic, and nine others.
 """
 
 from dataclasses import dataclass, field

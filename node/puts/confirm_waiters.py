@@ -5,12 +5,12 @@
                                        ├─ the position failed below end_offset       ─▶ FAILED
                                        └─ its time is over                           ─▶ TIMED_OUT
 
-Everything here runs in the event loop, save `_on_change`: the position calls it in its owner's
-thread, and it does no more than schedule one look, however often the position moves meanwhile.
-Every outcome but CONFIRMED means the same of the records: they may or may not survive.
+Everything here runs in the event loop, except `_on_change`: the position calls it in its owner's
+thread, and it only schedules one check, however often the position advances meanwhile. Every
+outcome except CONFIRMED means that the records may or may not be stored.
 
-One step of the position, or one deadline, can settle thousands: SETTLE_SLICE of them in a turn of
-the loop, so that others have theirs between.
+One step of the position, or one deadline, can settle thousands of puts: each turn of the loop
+settles SETTLE_SLICE of them, so that other tasks run in between.
 """
 
 import asyncio
@@ -83,11 +83,11 @@ class ConfirmWaiters:
         self._idle.clear()
 
     async def wait_idle(self) -> None:
-        """Wait until nobody waits."""
+        """Wait until no put waits."""
         await self._idle.wait()
 
     def look(self) -> None:
-        """Settle everybody whose fate is known. To be called after a round of `add`."""
+        """Settle every put whose outcome is known. To be called after a round of `add`."""
         self._look_scheduled = False
         epoch = self._current_epoch()
         # the value is read before the failure: what was confirmed before it failed is confirmed

@@ -1,9 +1,9 @@
 """The Admin service: the cluster as this node sees it, topics, groups, statistics.
 
 Topics are made and changed on the master only; the replication carries the whole table to the
-slaves. Everything else any node answers. Lists come in pages (pages.py).
+slaves. Any node serves the other calls. Lists come in pages (pages.py).
 
-Making a topic waits for the disk, and has threads of its own: it is not to wait for readers, nor
+Creating a topic waits for the disk, so it has its own threads: it does not wait for readers, nor
 they for it.
 """
 # The methods have the names of admin.proto.

@@ -1,19 +1,18 @@
 """The Broker service: puts, pulls, queries and consumer offsets over gRPC.
 
-A method takes a request apart, calls the store in a reader thread (the loop never waits for a
-disk) and puts the answer together. Whatever goes wrong becomes the `error` of the answer: a call
-ends with a gRPC status other than OK only if the transport failed, or a stream is one too many.
-Methods raise what is wrong; call_door.py makes the answer of it, and gives them a Caller in place
-of gRPC's context.
+A method decodes a request, calls the store in a reader thread (the loop never waits for a disk) and
+builds the response. Every error becomes the `error` of the response: a call ends with a gRPC status
+other than OK only if the transport failed, or a stream is one too many. Methods raise errors;
+call_door.py turns them into responses, and gives the methods a Caller in place of gRPC's context.
 
-No answer grows with what is asked: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller
-continues from there.
+Every response is bounded: records end at RECORDS_BYTES, rows at MAX_ROWS, and the caller continues
+from there.
 
-What asks where queues end, or for a key, is answered when everything that was confirmed at that
-moment is dispatched, if that is soon: who has put a message finds it. A pull does not wait, its
-caller comes again; but a node that starts after a crash has a part of its log still to dispatch,
-and nobody shall see a queue shorter than it was: pulls wait for that part, as far as it is
-confirmed already.
+A request for the end of a queue, or for a key, waits a short time until everything that was
+confirmed at that moment is dispatched, so that a client finds the message it has just sent. A pull
+does not wait, because its caller comes again. But after a crash a node still has a part of its log
+to dispatch, and no client may see a queue shorter than it was: so pulls wait for the confirmed part
+of that.
 """
 # The methods have the names of broker.proto.
 # ruff: noqa: N802

@@ -1,15 +1,15 @@
-"""The door through which every call comes in, before any of it is looked at.
+"""The door through which every call comes in, before it is decoded.
 
     bytes ──▶ too many calls? ──▶ too large? ──▶ no message of ours? ──▶ the method ──▶ answer
                   BUSY            INVALID_ARGUMENT  INVALID_ARGUMENT     its errors     counted
 
-gRPC would decode a request before anybody can look at its size, and end the call of one that it
-cannot decode with a traceback and UNKNOWN. So the methods are registered with bytes, and decoded
-here: what cannot be taken is refused by the `error` of an answer, as everything else is. Health and
+gRPC would decode a request before this code could check its size, and end a call that it cannot
+decode with a traceback and UNKNOWN. So the methods are registered with bytes, and the requests are
+decoded here: a bad request is refused in the `error` of a response, like all others. Health and
 reflection come from gRPC and have no such field; their calls end with a status.
 
-A call counts from its first byte that is looked at until gRPC is done with it. An answer of some
-size that nobody takes within TAKE_S ends its call: what it holds is other callers' room.
+A call counts from its arrival here until gRPC is done with it. If a client does not take a
+larger response within TAKE_S, its call ends, because it holds memory that other callers need.
 """
 
 import asyncio

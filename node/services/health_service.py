@@ -1,5 +1,5 @@
-"""The standard health service, whole: the library's leaves List out, which it serves all the same,
-so that each call of it would end with a traceback in the log."""
+"""The complete standard health service: the library registers List but does not implement it, so
+each call of it would end with a traceback in the log."""
 # The methods have the names of health.proto.
 # ruff: noqa: N802
 

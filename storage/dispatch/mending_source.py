@@ -1,9 +1,9 @@
 """Dispatch that does not end at damage in what was durable.
 
-A damaged record stops dispatch: on a master nothing may be skipped in silence. But below what was
-durable when the store was opened, or was dispatched before, the records behind the damage were
-acknowledged, and withholding all of them for the sake of one would lose more. There the damage is
-skipped, loudly: it is kept in `passed` and logged. The queue gets pre-blank units in place of
+A damaged record stops dispatch: a master must not skip anything silently. But below the position
+that was durable when the store was opened, or that was dispatched before, the records after the
+damage were acknowledged, and withholding all of them because of one would lose more. There dispatch
+skips the damage, records it in `passed` and logs it. The queue gets pre-blank units in place of
 its records, as soon as a later record or what is left of the damaged one tells their numbers.
 """
 

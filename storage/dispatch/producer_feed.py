@@ -1,9 +1,9 @@
-"""A batch of the log on its way into the producer table, with the record that damage has left out.
+"""Feeds a batch of the log to the producer table, including a record that damage has left out.
 
-A request of six of which the third is damaged has six records in the log. Counted as five it would
-never be complete: its last record would be stored once more when it is sent again, and the
-producer's next request would be refused. So a record of which only the head is damaged, and which
-still says what it is, counts.
+If the third of a request's six records is damaged, the request still has six records in the log.
+Counted as five it would never be complete: a retry would store its last record once more, and the
+producer's next request would be refused. So a record counts if only its head is damaged and the
+rest still identifies it.
 """
 
 import numpy as np

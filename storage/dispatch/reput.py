@@ -4,15 +4,15 @@
                     index.next            queues.next = `reputed`
                       |--- catch-up --->|   |---- main batches ----->|
 
-The same on a master and a slave. Every dispatcher knows how far it has come and skips what
-it has, so a batch may be dispatched again at any time. One that lags behind the queues (the index
-after a full disk, a table whose snapshot was older, a queue that is rebuilt) gets batches of
-its own between the main ones, until it has caught up and continues with them.
+It works the same on a master and a slave. Every dispatcher knows its position and skips what it
+already has, so a batch may be dispatched again at any time. A dispatcher that lags behind the
+queues (the index after a full disk, a table with an older snapshot, a queue that is rebuilt) gets
+its own batches between the main ones, until it has caught up.
 
-Bytes in the log that are no record stop dispatch: nothing behind them is passed to anybody,
-`failure` and `reputed` say where, until the log is truncated. What may end by itself or by an
-operator's hand (a full disk, a disk that does not give or take bytes, no free descriptor) it waits
-for: `trouble` says what, and the same batch is tried again.
+Bytes in the log that are not a record stop dispatch until the log is truncated: no dispatcher gets
+anything after them, and `failure` and `reputed` show where. If the cause may go away by itself or
+with an operator's help (a full disk, a read or write error, no free descriptor), dispatch waits:
+`trouble` names the cause, and the same batch is tried again.
 
 The thread is optional: recovery, tools and tests call `run_once` or `run_to`.
 """
@@ -103,8 +103,8 @@ class ReputService:
     # ---- dispatching
 
     def run_once(self, limit: int | None = None) -> int:
-        """Dispatch one batch to everybody who has not had it, and one to those who lag; nothing
-        beyond log offset `limit` (default: what is confirmed).
+        """Dispatch one batch to all dispatchers that have not had it, and one to those that lag;
+        nothing beyond log offset `limit` (default: what is confirmed).
 
         Returns how many bytes of log were gone through, 0 when all is done. Raises
         CorruptStoreError if the log has no record; DiskFullError if a queue has no space,
@@ -120,8 +120,8 @@ class ReputService:
     def run_to(
         self, limit: int | None = None, progress: Callable[[int], None] | None = None
     ) -> int:
-        """run_once until all is done; returns the position reached. `progress(bytes)` is told
-        after every step how much log was gone through in it."""
+        """run_once until all is done; returns the position reached. calls `progress(bytes)` after
+        every step with the bytes of log processed in it."""
         while step := self.run_once(limit):
             if progress is not None:
                 progress(step)
@@ -142,7 +142,7 @@ class ReputService:
             self.reputed.retreat(min(self.reputed.value, log_offset))
 
     def try_again(self) -> None:
-        """What has stopped dispatch in the log is skipped from now on."""
+        """Skip the damage that has stopped dispatch from now on."""
         with self._lock:
             if isinstance(self.failure, CorruptStoreError):
                 self._heal()

@@ -3,9 +3,9 @@
     log   ...| r r r r r r r |BLANK...| r r r r ...      limit
              start         end         the next batch starts here
 
-A batch never crosses a file and never goes beyond the limit; where a file's BLANK follows its
-last record, the batch ends at the next file. A record of a queue that cannot be is damage like any
-other: one turned bit makes `orders` into `/rders`, or queue 1 into queue 268,435,457.
+A batch never crosses a file and never goes beyond the limit; if a file's BLANK follows its last
+record, the batch ends at the next file. A record of an impossible queue is damage like any other:
+one flipped bit turns `orders` into `/rders`, or queue 1 into queue 268,435,457.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""Give the records of a checked batch what only the master knows: their place in log and queues.
+"""Give the records of a checked batch their positions in log and queues, which only the master
+knows.
 
 queue offset   counted per queue of the store, in the order of the records
 physical offset, store time, store host        written into the records' bytes in place

@@ -4,8 +4,8 @@
     stored   | header, body, topic | length | properties | __CRC32# 0x01 dddddddddd 0x02 |
                size + 20             + 20                  the CRC of all before it
 
-It covers the offsets and the store time, so it is filled in when those are in place. Clients frame
-their records without it, and are told in the answer how much longer the records became.
+It covers the offsets and the store time, so it is filled in after those. Clients frame their
+records without it; the response tells them how much longer the records became.
 """
 
 from dataclasses import replace

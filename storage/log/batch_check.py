@@ -8,8 +8,8 @@ A wrong byte that got into the log would stop recovery there and cut off every l
 every replica. So a batch is refused as a whole, with the first offending record and field.
 
 Two paths with one meaning: from 64 records on by columns (a few dozen array operations and one
-loop over zlib.crc32), below with struct, record by record. Where the columns find a fault, the
-plain path is asked to put it into words.
+loop over zlib.crc32), below with struct, record by record. If the columns find a fault, the plain
+path words the error.
 """
 
 import sys

@@ -9,13 +9,13 @@
 
 Positions are byte offsets. One thread appends (a lock makes sure), one flushes, any number read
 without a lock. Nothing is published before it is written, and a refused append leaves no bytes:
-what a failed write may have put there is made zero again, and where that fails too the log takes
-no more writes. After a failed fsync it never does: the kernel may have dropped what it could not
-write, so a later good fsync would prove nothing.
+bytes that a failed write may have left are set to zero again, and if that fails too, the log
+accepts no more writes. After a failed fsync it never does: the kernel may have dropped the pages
+that it could not write, so a later successful fsync would prove nothing.
 
-Bytes behind the end are zero, on disk and durably so: a truncation clears the rest of the file.
-Else a later record that ends exactly where an old one began would bring that one back to life at
-the next recovery, at its right position and with a right CRC.
+Bytes after the end are zero, durably: a truncation clears the rest of the file. Otherwise a later
+record that ends exactly where an old one began would bring the old one back at the next recovery,
+at the right position and with a valid CRC.
 """
 
 import logging

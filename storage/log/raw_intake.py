@@ -1,4 +1,4 @@
-"""A master's log bytes on their way into a slave's log: judged first, then stored as they are.
+"""A master's log bytes on their way into a slave's log: checked first, then stored unchanged.
 
     chunks    | r r r r ra|b r r r r r| r rXXXXXX        X: no record
     stored    | r r r r     r r r r r | r r
@@ -11,9 +11,9 @@ the CRC of the chunk covers the bodies. At the first bytes that are not a record
 them is stored and DamagedChunkError names the position: the stream ends, and the next one begins
 there.
 
-A master whose own log has damage in the middle (its recovery has passed it over) is followed byte
-for byte all the same: asked about the place, it says up to where its log has no record, and bytes
-below `damaged_until` are taken unjudged.
+A slave also follows a master whose own log has damage in the middle (which its recovery has
+skipped) byte for byte: it asks the master about the position, the master replies up to where its
+log has no record, and the slave stores bytes below `damaged_until` unchecked.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Reading the log through the maps of its files: no lock and no copy.
 
-Whatever lies between the first file and `committed` can be read at any time, from any thread. A
-file that is dropped or cut away meanwhile is out of range for those who come later, and stays
-readable through the views that readers already hold.
+Any thread can read everything between the first file and `committed` at any time. A file that is
+dropped or cut meanwhile is out of range for new reads, and stays readable through the views that
+readers already hold.
 """
 
 import numpy as np

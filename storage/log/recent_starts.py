@@ -2,9 +2,9 @@
 
     append ──starts of its records──▶ ring ──▶ dispatch guesses, the log itself proves
 
-The appender knows what dispatch else finds by reading one record's size after the other. It is a
-hint and no more: dispatch keeps of it what the sizes in the log prove (format/columns/walk.py), so
-missing or stale hints only make dispatch slower.
+The appender knows the starts that dispatch would otherwise find by reading the size of each record.
+They are only hints: dispatch uses those that the sizes in the log prove (format/columns/walk.py),
+so missing or stale hints only make dispatch slower.
 """
 
 import threading

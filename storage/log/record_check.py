@@ -1,7 +1,7 @@
-"""One record of a client's batch, field by field, and what is wrong with it in words.
+"""Checks one record of a client's batch, field by field, and words what is wrong with it.
 
-The plain path: batches of a few records go through here, and the column path comes here to name a
-fault that it found.
+This is the plain path: batches of a few records use it, and the column path uses it to name a fault
+that it found.
 """
 
 from dataclasses import dataclass

@@ -5,17 +5,16 @@
 
 A scan stops where no record follows. Whether that is the end of the log or a hole in it is
 decided by `durable`: below it the log was fsynced and acknowledged, so a bad record there is
-damage and never the end. The scan then looks for the next record: a place where the magic stands,
-the record says that it lies exactly there, all its lengths add up and its CRC is right. Above
-`durable` the first bad record is the end, as a power cut leaves it: later blocks may have reached
-the disk before earlier ones.
+damage and never the end. The scan then looks for the next record: a place with the magic, the
+matching physical offset, lengths that add up and a valid CRC. Above `durable` the first bad record
+is the end, as after a power cut: later blocks may have reached the disk before earlier ones.
 
-Where no record follows, `whole` decides: below it lie whole records alone, so what is bad there is
-damage up to it, and the log continues behind it. Between it and `durable` the beginning of a record
+If no record follows, `whole` decides: below it there are only whole records, so bad bytes there are
+damage up to it, and the log continues after it. Between it and `durable` the beginning of a record
 is the end (a replica gets the log in pieces), unless its bytes are a whole record but for its head.
 
-One judgement for everybody who asks where a log ends: recovery (examination.py), and a slave that
-becomes master (truncation.py).
+All callers that look for the end of a log use this one decision: recovery (examination.py), and a
+slave that becomes master (truncation.py).
 """
 
 from collections.abc import Iterator

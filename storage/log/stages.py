@@ -5,10 +5,10 @@
     direct:   pwrite at append, so committed follows wrote at once
     buffered: append fills memory, commit pwrites; readers see no further than committed
 
-Each of the three is published only after it is true, and at any time
-wrote >= committed >= flushed. After a failed fsync, or a failed write of the commit stage, the log
-takes no more writes, permanently: the kernel may have dropped what it could not write, so a later
-good fsync would prove nothing. Every waiter hears why.
+Each of the three is published only after it is true, and at any time wrote >= committed >= flushed.
+After a failed fsync, or a failed write of the commit stage, the log accepts no more writes,
+permanently: the kernel may have dropped the pages that it could not write, so a later successful
+fsync would prove nothing. Every waiter gets the reason.
 """
 
 import logging

@@ -3,8 +3,8 @@
     append -> | 1st | 2nd | 3rd | ... -> commit: joined where they touch, pwritten
                                          committed moves behind what was written
 
-RocketMQ calls this the transient store pool. One thread adds, one at a time takes; a deque is all
-the locking that needs. What a failed write should have written stays at the front.
+RocketMQ calls this the transient store pool. One thread adds, one at a time takes, so a deque needs
+no further lock. Bytes of a failed write stay at the front.
 """
 
 from collections import deque

@@ -4,10 +4,10 @@
     log      [record       ][record       ]     [record   ]    two stretches, two slices
     answer   [record       ][record       ][record   ]         one buffer
 
-A unit is trusted only so far: the copied bytes must begin with the magic of a record, of that size,
-at that offset, and the record must say that it is number so-and-so of this very queue. So a bit
-flipped in a queue file, or in what a record says of itself, and two files that took each other's
-place, are noticed before a reader gets anything of it.
+A unit is checked against its record: the copied bytes must begin with the magic of a record of that
+size and physical offset, and the record must have this queue and queue offset. So a flipped bit in
+a queue file or in a record's header, or two swapped files, are noticed before a reader gets any of
+these bytes.
 """
 
 from dataclasses import dataclass

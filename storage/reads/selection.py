@@ -5,9 +5,9 @@
     taken     . x x . x . . x                up to the limits of count and bytes
     examined  . . . . . . . .|               the next get starts after the last unit examined
 
-The limits are looked at before each unit, as RocketMQ does: a unit is not examined any more when
-enough messages are taken, or when something is taken and this unit's record, matching or not,
-would exceed the bytes. So the first record is given whatever its size.
+As in RocketMQ, the limits are checked before each unit: the get ends when enough messages are
+taken, or when something is taken and this unit's record, matching or not, would exceed the bytes.
+So the first record is returned whatever its size.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,5 @@
-"""The copy of what is cut from a log: whole records behind a bad one were perhaps acknowledged.
+"""A copy of the bytes that are cut from a log: whole records after a bad one may have been
+acknowledged.
 
 `tandemlog/cut-<offset>-<ms>` holds the bytes as they lay in the log from `offset` on.
 """

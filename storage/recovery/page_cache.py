@@ -1,11 +1,11 @@
-"""Back to what the disk holds, after an fsync that failed, or may have.
+"""Returns to what the disk holds after an fsync that failed, or may have failed.
 
 The kernel keeps pages that it could not write in its cache and calls them clean (ext4, for one):
-every read shows them, no later fsync reports them, and a power cut takes them. So before anything
-of such a store is believed, what can be written is written, and every page is dropped.
+every read shows them, no later fsync reports them, and a power cut takes them. So before such a
+store is used, all pages that can be written are written, and every page is dropped.
 
-A process that was killed may have died between the failure and the note of it (fsync_flag.py). So
-after every stop that was not clean, the same is done with all that was not known to be durable:
+A killed process may have died between the failure and raising its flag (fsync_flag.py). So after
+every unclean stop, the same is done with all files that are not known to be durable:
 everything but the files of the log that end below the recovery point.
 """
 

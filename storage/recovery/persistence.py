@@ -1,4 +1,4 @@
-"""What is derived from the log, made durable in the one order that is safe.
+"""Makes the files derived from the log durable, in the one order that is safe.
 
     1  log flushed up to F            (by its own service; only read here)
     2  queues written and fsynced     -> their ends at log offset D
@@ -7,13 +7,13 @@
     5  recovery point (D, F, ends)    -> the next recovery may start there
     6  RocketMQ's checkpoint          -> times and offsets of what is durable by now
 
-Each step speaks only of what the steps before have made durable, so a crash between any two leaves
+Each step refers only to what the steps before have made durable, so a crash between any two leaves
 a store that claims too little and never too much.
 
-The producer table is true up to what is written, which is ahead of F. So what is taken of it now
-waits until the log is flushed up to there, and is written by a later round: no table on the disk
-speaks of bytes that a power cut may still take. It is written whole; where that takes long it is
-done less often, PRODUCERS_SHARE of the time at most, and an open dispatches more to it.
+The producer table is true up to what is written, which is ahead of F. So a snapshot of it waits
+until the log is flushed up to its position, and a later round writes it: no table on the disk
+covers bytes that a power cut may still take. It is written whole. If that takes long, it is done
+less often, PRODUCERS_SHARE of the time at most, and an open dispatches more to it.
 """
 
 import threading
@@ -95,7 +95,7 @@ class Persistence:
             return point
 
     def around_cut(self, log_end: int, cut: Callable[[], object]) -> None:
-        """Save, `cut` the log at `log_end`, save again, and let nobody save in between: a crash
+        """Save, `cut` the log at `log_end`, save again, and allow no other save in between: a crash
         there would take for damage what a point of before still vouches for. Raises what `cut`
         does, and what `save` does with whether the log is cut by then."""
         with self._lock:
@@ -107,8 +107,8 @@ class Persistence:
 
     @contextmanager
     def starting_over(self) -> Iterator[None]:
-        """Around a change that leaves nothing of what the store holds. Nobody saves in between,
-        and where it raises nobody at all: what it has done by half is for the next open to end.
+        """Around a change that removes everything the store holds. No other save runs in between,
+        and after an error none at all: the next open finishes a change that was done by half.
         Raises OSError."""
         with self._lock:
             self._starting_over = True

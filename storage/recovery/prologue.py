@@ -1,7 +1,8 @@
-"""What came before a log's begin, given away by one store and taken over by another.
+"""The state from before a log's begin, exported by one store and adopted by another.
 
-A log that begins later than the first record of its cluster does not tell which numbers its idle
-queues have reached (queue_begins.py). Who holds the queues tells the one who gets the log.
+A log that begins later than the first record of its cluster does not contain the numbers that its
+idle queues have reached (queue_begins.py). The store that has the queues passes them on with the
+log.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Taking over the consume queues that a store has on disk.
 
-File lengths say nothing, so the end of every queue is looked for. What is known decides how:
+File lengths say nothing, so the end of every queue must be searched. The known facts decide how:
 
     own checkpoint at log offset C     a queue has at least the checkpoint's units, and they point
     (log reaches C)                    below C: one look at the last of them. What lies beyond is
@@ -13,9 +13,8 @@ File lengths say nothing, so the end of every queue is looked for. What is known
                                        file on as RocketMQ does; the rest is cut
 
 So the work is bounded by the number of queues, not by what they hold. A damaged queue is rebuilt
-from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A
-queue that has had no record since this log begins has no files and stands at the number that is
-known for it (queue_begins.py).
+from the log (reput.py); so is one of which the checkpoint knows and the disk does not. A queue
+without a record since the begin of this log has no files; its number comes from queue_begins.py.
 """
 
 from collections.abc import Iterable

@@ -11,9 +11,9 @@ On a full disk the dispatch may end early: what is dispatched is served, retenti
 and dispatch continues by itself then (reput.py). The next queue offsets and the producers are those
 of the log's end all the same.
 
-The order is that of trust: the log first, then what is derived from it. Every step can be
-repeated, so a crash in the middle costs the next open nothing but the same work again. A log that
-was being set aside has gone aside before, whole (set_aside.py).
+The log is repaired first, then the files derived from it. Every step can be repeated, so after a
+crash in the middle the next open only repeats the work. A log that was being set aside has been
+moved completely before this (set_aside.py).
 """
 
 import logging
@@ -46,8 +46,8 @@ def recover(
 ) -> RecoveryReport:
     """Make the store consistent; what `found` says is acted on. Nothing else may use the parts.
 
-    `progress(bytes done, bytes in all)` is told how far the dispatch has come. Raises StoreError:
-    files that cannot be used or written. The store is then not open.
+    Calls `progress(bytes done, bytes in all)` during dispatch. Raises StoreError for files that
+    cannot be used or written. The store is then not open.
     """
     report = RecoveryReport.of(found)
     for loaded in (parts.topics, parts.groups, parts.consumer_offsets, parts.epochs):

@@ -9,13 +9,13 @@ its index, and an empty log begins.
        queue-begins.json, producers-begin                 removed: they speak of what has moved
     4  tandemlog/set-aside          removed
 
-So a crash finds the log here as it was, or there, and never a part of it in use: what is left of a
-log would look like one that has lost files, and what is confirmed of it would be a guess. A log on
-a disk of its own stays there, in a folder of the same name inside its own; queues and index on one
-are emptied, because they can be rebuilt.
+So after a crash the log is either here, unchanged, or there, and a part of it is never in use: the
+rest of a log would look like one that has lost files, and its confirm offset would be a guess. A
+log on a disk of its own stays there, in a folder of the same name inside its own; queues and index
+on one are emptied, because they can be rebuilt.
 
-What lies there is never needed by this store. It is kept as long as the new log is not known to be
-complete: until this slave is in sync, it may hold the only copy of something. Then the newest
+This store never needs the moved files. They are kept until the new log is known to be complete:
+until this slave is in sync, they may hold the only copy of a message. Then the newest
 `set_aside_kept` stay for `set_aside_hours`, and the others go.
 """
 
@@ -106,8 +106,8 @@ def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None
     """If the last process was moving the log aside, finish that: the store is empty then. Returns
     the folder that has all of it now, None if there was nothing to do.
 
-    Before anybody looks at the store: which of the moves a power cut has left is the disk's choice,
-    so the rest may have gaps. Raises OSError; the next call continues.
+    Before any other access to the store: the disk decides which moves survive a power cut, so the
+    rest may have gaps. Raises OSError; the next call continues.
     """
     note = SetAsideNote(paths, files)
     folder = note.load()

@@ -1,11 +1,11 @@
 """Topics that a damaged `topics.json` has lost: rebuilt from the queues that there are.
 
-The backup of the table is one change older. What it lacks is the newest topic perhaps, and its
-messages would be there while nobody could put or pull any more: a master would send the shorter
-table to its slaves too. A topic with messages has queues, and these tell its name and how many they
-are; permissions and attributes are those of a new topic. One that was deleted and still has
-messages comes back too: that is seen and deleted again, a lost one is not. An empty topic leaves no
-trace, so the report says that the newest one may be missing.
+The backup of the table is one change older. It may lack the newest topic; then its messages would
+exist, but clients could no longer put or pull, and a master would send the shorter table to its
+slaves too. A topic with messages has queues, and these tell its name and how many they
+are; permissions and attributes are those of a new topic. A deleted topic that still has messages
+comes back too: an operator notices that and deletes it again, but would not notice a lost one. An
+empty topic leaves no trace, so the report warns that the newest one may be missing.
 """
 
 import logging

@@ -1,10 +1,11 @@
-"""What happens to a log besides growing: it is cut, set aside, or taken over by a new master.
+"""All changes of a log except appends: truncating it, setting it aside, and adopting it as a new
+master.
 
 The derived files go first and are durable before the log is touched. So a crash in the middle
 leaves queues that are too short, which the next open dispatches again, and never queues that point
 to records which are gone and whose place others take.
 
-A log that is set aside leaves nothing behind: that is one change for a crash (set_aside.py).
+Setting a log aside removes everything; after a crash it is either done or not (set_aside.py).
 """
 
 import logging
@@ -174,8 +175,8 @@ def take_over_log_end(parts: StoreParts, persistence: Persistence) -> int:
     Consumer offsets above what the next record gets are lowered, durably: they came from a master
     whose last records this log never got, and consumers would skip those that come instead.
 
-    A record of which only a part has come is cut: the old master's last chunk may have ended
-    inside it, so nobody can have been told that it is safe. Damage is no end, as in recovery: the
+    A record of which only a part has come is cut: the old master's last chunk may have ended inside
+    it, so no client can have got an acknowledgement for it. Damage is no end, as in recovery: the
     log continues behind it, at the same positions as on the other replicas.
     """
     _settle_log_end(parts, persistence)

@@ -1,14 +1,14 @@
-"""What was noted of a log that has lost its tail is taken back before anything is appended.
+"""Withdraws the notes about a log that has lost its tail, before anything is appended.
 
     noted in one life     |---- log ----|---- lost ----| X       true up to X
     after a power cut     |---- log ----| end                    more than there is, and cut
     and more puts         |---- log ----|---- other records ---- X ---|     believed, and false
 
-The notes are made ahead of the flush, and replaced when an open has set everything right. Where the
-disk is full, or refuses one small write, that may fail, and the store serves and takes puts all the
-same. So then the notes themselves go: a file is removed where the log can make it again, and the
-recovery point, without which nobody knew what was durable, says less. Where not even that can be
-done nothing may be appended, and the open fails.
+The notes are written ahead of the flush, and replaced when an open has repaired everything. If the
+disk is full, or refuses one small write, replacing them may fail, although the store serves reads
+and accepts puts. Then the notes themselves are withdrawn: a file that the log can rebuild is
+removed, and the recovery point, which is needed to know what was durable, is lowered. If even that
+fails, nothing may be appended, and the open fails.
 """
 
 import logging
@@ -46,7 +46,7 @@ def _offset(data: bytes, producers: bool) -> int:
     try:
         return snapshot_offset(data) if producers else decode_index_state(data).log_offset
     except (FormatError, ValueError):
-        return 0  # damaged: nobody believes it
+        return 0  # damaged, so it is not used
 
 
 def _lowered(

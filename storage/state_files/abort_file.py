@@ -1,9 +1,8 @@
-"""`abort`: it exists while a store is open, so finding it at open means that the last exit was
-not clean.
+"""`abort`: it exists while a store is open, so if it exists at open, the last exit was not clean.
 
 It holds the process id as text (RocketMQ 5; version 4 leaves it empty). RocketMQ deletes it at
-shutdown only when the store was writable and everything was dispatched (section 4.2); otherwise
-the next start recovers as after a crash, and so do we.
+shutdown only when the store was writable and everything was dispatched (section 4.2); otherwise the
+next start recovers as after a crash. tandemlog does the same.
 """
 
 from pathlib import Path

@@ -1,11 +1,12 @@
 """RocketMQ's `checkpoint`, read and written in place (format text, section 4.1).
 
 It says up to which store time the log, the queues and the index are durable, so a Java broker that
-takes the store over recovers from there. A time or offset is written only after what it speaks of
-is fsynced; the broker's own timer does not wait for that, and loses queue units in a power cut.
+takes the store over recovers from there. A time or offset is written only after the data that it
+covers is fsynced; the broker's own timer does not wait for that, and loses queue units in a power
+cut.
 
-The six longs lie in the first sector, so a write is whole or not there. Missing or short, it
-counts as zeros: recovery then starts at the beginning of the log.
+The six longs are in the first sector, so a write is either complete or has no effect. A missing or
+short file counts as zeros: recovery then starts at the beginning of the log.
 """
 
 from pathlib import Path

@@ -1,8 +1,9 @@
 """Raised when an fsync has failed: the next open must not believe the page cache (page_cache.py).
 
-The disk is in trouble at that moment, perhaps for want of room. So the file is made, durably, when
-the store is opened, and raising it changes one byte in place: nothing is allocated, and a byte is
-not torn. Where even that fails it is tried again until it succeeds or the process ends.
+At that moment the disk has a problem, perhaps no space. So the file is created durably when the
+store is opened, and raising the flag changes one byte in place: this allocates nothing, and a
+single byte cannot be torn. If even that fails, it is tried again until it succeeds or the process
+ends.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """`lock`: one process at a time opens a store.
 
 RocketMQ takes a POSIX record lock on byte 0 of this file and writes the four letters `lock`
-(section 4.3); taking the same lock keeps a Java broker out, and it us. POSIX locks do not keep a
-process from locking twice, and closing any handle of the file gives the lock up, so the stores
-that this process has open are remembered here too.
+(section 4.3); taking the same lock keeps a Java broker out, and keeps tandemlog out of the broker's
+store. POSIX locks do not prevent a process from locking twice, and closing any handle of the file
+releases the lock, so this module also remembers the stores that this process has open.
 """
 
 import logging

@@ -3,10 +3,10 @@
     the cluster's log    [p0][p1]....[p7] expired |......................|
     this store's log                              |begin.................|    nothing of producer p
 
-A log that was copied from another node tells nothing of a producer whose requests had all expired
-by then. Should this node lead one day, its next request would be that of an unknown producer, and
-its last one, sent again, would be stored twice. So the node that knows gives its table away with
-the log (prologue.py), cut to what lies below the log's begin, and it is kept here:
+A log that was copied from another node contains nothing about a producer whose requests had all
+expired by then. If this node became master, it would not know the producer, and would store a retry
+of its last request twice. So the other node sends its table with the log (prologue.py), limited to
+what is below the log's begin, and this store keeps it here:
 
     tandemlog/producers-begin      the form of tandemlog/producers; true for the log below its begin
 

@@ -3,17 +3,17 @@
     the cluster's log    [q0][q1]....[q9] expired |......................|
     this store's log                              |begin.................|    no record of q
 
-A log that was copied from another node begins where that one began at the time. Of a queue whose
-records had all expired by then it says nothing, and the queue would start at 0 again: consumers
-that stand at 10 would skip the next ten messages, and (queue, offset) would name another
-message than before. So the node that has the numbers gives them away with the log
-(prologue.py), and they are kept here:
+A log that was copied from another node begins where that one began at the time. It contains nothing
+about a queue whose records had all expired by then, so the queue would start at 0 again: consumers
+at offset 10 would skip the next ten messages, and (queue, offset) would name another message than
+before. So the other node sends the numbers with the log (prologue.py), and this store keeps them
+here:
 
     tandemlog/queue-begins.json, checked JSON: version, log_offset, begins {topic: {queue id: n}}
 
-`log_offset` is where the log began then. It begins there or later for ever, so what is said stays
-true, whatever is cut or expires. The first record of such a queue makes its files, which begin with
-pre-blank units: from there on they say it themselves, to RocketMQ too.
+`log_offset` is where the log began then. It will always begin there or later, so the numbers stay
+valid, whatever is cut or expires. The first record of such a queue creates its files, which begin
+with pre-blank units: from then on the files themselves show the number, to RocketMQ too.
 """
 
 from collections.abc import Mapping

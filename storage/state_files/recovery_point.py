@@ -5,7 +5,7 @@
 
 RocketMQ's checkpoint knows times, not positions, and nothing of single queues, so a recovery from
 it alone starts at a file's beginning and cannot tell an empty queue from a lost one. This record
-says, true at one moment:
+has the state at one moment:
 
     dispatched       every record below it is in the queues, fsynced; it is the start of a record
                      (index and producer table keep their own positions)
@@ -19,8 +19,9 @@ says, true at one moment:
     least            the offset that it gets at least then
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
 
-It is only a promise about what is already on disk: written last, replaced atomically, and lost or
-damaged it costs a longer recovery, and a replica what it knew to be confirmed beyond its queues.
+It only describes what is already on disk: it is written last and replaced atomically. If it is lost
+or damaged, recovery takes longer, and a replica forgets what it knew to be confirmed beyond its
+queues.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What the last process that had the store open may have lost, told to the next ones.
+"""Tells the next processes what the last process that had the store open may have lost.
 
     last process               its end                   what may be missing
     any                        clean                     nothing
@@ -10,17 +10,19 @@
     any                        damage cut whole records  those records
     any                        a log file is missing     what was in it
 
-"Missing" is what was counted as held: acknowledged where a quorum was of this node. Only a master
-with async flush, in whose term others were promised something, counts what is merely written; a
-slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or by a tool,
-until a term begins that acts on it (ha/master/term.py), so it is written down before the open
-changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt, lost).
+"Missing" refers to bytes that counted as held: they were acknowledged because this node was part of
+the quorum. Only a master with async flush that has acknowledged puts counts bytes that are merely
+written; a slave reports what it has fsynced. The doubt outlives any number of opens, as a slave or
+by a tool, until a term begins that acts on it (ha/master/term.py), so it is written down before the
+open changes anything (tandemlog/session.json, checked JSON: boot_id, counts_unflushed, doubt,
+lost).
 
-`lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term that
-began without it would give the queue offsets of acknowledged records a second time, so none does
-before the log has come that far again, from another node.
+`lost` is more than a doubt: the log ended there, durably, and a file of it is gone. A term without
+that file would use the queue offsets of acknowledged records a second time, so no term begins
+before the log has reached that position again, from another node.
 
-A file that is damaged leaves the doubt, one that is missing leaves it where the stop was not clean.
+If this file is damaged, the doubt remains; if it is missing, the doubt remains unless the stop was
+clean.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""One table from what went wrong to what a client is told.
+"""One table from exceptions to the errors that a client gets.
 
     exception --> ErrorCode (stable, for programs)   --> PutStatus (RocketMQ's, for a put)
                   message   (for people)
@@ -10,9 +10,9 @@ records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
 Messages quote what was sent. The code that writes one shortens names (`words.quoted`); this module
 bounds every text of a response, wherever it comes from.
 
-A problem that has been told keeps no traceback. The frames of a traceback hold the request, and one
-of them often holds the problem again (a future, a put under way): then all of it would stay until
-the collector of cycles looks, which it does rarely (memory.py).
+An error that has been reported keeps no traceback. The frames of a traceback hold the request, and
+one of them often holds the error again (a future, a put in progress): then all of it would stay in
+memory until the garbage collector runs, which it does rarely (memory.py).
 """
 
 import logging
@@ -112,8 +112,8 @@ _PUT_STATUS: dict[int, Status] = {
 
 
 def error_of(problem: Exception) -> common_pb2.Error:
-    """What a client is told of `problem`, which loses its traceback. What no row expects is logged
-    with it."""
+    """The error that a client gets for `problem`, which loses its traceback. If no row matches, the
+    traceback is logged."""
     error = _error_of(problem)
     problem.__traceback__ = None
     error.message = shortened(error.message)

@@ -6,7 +6,7 @@
                 checkpoint, no abort)
 
 The slaves are still connected while the last puts are drained, so these get their confirmation;
-the store is closed last, when nothing can reach it any more.
+the store is closed last, when no caller can reach it any more.
 """
 
 import asyncio
@@ -133,8 +133,8 @@ class Node:
         return slave.servicer
 
     def _follow(self) -> None:
-        """A slave takes log when all else stands: a port that is taken is told before a byte is
-        cut or stored, and what is imported late does not share the processor with the stream."""
+        """A slave takes log after everything else is set up: a port in use is reported before a
+        byte is cut or stored, and late imports do not share the processor with the stream."""
         if self._slave is None:
             return
         task = asyncio.create_task(self._slave.run(), name="replication")

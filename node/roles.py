@@ -1,4 +1,4 @@
-"""What a node may do as master or as slave; the services ask here and know nothing of replication.
+"""What a node may do as master or as slave; the services use this and need not know replication.
 
                      master                              slave
     epoch            of its term                         none

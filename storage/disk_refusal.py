@@ -1,4 +1,4 @@
-"""What it means for a store that the disk does not take a write.
+"""The error for a write that the disk refuses.
 
     ENOSPC, EDQUOT    DiskFullError: free some space, then it continues
     anything else     StoreReadOnlyError

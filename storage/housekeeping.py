@@ -1,4 +1,4 @@
-"""What a store does by itself from time to time, one after the other in one thread.
+"""The periodic tasks of a store, one after the other in one thread.
 
 checkpoint         queues, index and producers durable, and noted     setting
 consumer offsets   saved if they have changed                         5 s
@@ -6,7 +6,7 @@ retention          log files that have expired go                     setting
 producers          those that are silent for long are forgotten       60 s
 log maps           pages that were read once are given back           1 s
 fsync flag         a failed fsync is noted, until the disk takes it   5 s
-reserve            created again when there is room                      5 s
+reserve            created again when there is room                   5 s
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Who wants to be told of something: added from any thread, told in the thread that it happens in.
+"""Listeners for an event: added from any thread, called in the thread of the event.
 
-They are told one after the other, so each must be quick and must not raise.
+They are called one after the other, so each must be quick and must not raise.
 """
 
 import threading

@@ -4,7 +4,7 @@
 
 `value` is a plain int that one thread writes: reading it needs no lock. Listeners run in the
 owner's thread, after the value is set and outside the lock; they must be quick and must not raise.
-A position that has failed (an fsync that did) stays where it was permanently and says why.
+A position that has failed (after a failed fsync) never advances again and keeps the reason.
 """
 
 import threading
@@ -26,7 +26,7 @@ class Position:
         self._listeners: Listeners[[]] = Listeners()
 
     def advance(self, value: int) -> None:
-        """Move forward to `value` and wake everybody; a smaller value changes nothing."""
+        """Move forward to `value` and wake all waiters; a smaller value changes nothing."""
         if value <= self.value:
             return
         self.value = value

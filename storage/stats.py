@@ -1,8 +1,8 @@
 """Plain numbers about one store: what was put and read, how long it took, how far reput lags.
 
-Puts are counted by the append thread, reads by as many as there are, the rest by housekeeping: so
-one lock guards all counters. It is taken once or twice a batch, never for a message. The latency of
-puts, `put_latency`, belongs to the one thread that answers them.
+The append thread counts puts, all reader threads count reads, housekeeping counts the rest, so one
+lock guards all counters. It is taken once or twice for a batch, never for each message. The latency
+of puts, `put_latency`, belongs to the one thread that responds to them.
 
 Latencies go into a histogram of logarithmic buckets, eight to a doubling, from 1 us to 67 s:
 

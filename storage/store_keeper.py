@@ -4,10 +4,10 @@
     offsets      persist consumer offsets
     retention    watch the disk, drop old files
 
-A task that raises is logged and tried again at its next turn: a full disk heals, and one task's
-trouble must not end the others. A task that took much processor time rests in proportion, so that
-a checkpoint of thousands of queues takes a few percent from the threads that put and dispatch, who
-share one interpreter with it; but not for long, because recovery begins at the last checkpoint.
+A task that raises is logged and tried again at its next turn: a full disk may get space, and a
+failing task must not end the others. A task that took much processor time rests in proportion, so
+that a checkpoint of thousands of queues takes a few percent from the threads that put and dispatch,
+who share one interpreter with it; but not for long, because recovery begins at the last checkpoint.
 Tests run the tasks by `run_due` without the thread.
 """
 

@@ -1,7 +1,7 @@
 """The parts that a store is made of, opened but not yet recovered: what recovery works on.
 
-Files are opened in this order, which is that of their layers; nothing of the log, the queues or
-the index is changed by it.
+Files are opened in the order of their layers; this changes nothing in the log, the queues or the
+index.
 """
 
 from dataclasses import dataclass

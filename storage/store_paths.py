@@ -1,4 +1,4 @@
-"""Where everything of a store lies under its root: RocketMQ's names, and ours in a folder apart.
+"""The paths of a store under its root: RocketMQ's names, and tandemlog's own in a separate folder.
 
 <root>/commitlog/  consumequeue/<topic>/<queue id>/  index/
        checkpoint  abort  lock  epochFileCheckpoint

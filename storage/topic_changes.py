@@ -1,5 +1,5 @@
-"""A topic that is made or changed. Nobody can pull from a queue that its topic does not have, so
-one that holds messages is not taken away: they would stay in the log, and nobody would see them.
+"""Creating or changing a topic. Clients cannot pull from a queue that its topic does not have, so a
+queue with messages is not removed: they would stay in the log, and no client could read them.
 """
 
 from contextlib import AbstractContextManager

@@ -1,8 +1,8 @@
 """A Typer app of one command, or of one group of commands, in the program's style.
 
-What is wrong with the arguments alone is said before anything is done with them. A shell passes
-any bytes; names and keys are text, so bytes that are no UTF-8 are refused here, for every command.
-Paths may have any bytes.
+Wrong arguments are reported before the command does anything. A shell passes any bytes; names and
+keys are text, so bytes that are no UTF-8 are refused here, for every command. Paths may have any
+bytes.
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
 """Health for load balancers and orchestrators, and metrics, on one HTTP port.
 
-health.py says what is answered where: 200, or 503 with the reason, 400 for a bad query, as a small
-JSON object; /metrics is Prometheus' text. Nothing here asks another node or a disk.
+health.py decides the response for each path: 200, or 503 with the reason, or 400 for a bad query,
+as a small JSON object; /metrics is Prometheus' text. No handler asks another node or a disk.
 
-A node imports this module when it serves already: its two libraries are a third of what there is
-to import, and after a crash the first put waits for that.
+A node imports this module after it has started to serve: its two libraries are a third of all
+imports, and after a crash the first put would wait for them.
 """
 
 import logging

@@ -1,20 +1,20 @@
-"""What a node does with memory that it has freed: kept while it works, given back when it rests.
+"""Freed memory of a node: kept while it works, returned to the system when it rests.
 
     working   | buffers of a chunk, a batch, a column come and go, some hundred megabytes a second
     resting   | nothing put, replicated or read for a while: free pages go back to the system
 
 Keeping it is tandemlog/memory.py's part, which has the reason.
 
-glibc gives threads arenas of their own, and `malloc_trim` skips what is free at the end of
-each: it goes back only by itself, above the trim threshold, which none of these arenas can reach.
-So every thread that had ever made one large answer would keep that much for ever. A node has one
+glibc gives threads arenas of their own, and `malloc_trim` skips what is free at the end of each: it
+goes back only by itself, above the trim threshold, which none of these arenas can reach. So every
+thread that had ever built one large response would keep that much memory forever. A node has one
 arena for all threads instead, which `malloc_trim` empties: buffers are few and large, and small
 ones come from the threads' caches. All that is free is then in one place, so more of it may be kept
 while the node works.
 
-As Python sets it, the collector of cycles looks at what is new after every 700 objects. A pull
-makes thousands of slices at once, none of them in a cycle: a sixth of a busy node's time went
-there. So it looks rarely, and never at what has been there since the start.
+By default, Python's garbage collector examines new objects after every 700 allocations. A pull
+creates thousands of slices at once, none of them in a cycle: this took a sixth of a busy node's
+time. So the collector runs rarely, and never examines objects from the start of the process.
 """
 
 import asyncio
@@ -32,8 +32,8 @@ NEW_OBJECTS = 50_000
 
 
 def share_one_arena() -> None:
-    """For the start of a process, before it has threads; nothing without glibc. Up to 256 MiB that
-    nobody uses stay until the node rests."""
+    """For the start of a process, before it has threads; nothing without glibc. Up to 256 MiB of
+    unused memory stay until the node rests."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
@@ -48,8 +48,8 @@ def collect_rarely() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Free pages go back to the system, and those of cycles that nobody has looked for: all of
-    them after `share_one_arena`. Nothing without glibc."""
+    """Return free pages to the system, including those of uncollected cycles: all of them after
+    `share_one_arena`. Nothing without glibc."""
     gc.collect()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

@@ -3,12 +3,12 @@
     log directory     000...0  000...1      files in use
     spare directory   spare.new             posix_fallocated, zero, fsynced; renamed when taken
 
-A spare lies outside the log directory until it is taken, so a crash in the middle of allocating
-never leaves a file of the wrong length where RocketMQ (or we) would refuse it, and a clean close
-leaves nothing behind. Where the log lies on a disk of its own nothing can be renamed into it: then
-spares are made there, in a folder of their own, which RocketMQ 5.1.4 and later skip.
-posix_fallocate, not a sparse file: a full disk is then an ENOSPC here, and not a SIGBUS or a failed
-write in the middle of an append.
+A spare stays outside the log directory until it is taken, so a crash in the middle of allocating
+never leaves a file of the wrong length where RocketMQ or tandemlog would refuse it, and a clean
+close leaves nothing behind. If the log is on its own disk, a spare from elsewhere cannot be renamed
+into it: then spares are created on that disk, in a folder that RocketMQ 5.1.4 and later skip. Files
+are allocated with posix_fallocate, not sparse: a full disk then raises ENOSPC here, instead of a
+SIGBUS or a failed write in the middle of an append.
 
 `take` puts the spare in place; without one it allocates on the spot. A failure in the background
 is only logged: `take` tries again and raises DiskFullError, so a full disk heals by itself.

@@ -1,4 +1,4 @@
-"""A JSON document that knows whether it is whole: our own small files.
+"""A JSON document with a checksum, for tandemlog's own small files.
 
 line 1   crc32 of the rest, decimal
 line 2   JSON

@@ -1,20 +1,21 @@
-"""Room on the disk for the small files, without which a store can be neither opened nor led.
+"""Disk space for the small files, without which a store can neither be opened nor become master.
 
     small files   session.json, abort, recovery.json, replication.json, epochFileCheckpoint, ...:
                   a few kB each, replaced by a whole new one beside the old
     big files     of log and index: they are given their disk space before they are used
     queue units   a few bytes at a time, but without end: what is not dispatched yet
 
-A big file takes none of the last room: it is refused before the disk is asked, because asking is
-not free of harm. posix_fallocate of more than there is takes all of it until it fails (on ext4
-until the file is removed), and a small file that is replaced in that moment finds no room.
+A big file must leave some space: it is refused before the disk is asked, because asking can do
+harm. A posix_fallocate of more than the free space takes all of it until it fails (on ext4 until
+the file is removed), and a small file that is replaced at that moment finds no space.
 
-Queue units leave as much free as a reserve has, so that dispatch does not eat what an open has
-given up for the small files; they wait in memory and in the log.
+Queue units leave as much space free as a reserve has, so that dispatch does not use the space that
+an open has freed for the small files; they wait in memory and in the log.
 
-Others fill disks too. So a store keeps a file that is good for nothing (`tandemlog/reserve`). An
-open that finds less room than that gives it up before it writes anything; it is created again when
-there is room for it twice. It speaks of nothing, so nothing is lost with it, and it needs no fsync.
+Other programs fill disks too. So a store keeps a file that only reserves space
+(`tandemlog/reserve`). If an open finds less free space than that, it deletes the file before it
+writes anything; the file is created again when there is space for it twice. It has no content, so
+nothing is lost with it, and it needs no fsync.
 """
 
 import errno

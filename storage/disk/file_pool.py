@@ -1,17 +1,17 @@
-"""Many files with few descriptors: those of the consume queues, and those of the index.
+"""Many files with few descriptors, for the consume queues and the index.
 
 A store has thousands of queue files and writes to each of them rarely: descriptors are opened when
 first needed, kept in the order of their use, and the longest unused is closed when there are too
-many. A descriptor is closed only when nobody is inside a call with it, because its number could
+many. A descriptor is closed only when no thread is inside a call with it, because its number could
 be given to another file.
 
-If a file to be deleted was already deleted by hand, that is fine. A file is made in a workshop
-beside and moved to its place when it has its length.
+If a file to be deleted was already deleted by hand, that is fine. A file is created in a temporary
+folder and moved to its place when it has its length.
 
-What was written is remembered until `sync`, and the descriptor that wrote it is kept until then:
-the kernel tells a failed write-back to who has the file open, and may forget it with the last one.
-A few files are synced one by one; many together by one call for the whole file system, which costs
-one commit of its journal in place of thousands.
+The pool remembers which files were written until `sync`, and keeps their descriptors open until
+then: the kernel reports a failed write-back only to open descriptors, and may forget it with the
+last one. A few files are synced one by one; many are synced with one call for the whole file
+system, which costs one commit of its journal instead of thousands.
 """
 
 import errno
@@ -164,8 +164,9 @@ class FilePool:
                 self._fsync(self.files.fsync_directory, directory)
 
     def close(self) -> None:
-        """Close what nobody is using; later calls open again. Raises StoreError if a file
-        cannot be closed, after all the others: never again, its number may be another's by then."""
+        """Close the descriptors not in use; later calls open them again. Raises StoreError if a
+        file cannot be closed, after all the others: never again, its number may be another's by
+        then."""
         faults = []
         with self._lock:
             for path in [path for path, entry in self._open.items() if entry[1] == 0]:

@@ -1,17 +1,15 @@
-"""What a store needs of a disk, and what is made of it.
+"""The file system calls that a store needs, and small helpers on top of them.
 
 The store takes a `FileSystem`, so that a test can fail a call, cut a write short or lose
 what was never fsynced. The rules that both implementations keep:
 
-    pwrite writes all or raises; after a raise a part may be there
-    written data is durable after fdatasync(handle); a created, renamed or deleted name only after
-    fsync_directory of the directory that holds it
-    a map shows what pwrite writes; it stays valid after close(handle) and unlink, until its last
-    view is gone; nobody may shorten a file that is mapped
-    touching a page of a map that the disk cannot give ends the process (SIGBUS): prefault comes
-    before, and raises where a read would have
-    a failed fdatasync must never be repeated in the hope that it works: the kernel may have
-    dropped the pages that it could not write
+    pwrite writes all or raises; after a raise a part may be there written data is durable after
+    fdatasync(handle); a created, renamed or deleted name only after fsync_directory of the
+    directory that holds it a map shows what pwrite writes; it stays valid after close(handle) and
+    unlink, until its last view is gone; a mapped file must not be shortened touching a page of a
+    map that the disk cannot give ends the process (SIGBUS): prefault comes before, and raises where
+    a read would have a failed fdatasync must never be repeated in the hope that it works: the
+    kernel may have dropped the pages that it could not write
 
 Errors are OSError with the errno of the call; the store gives them meaning.
 """
@@ -196,7 +194,7 @@ def zero_by_writing(files: FileSystem, handle: int, offset: int, size: int) -> N
 
 def make_sparse(files: FileSystem, draft: Path, target: Path, size: int) -> None:
     """A file of `size` zero bytes that take no disk space, at `target`: it gets its name when it
-    has its length, so nobody ever finds one of length 0, with which a broker does not start. What
+    has its length, so there is never one of length 0, with which a broker does not start. What
     was there is replaced. `draft` is on the same disk, in a folder that is there; durable after an
     fsync of the file and of the target's folder."""
     handle = files.open(draft, create=True)

@@ -3,18 +3,18 @@
     base ............................................ base + size
     [ written .................. | zeros, or stale bytes ........ ]
 
-The file has its full size from the start; where data ends is known to its owner alone. Descriptor
-and map are opened when first needed and can be released at any time: views that readers still
-hold keep the map, and the disk space of a deleted file, until the last of them is gone.
+The file has its full size from the start; only its owner knows where the data ends. Descriptor and
+map are opened when first needed and can be released at any time: views that readers still hold keep
+the map, and the disk space of a deleted file, until the last of them is gone.
 
-One thread writes, one flushes, any number read. A descriptor is closed only when nobody is inside
-a call with it, and one that something was written through only after an fdatasync of it: the kernel
-tells a failed write-back to who has the file open, and may forget it with the last descriptor. What
-is only read needs none once it is mapped.
+One thread writes, one flushes, any number read. A descriptor is closed only when no thread is
+inside a call with it, and after writes only after an fdatasync: the kernel reports a failed
+write-back only to open descriptors, and may forget it with the last one. A file that is only read
+needs no descriptor once it is mapped.
 
-A page of a map that the disk cannot give would end the process when it is touched. So what is to
-be looked at is brought into memory first, and an unreadable page is an error like any other:
-`view` does both, `span` leaves it to the caller that reads parts of it.
+Touching a page of a map that the disk cannot read would kill the process. So pages are first
+brought into memory, and an unreadable page is an error like any other: `view` does both, `span`
+leaves it to the caller that reads parts of it.
 """
 
 import errno

@@ -5,14 +5,15 @@
     names: the offset of the first byte, 20 digits; no gaps; the first need not be 0
 
 Log files are posix_fallocated by an allocator ahead of need; queue files (there are thousands) are
-sparse. The length of the files is read from the files where there are any.
+sparse. The length of the files is read from existing files, if there are any.
 
 One thread creates and truncates; another may drop old files. Readers take the tuple of files as
 it is at that moment; a file that goes away meanwhile stays readable through the views they hold.
 
-Files go from either end of the row, one after the other, each from the disk and then from the row:
-where the disk does not let one go, the row is as it was, and its neighbours stay too. If those went
-there would be a gap, and no open any more. If one was already deleted by hand, that is fine.
+Files are removed from either end of the row, one after the other, each from the disk and then from
+the row: if the disk refuses to remove one, the row stays as it was, and its neighbours stay too.
+Without those there would be a gap, and the store could not be opened again. If one was already
+deleted by hand, that is fine.
 """
 
 import errno
@@ -160,8 +161,8 @@ class MappedFileQueue:
     def clear(self, move_to: Path | None = None) -> list[Path]:
         """Delete every file, newest first, or move all of them into the directory `move_to`.
 
-        Where that is on another disk they go to one of their own, `move_to`'s parent's name in
-        this directory: nobody looks for log files there.
+        Where that is on another disk they go to one of their own, `move_to`'s parent's name in this
+        directory, which is not searched for log files.
         """
         return self._delete(tuple(reversed(self.files)), move_to)
 

@@ -3,9 +3,9 @@
     chunks of 1 MiB   | . | x | x | . | x | . |        x: all of its pages were there
     a pull's records     r   r   r       r r
 
-To ask the kernel costs some microseconds, which is more than to copy a record: a pull of a queue
-whose records lie far apart would be mostly questions. So what was in memory counts as being there
-as long as the map is open; a store opens its maps again each second.
+Asking the kernel costs some microseconds, more than copying a record: a pull of a queue whose
+records lie far apart would spend most of its time on that. So pages that were in memory count as
+being there as long as the map is open; a store opens its maps again each second.
 """
 
 from typing import Final

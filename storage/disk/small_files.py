@@ -1,7 +1,7 @@
 """Small files that are read and written whole: tables, the epoch file, the recovery point.
 
-A write goes beside the file and is renamed over it; where RocketMQ keeps a `.bak`, so do we: the
-content before the last write, for the case that the file itself is lost or damaged.
+A write goes to a temporary file that is renamed over the old one. Where RocketMQ keeps a `.bak`,
+tandemlog does too: the content before the last write, in case the file itself is lost or damaged.
 """
 
 from pathlib import Path

@@ -2,20 +2,20 @@
 
     header | slots: newest entry of each chain | entries 1 .. N-1, in the order of the log
 
-Entries go to the file at once, one pwrite for a batch. Header and slots are worked on in a copy in
-memory, and `write_back`, with which a flush begins, writes the pages of it that have changed:
+Entries are written to the file at once, with one pwrite for a batch. Header and slots are changed
+in a copy in memory, and `write_back`, the first step of a flush, writes its changed pages:
 
     entries   at insert; nothing on the disk points to them yet
     slots     page by page, by pwrite
     header    last: it says how many entries there are
 
-So whatever a crash leaves can be repaired, and a disk that is full, which with copy on write it can
-be for a page that has its space, is an error of a write. (Through a shared map it would be a signal
-that ends the process.) A batch touches nearly every page of a large table, and a second of batches
+So the file can be repaired after a crash at any point, and a full disk (with copy on write even for
+a page that already has space) is an error of a write. (Through a shared map it would be a signal
+that kills the process.) A batch touches nearly every page of a large table, and a second of batches
 no more than that.
 
-Slots and `previous` say nothing that the entries' hashes and order do not say too: both are rebuilt
-from them where they cannot be trusted.
+Slots and `previous` follow from the hashes and the order of the entries: if they cannot be trusted,
+they are rebuilt from those.
 
 One thread inserts and cuts, one at a time writes back; queries run beside them and see a batch as a
 whole or not at all.

@@ -8,7 +8,7 @@ before its first entry is written, so that a full disk stops the index between t
 `stopped` is set, the log and the queues continue, and `resume` tries again; reput dispatches what
 the index missed from `next_offset`.
 
-One thread inserts, truncates and resumes, one at a time flushes, anybody queries.
+One thread inserts, truncates and resumes, one at a time flushes, any thread queries.
 """
 
 import logging

@@ -1,11 +1,11 @@
-"""How far the index is durable: a small file of ours, `tandemlog/index.json`.
+"""How far the index is durable: tandemlog's own small file `tandemlog/index.json`.
 
     {"version": 1, "log_offset": C, "file": name, "next_entry": n,
      "end_timestamp": ms, "end_physical_offset": o}
     crc32 of that line, 8 hexadecimal digits
 
 Every entry for the log below C is on disk, the last of them is number n-1 of `file` ("" where
-there is no file). After a crash what lies beyond is cut and rebuilt from the log.
+there is no file). After a crash later entries are cut and rebuilt from the log.
 """
 
 import json

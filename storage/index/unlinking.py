@@ -1,11 +1,12 @@
-"""What the slots of an index file held before its last entries came: back along the chains.
+"""Restores what the slots of an index file held before its last entries, by following the chains
+back.
 
     slot ──▶ 9 ──▶ 7 ──▶ 3 ──▶ ...      entries from 5 on go: 7 is the chain's first of them,
                                         and what stands before it, 3, is what the slot held
 
-All chains at once, in time that grows with the entries and not with the length of a chain: one may
-have every entry, where all records have one tag. Nothing is taken on trust, since a power failure
-leaves slots and entries of different moments. The entries that go are whole chains when
+All chains are handled at once, in time that grows with the entries and not with the length of a
+chain: if all records have one tag, one chain has every entry. All values are checked, since a power
+failure leaves slots and entries of different moments. The entries that go are whole chains when
 
     each stands after an older entry of its slot, after which no other one stands,
     one in each slot stands after an entry that stays (or none): it is that chain's first,

@@ -1,23 +1,23 @@
-"""The look at a store before anything in it is changed: where its log ends, and what is wrong.
+"""Examines a store before anything in it is changed: where its log ends, and what is wrong.
 
     recovery point of ours     scan from min(dispatched, flushed), CRC included, to the end; so the
                                work is what was written in the last second before the stop
     none (RocketMQ's store)    scan everything; CRC too where the stop was not clean
 
 A bad record below what was durable is damage, above it the end (log/scan.py). Damage at the very
-end is skipped like any other where it is known that a record ends at what was durable: after
+end is skipped like any other if it is known that a record ends at the durable position: after
 a clean stop, on a node that confirms for itself or was a master, and where all was dispatched.
 
-What was durable beyond the log's files is `lost`: a file is missing. A node that confirms for
-itself does not open then: it would give the queue offsets of acknowledged records a second time.
-A replica opens, and follows; it does not lead before it has those bytes again (session_file.py).
-A master with async flush that lost its unflushed tail with the power has lost nothing of that: of
-what is not fsynced nothing says that it was durable.
+If the durable position lies beyond the log's files, a file is missing; these bytes are `lost`. A
+node that confirms for itself does not open then: it would use the queue offsets of acknowledged
+records a second time. A replica opens and follows; it cannot become master before it has those
+bytes again (session_file.py). If a master with async flush lost its unflushed tail in a power cut,
+nothing is `lost`: unsynced bytes were never recorded as durable.
 
 What counts as durable without a point of ours: after a clean stop everything that the queues point
 to (RocketMQ stops only when all is dispatched and flushed), after a crash what its checkpoint says:
 an offset (RocketMQ 5.4 and later), or by its times the files before the one at which RocketMQ's own
-recovery would begin. It would not even look at those, so nothing in them may end the log.
+recovery would begin. RocketMQ would not even read those, so nothing in them may end the log.
 
 `recover --dry-run` shows this examination; recovery acts on it.
 """

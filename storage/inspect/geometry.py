@@ -1,11 +1,11 @@
-"""What the files of a store say about its sizes, against what the configuration says.
+"""Compares the sizes that the files of a store show with those in the configuration.
 
     log and queue files    have their full length from the start: the files win over the settings
     delay levels           are told by the schedule queues, as far as those have been used
     index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
                            fit, and nothing of an index may be read or written where they do not
 
-So a store of another broker needs to be told its slots and entries, and nothing else.
+So for a store of another broker only its slots and entries must be given.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,8 @@
     file 1 [r][r][r][BLANK ....]   file 2 [r][r][0 0 0 ...]
                                                  ^ the end: bytes that are no record
 
-A scan ends where a record should start and none does: zeros (the usual end), bytes of an older
-life of the file, a torn or a damaged record. `end` and `reason` say which.
+A scan ends where a record should start and none does: zeros (the usual end), bytes of an earlier
+use of the file, a torn or a damaged record. `end` and `reason` say which.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""What delay levels stand for in a store, as its own schedule queues say (`delays_of_queues`).
+"""The delays that the delay levels of a store stand for, taken from its schedule queues
+(`delays_of_queues`).
 
 A broker's list of levels is a setting that no file holds; with another list, queues rebuilt
 would deliver at other times.

@@ -1,4 +1,4 @@
-"""What consumer groups have consumed: `config/consumerOffset.json`, RocketMQ's shape.
+"""The committed offsets of consumer groups: `config/consumerOffset.json`, in RocketMQ's format.
 
     "offsetTable": {"<topic>@<group>": {<queue id>: <next queue offset to consume>, ...}, ...}
 

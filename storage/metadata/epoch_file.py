@@ -1,13 +1,13 @@
 """The epoch table of a store on disk: `epochFileCheckpoint`, and the same once more in `.bak`.
 
 RocketMQ's controller mode writes the same file, and keeps the table before the last change in its
-`.bak`. That one lacks a term: a master that read it would label the bytes of that term as the one
-before, and take every slave for one that went another way. So here both are the table, the file
-first: only a crash between the two, or a disk that takes but one, leaves the backup one behind,
-until the next open.
+`.bak`. That backup lacks a term: a master that read it would assign the bytes of that term to the
+one before, and treat every slave's log as different. So here both files hold the same table, and
+the file is written first: only a crash between the two writes, or a disk that accepts only one,
+leaves the backup one term behind, until the next open.
 
-Every change is fsynced when the call returns: an epoch is promised to other nodes, and a byte of
-the log belongs to the epoch that the table says.
+Every change is fsynced when the call returns: an epoch is a promise to other nodes, and the table
+decides to which epoch a byte of the log belongs.
 """
 
 import logging

@@ -2,7 +2,7 @@
 
     {"dataVersion": {"counter": n, "stateVersion": n, "timestamp": ms}, "<table>": {...}, ...}
 
-Members that are not ours are kept as they were found, so RocketMQ finds its own again. A write
+Members that tandemlog does not use are kept unchanged, so that RocketMQ finds them again. A write
 puts the old content to `.bak` and replaces the file atomically; a file that is missing, empty or
 no JSON is read from `.bak` (section 4.4 of the format text). Both unreadable is an error: starting
 with an empty table would silently lose every topic or consumer offset.

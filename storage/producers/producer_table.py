@@ -1,33 +1,34 @@
-"""What each idempotent producer has stored: so that a request sent twice is stored once.
+"""What each idempotent producer has stored, so that a request sent twice is stored once.
 
     producer p, epoch e    s-2        s-1        s               each request: count, records of
                          [4 of 4]   [9 of 9]   [2 of 5]          it in the log, where they are
 
 A request's first record carries a mark (format.producer_mark): producer, epoch, sequence, number
-of the record in the request, count of the request. Which records belong to it the bytes alone
-tell: the marked one and those that follow it without a gap, unmarked and with the same store
-timestamp, up to the count. So a request that a crash has torn is known to be incomplete on every
-replica. When it is sent again the master stores what is missing, behind a mark whose index says
+of the record in the request, count of the request. The bytes alone show which records belong to a
+request: the marked one and those that follow it without a gap, unmarked and with the same store
+timestamp, up to the count. So every replica knows that a request torn by a crash is
+incomplete. When it is sent again the master stores what is missing, behind a mark whose index says
 where it continues: the first of the missing records is framed again with it.
 
-That needs one thing of the master: after a restart or a truncation the next store timestamp is
-later than that of the last record, else the records of a stranger would count as the missing ones.
+For this the master must ensure one thing: after a restart or a truncation the next store timestamp
+is later than that of the last record. Otherwise records of another client would count as the
+missing ones.
 
 `next_offset` is the position of the log up to which the table is true. On a master `record` moves
 it with the append, elsewhere `take` with the dispatch; both may come for the same records. Dispatch
-may be so quick that it comes between an append and its `record`, and then with the records of one
-file of two: what `record` says would be known in part and skipped whole. So the two are one step,
-`appending`, for everybody else.
+may run between an append and its `record`, with the records of only one of two files: then `record`
+would find its request known in part and skip all of it. So for other threads the two are one step,
+`appending`.
 
-Producers come without end, as each process is a new one. A producer is forgotten when the log's
-own store time has advanced by the retention since its last request, or where there are more than
-`limit`: the one first that is silent for longest. Neither while this process has had a request of
-it within GRACE_S of its own time: a clock that jumps would make all of them unknown at once, in the
-middle of their retries. Who comes when nobody can be forgotten has to wait. After GRACE_S of
-silence only the last few requests are kept.
+New producers keep coming, as each process is a new one. A producer is forgotten when the log's own
+store time has advanced by the retention since its last request, or if there are more than `limit`:
+then the one that has been silent longest goes first. But a producer is kept while this process has
+had a request of it within GRACE_S of its own time: a jumping clock would make all of them unknown
+at once, in the middle of their retries. If none can be forgotten, a new producer has to wait. After
+GRACE_S of silence only the last few requests are kept.
 
-Forgetting is each node's own. So in the log a producer may begin again with sequence 0, under a
-number that another node still knows: the master had forgotten it, and it starts over everywhere.
+Each node forgets by itself. So in the log a producer may begin again with sequence 0 while another
+node still knows it: the master had forgotten it, and it starts over on every node.
 """
 
 import threading
@@ -98,7 +99,7 @@ class ProducerTable:
 
     @contextmanager
     def appending(self) -> Iterator[None]:
-        """Around an append and its `record`: nobody takes or cuts anything in between."""
+        """Around an append and its `record`: no other thread takes or cuts anything in between."""
         with self._lock:
             yield
 
@@ -246,7 +247,7 @@ class ProducerTable:
             return old
 
     def reset(self, log_offset: int) -> None:
-        """Know nobody; the log begins at `log_offset`."""
+        """Forget all producers; the log begins at `log_offset`."""
         with self._lock:
             self._producers.clear()
             self._stale.clear()
@@ -256,8 +257,8 @@ class ProducerTable:
             self._begin_generation(log_offset)
 
     def snapshot(self) -> TableSnapshot:
-        """The whole table and the log offset that it is true for; see `restore`. Nobody waits for
-        it for longer than a few rows take, and no longer than a list of them at the end."""
+        """The whole table and the log offset that it is true for; see `restore`. Other threads wait
+        only while a few rows are copied, and at the end for a list of them."""
         while True:
             with self._lock:
                 for producer_id in list(islice(self._stale, _STEP)):

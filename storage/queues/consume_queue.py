@@ -5,8 +5,8 @@
     file of F bytes      F           F, full length from the start, sparse
 
 A queue whose first record is not number 0 (a log that begins later) starts in the file that would
-hold it, filled up to it with pre-blank units, so that positions are what they are everywhere.
-File lengths say nothing; the caller knows where the units end and writes without a gap.
+hold it, filled up to it with pre-blank units, so that positions are the same on every node. File
+lengths say nothing; the caller knows where the units end and writes without a gap.
 """
 
 import errno

@@ -9,7 +9,7 @@ damaged (or that the log was dispatched here before: the same unit again is skip
 queue takes no more units and serves no reads until it is rebuilt from the log.
 
 Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
-anybody reads, without a lock.
+any thread reads, without a lock.
 """
 
 import logging
@@ -113,7 +113,7 @@ class ConsumeQueueStore:
 
     def idle(self, log_offset: int) -> dict[int, int]:
         """dense -> end of the queues of which no record lies at or after `log_offset`, nor will
-        one below their end; of a damaged queue the least end, since nobody can tell."""
+        one below their end; of a damaged queue the least end, since the real one is unknown."""
         with self._lock:
             ends = self.next_offsets()
             without = self._units.last_physical[: len(ends)] < log_offset
@@ -316,7 +316,7 @@ class ConsumeQueueStore:
                 except (CorruptStoreError, FileNotFoundError) as error:
                     self.mark_damaged(dense, str(error))
                 except OSError as error:
-                    # nobody knows which part of it the disk still has
+                    # it is unknown which part of it the disk still has
                     self.mark_damaged(dense, f"it could not be cut: {error}")
                     name = self.mender.name(dense)
                     faults.append(StoreError(f"consume queue {name} could not be cut: {error}"))

@@ -1,11 +1,11 @@
-"""Numbers of which the log does not tell any more, and which no queue gives a second time.
+"""Numbers that the log no longer contains, and that no queue may use a second time.
 
     log       |begin ................................ end|
     queue q    no record of it at all                       begins:  q stands at 10, all expired
     queue r    [r0][r1][xx]  r2 is damaged                  known:   r stood at 3 before it had to
                                                                      be rebuilt
 
-Both are floors: however little the log says, the queue does not end below them. Where the log says
+Both are floors: however little the log contains, the queue does not end below them. If the log has
 more, or something else, the log is right.
 
     begins   a queue's number at the begin of the log, from the node that had the log before that

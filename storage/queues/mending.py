@@ -6,10 +6,10 @@
     the first record of a queue              begins there
     a number that only a pre-blank holds     makes room: the log is right
 
-A damaged queue takes no units and is rebuilt from the log, where what the log has twice is taken
-once, and numbers that it does not have become pre-blank units. It then ends where it did before, at
-least: its floor (floors.py) is noted when it is found damaged. All of it is rare, and the caller
-holds the store's lock.
+A damaged queue takes no units and is rebuilt from the log: duplicate numbers are taken once, and
+missing numbers become pre-blank units. It then ends at least where it did before, because its floor
+(floors.py) is noted when the damage is found. All of this is rare, and the caller holds the store's
+lock.
 """
 
 import logging

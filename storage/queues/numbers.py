@@ -4,8 +4,9 @@
     numbers   0 1 2 7 8 9      3 to 6 are missing: their records are damaged, or gone
     numbers   0 1 2 7          3 to 6 are missing, unless the queue is known to have ended at 4
 
-One turned bit makes 3 into 7, or into 2^40 + 3. Believed, it would drop all that follow, whose
-numbers are below it, and fill the disk with units for messages that never were.
+One flipped bit turns 3 into 7, or into 2^40 + 3. If the queue accepted that number, it would drop
+all following records, whose numbers are lower, and fill the disk with units for messages that never
+existed.
 """
 
 from dataclasses import dataclass

@@ -9,11 +9,11 @@ So a batch of any number of queues is looked up with two gathers and no loop ove
 indexes are never reused: those of a deleted topic stay empty.
 
 A run has at most SLOTS_PER_QUEUE slots for each queue that there is, so that one put to queue
-65,535 costs no table of half a megabyte. Queues whose id lies beyond their topic's run stand in a
-dictionary, until the run has grown to them.
+65,535 costs no table of half a megabyte. Queues whose id lies beyond their topic's run are kept in
+a dictionary until the run has grown to them.
 
-MAX_QUEUES is what the arrays have room for, many times more than a master gives out (max_queues): a
-slave and recovery take what the log holds.
+MAX_QUEUES is the capacity of the arrays, many times more than a master allows (max_queues): a slave
+and recovery take what the log holds.
 
 Who writes what: `register` and `unregister` take the lock. `next_queue_offsets` never moves; its
 entries belong to the appender on a master, and to reput on a slave. Lookups take no lock: arrays

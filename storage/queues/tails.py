@@ -10,7 +10,7 @@ scatter into one array, whatever the number of queues; a queue costs a system ca
 row is full, that is once in W units.
 
 Invariant: a cell is written again only after its unit was written to the queue's file. A reader
-copies first and then looks whether the units it copied had been spilled meanwhile; only then can
+copies first and then checks whether the units it copied have been spilled meanwhile; only then can
 they have been overwritten. So readers need no lock.
 """
 

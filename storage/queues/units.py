@@ -3,13 +3,12 @@
     queue q    first ......... spilled ............ end
                |  in its files  |  in its tail row   |        tail rows: tails.py
 
-This is the mechanism; when a unit may be taken is decided in consume_queue_store.py. The caller
-holds the store's lock around everything that changes something, save `spill`: that needs only
-`file_lock`, which guards a queue's files and is held for one queue at a time, so a flush of
-thousands of queues hardly stands in the way of dispatch. `read` takes no lock: it copies what the
-numbers say and looks afterwards whether something that it relied on has changed. So units are in
-place before `ends` covers them, and in their file before `spilled` does. Any other change is made
-inside `Change`, which readers wait for.
+This is the mechanism; consume_queue_store.py decides when a unit may be taken. The caller holds the
+store's lock around every change except `spill`: that needs only `file_lock`, which guards a queue's
+files and is held for one queue at a time, so a flush of thousands of queues hardly delays dispatch.
+`read` takes no lock: it copies the units first and checks afterwards whether the numbers that it
+relied on have changed. So units are in place before `ends` covers them, and in their file before
+`spilled` does. Any other change is made inside `Change`, which readers wait for.
 """
 
 import threading

@@ -1,1 +1,1 @@
-"""What can be done with a store on disk that no node has open: dump, verify, rebuild, recover."""
+"""Tools for a store on disk that no node has open: dump, verify, rebuild, recover."""

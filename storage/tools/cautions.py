@@ -1,4 +1,4 @@
-"""What everybody should hear who reads the files of a store as they are, without opening it.
+"""Warnings for readers of a store's files that do not open the store.
 
     an fsync had failed           what is read may only be in the page cache, and not on the disk
     a set-aside was broken off    the log is in part here, in part in the folder that takes it

@@ -95,8 +95,8 @@ def compare(
 ) -> CompareReport:
     """Compare two stores that no node has open; `progress(bytes done, bytes in all)`.
 
-    What nobody can say of one of them (cautions.py) is a fault, and what its disk does not give; a
-    log that was being set aside is not looked at. Raises StoreLayoutError if files of one do not
+    If one store cannot be judged (cautions.py), or its disk cannot read a part, that is a fault; a
+    log that was being set aside is not examined. Raises StoreLayoutError if files of one do not
     fit together, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()

@@ -1,7 +1,7 @@
-"""What the files of a store say, as rows for people and programs; nothing is created or changed.
+"""The contents of a store's files as rows for people and programs; changes nothing.
 
-A dump shows what is there and judges little: it stops at the first bytes that are no record, unit
-or entry, and says in `notes` where and why. Finding out what is wrong is verify's part. After a
+A dump shows the contents and checks little: it stops at the first bytes that are not a record, unit
+or entry, and says in `notes` where and why. verify finds out what is wrong. After a
 failed fsync it shows what reads show, which may be more than the disk has, and adds a note.
 """
 

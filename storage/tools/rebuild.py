@@ -1,10 +1,10 @@
-"""Make the derived files of a store again from its log alone.
+"""Rebuild the derived files of a store from its log alone.
 
     consumequeue/ index/  ──moved──▶  rebuild-<ms>/          deleted at the end
                           ◀──rebuilt by dispatch from the first record of the log
 
-The old files go only when the new ones are complete and durable. A rebuild that is broken off
-loses nothing: the next open finds no recovery point and makes again what is missing.
+The old files are deleted only when the new ones are complete and durable. If a rebuild is
+interrupted, nothing is lost: the next open finds no recovery point and rebuilds what is missing.
 """
 
 from dataclasses import dataclass, replace

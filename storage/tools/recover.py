@@ -1,7 +1,7 @@
-"""Recover a store that no node has open: what opening and closing it does, said in words.
+"""Recover a store that no node has open: opens and closes it, and reports what that did.
 
-`plan` looks only: what would be cut, which queues would be rebuilt. It knows what can be known
-without changing a file; what dispatch would then find in the index is not among that.
+`plan` only examines: what would be cut, which queues would be rebuilt. It changes no file, so it
+cannot know what dispatch would then find in the index.
 """
 
 from dataclasses import replace

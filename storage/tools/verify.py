@@ -1,4 +1,4 @@
-"""Is a store on disk whole: every record, queue unit and index entry, one against the other.
+"""Checks a store on disk: every record, queue unit and index entry against each other.
 
     log      each record: magic, lengths, body CRC, its own position; no hole below what was durable
     queues   the log says which units there must be: they are there, and no others
@@ -8,8 +8,8 @@
     small    checksums, and what can be (verify_small.py)
 
 The log is walked once, by columns, and the queues and the index are checked against each stretch of
-it. A store that stopped before everything was dispatched says how far it came (its recovery
-point): beyond that nothing need be in the queues yet. Nothing is written, and no page dropped.
+it. If a store stopped before everything was dispatched, its recovery point has the position: later
+records need not be in the queues yet. verify writes nothing and drops no page.
 """
 
 from collections.abc import Iterator
@@ -59,9 +59,9 @@ def verify(
 ) -> VerifyReport:
     """Check the whole store; `progress(bytes done, bytes in all)` is called now and then.
 
-    A failed fsync is a fault of its own: nobody can say then what is on the disk. A log that was
-    being set aside is one too, and what the disk does not give: nothing else is looked at. Raises
-    StoreLayoutError if files do not fit together at all, or not the index sizes given.
+    A failed fsync is a separate fault, because then it is unknown what is on the disk. A log that
+    was being set aside is one too, and so are unreadable bytes; then nothing else is checked.
+    Raises StoreLayoutError if files do not fit together at all, or not the index sizes given.
     """
     files = files if files is not None else RealFileSystem()
     try:

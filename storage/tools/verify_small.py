@@ -1,4 +1,4 @@
-"""The small files of a store, for verify: all that an open reads, each by what can be held to it.
+"""The small files of a store, for verify: all that an open reads, each checked as far as possible.
 
     tandemlog/*.json, *Checkpoint     a checksum
     tandemlog/replication.json        its own shape: no checksum, an operator may correct it
@@ -6,7 +6,7 @@
     checkpoint                        times and offsets that the log has; nothing behind them
     lock, abort, fsync-failed         what is ever written into them
 
-RocketMQ's JSON has no checksum. A digit that has become another one is still a number there.
+RocketMQ's JSON has no checksum, so a digit that changed into another one is not detected.
 """
 
 from collections.abc import Callable, Iterator

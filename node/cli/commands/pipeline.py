@@ -1,8 +1,7 @@
 """`tandemlog pipeline …`: the jobs of the data pipeline, run by Spark over stores on disk.
 
-Spark, Arrow and Java come with the extra `spark`; without them the commands are there and say what
-to install. So nothing of theirs is imported up here, but by _loaded when a command runs: the one
-place for that.
+Spark, Arrow and Java come with the extra `spark`; without them the commands exist and print what to
+install. So this module does not import them at the top; only _loaded does, when a command runs.
 """
 
 import importlib

@@ -1,7 +1,7 @@
 """`tandemlog topic`: make, list, describe and delete topics.
 
-An update changes what is named and nothing else. It is judged by what the master holds, since a
-slave hears of a change a moment later.
+An update changes only the named values. It is checked against the master's tables, since a slave
+gets a change a moment later.
 """
 
 from typing import Annotated, Any

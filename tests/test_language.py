@@ -39,6 +39,12 @@ AVOID = {
     "handed out": "delivered, or returned",
     "hands out": "delivers, or returns",
     "says so": "reports it, or logs it",
+    "the answer is": "returns",
+    "hand out": "deliver, or return",
+    "by rule": "name the rule",
+    "older life": "an earlier use of the file",
+    "under the loupe": "examined",
+    "turned bit": "flipped bit",
 }
 
 

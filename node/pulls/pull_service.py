@@ -1,6 +1,6 @@
 """Pulls over any number of queues, and the wait for the first message of a long poll.
 
-One round reads the positions in the order of the request until the answer is full. Without a wait
+One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
 found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
 entries.

@@ -262,7 +262,7 @@ class CommitLog:
             for piece in plan.pieces:
                 self._write(piece.offset, data[piece.start : piece.end].data)
             for blank in plan.blanks:
-                # zeros to the file's end: they may lie over bytes of an older life
+                # zeros to the file's end, perhaps over bytes of an earlier use of the file
                 self._write(blank.offset, encode_blank(blank.size).ljust(blank.size, b"\0"))
         except OSError as error:
             self._undo(plan, error)

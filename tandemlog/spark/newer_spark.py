@@ -1,7 +1,7 @@
 """Interfaces that older versions of PySpark do not have.
 
-Stand-ins let the modules of a source be imported all the same: its other parts work, and what would
-need the interface is refused before anything of it is used (spark_version.py).
+Stand-ins make the modules of a source importable: its other parts work, and a part that needs the
+interface is refused before it is used (spark_version.py).
 """
 
 try:

@@ -4,13 +4,13 @@
                   .../site-packages                                  the same, compiled once
 
 Spark puts its archive first, which costs half a second of CPU time for each kind of worker that a
-query starts, and a first query starts four to seven of them. Where the archive belongs to a PySpark
-that is installed, that one is taken. Only for sessions on one machine: elsewhere the parent cannot
-know that this package is there.
+query starts, and a first query starts four to seven of them. If the archive belongs to an installed
+PySpark, the installed files are used. This is only for sessions on one machine: elsewhere the
+parent cannot know that this package is installed.
 
-Between two tasks a worker collects garbage, among all the objects of all modules that it has. So
-a new worker imports first what tasks need, and has the collector forget what there is by then.
-The parent itself must not import it: numpy and Arrow start threads, and it forks.
+Between two tasks a worker collects garbage, which examines all objects of all its modules. So a
+new worker first imports what tasks need, and then freezes these objects. The parent itself must not
+import them: numpy and Arrow start threads, and the parent forks.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""One way to a Spark session that our sources and jobs run well on.
+"""Creates a Spark session that tandemlog's sources and jobs run well on.
 
 Every setting here avoids a known pitfall: workers otherwise take `python3` from PATH instead
 of this interpreter; loopback TCP costs twice the slot time of a Unix socket for every Python task;

@@ -5,7 +5,7 @@
     stopped
       audit ▶ rebuild ▶ compare ▶ export ▶ restore ▶ stats                 files
 
-Every step is a row with what it did; what does not come out as it should is a finding.
+Every step is a row with its result; an unexpected result is a finding.
 """
 
 import contextlib

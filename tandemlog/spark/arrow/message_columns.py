@@ -1,7 +1,7 @@
 """Records as Arrow columns, without a Python statement per record.
 
-Values are copied out of the window by columns (text_columns.py). Fields with few different values
-(topic, hosts) are made once each and repeated.
+Values are copied out of the window by columns (text_columns.py). Each value of a field with few
+different values (topic, hosts) is created once and repeated.
 
 Text that is not UTF-8 is read as Java reads it: each bad sequence becomes U+FFFD.
 """

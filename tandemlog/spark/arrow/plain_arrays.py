@@ -3,9 +3,9 @@
     values    5  None  7   ─▶   validity 101, numbers 5 0 7            (bits, the first one lowest)
     texts     "a" None "bc" ─▶  validity 101, offsets 0 1 1 3, bytes abc
 
-pa.array would make them too. But its first call in a process imports pandas where that is
-installed: half a second of CPU time for each of Spark's workers, and the garbage collection behind
-each of its tasks looks at what came with it.
+pa.array would create them too. But its first call in a process imports pandas if that is installed:
+this costs each of Spark's workers half a second of CPU time, and more objects for the garbage
+collection after each task.
 """
 
 from collections.abc import Mapping, Sequence

@@ -3,7 +3,7 @@
     row 0   KEYS=1  TAGS=a  UNIQ_KEY=..       the names of every row are those of the first: a value
     row 1   KEYS=2  TAGS=b  UNIQ_KEY=..       of TAGS is every third one, and no name needs copying
 
-Where one row has other names all of them are searched, as property_segments.py does it.
+If one row has other names, all rows are searched, as in property_segments.py.
 """
 
 from functools import cached_property

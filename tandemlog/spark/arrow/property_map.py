@@ -1,7 +1,7 @@
 """Property strings as a map column: name 0x01 value 0x02, repeated.
 
-Of a repeated name the last value counts, at the place of the first. Repeats are rare and take the
-plain path.
+If a name is repeated, the last value counts, at the place of the first. Repeats are rare and take
+the plain path.
 """
 
 from itertools import pairwise

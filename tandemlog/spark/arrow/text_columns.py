@@ -8,8 +8,8 @@ Slices of many lengths are an Arrow array over the whole buffer in which values 
 taking every second element copies the values in one go. Slices of one length are gathered as rows,
 which takes half of that.
 
-Nothing here checks what Spark would not: text is made valid UTF-8 first, since a reader on the
-other side trusts it.
+Spark does not check the text, so it is made valid UTF-8 first, since the reader in the JVM trusts
+it.
 """
 
 from collections.abc import Sequence

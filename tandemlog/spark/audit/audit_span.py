@@ -1,10 +1,10 @@
-"""One span of a log under the loupe: every record, what is wrong with which, what each queue got.
+"""Audits one span of a log: every record, its faults, and the numbers of each queue.
 
     record    size, magic, inner lengths, its own offset, body CRC, property CRC where it has one
     queue     the numbers of its records run on: 7 8 9, not 7 9, not 7 7
 
-A span sees only its own part: whether the queues run on from span to span, and whether the end of
-one is the beginning of the next, is found when the spans are put side by side (jobs/audit.py).
+A span sees only its own part. jobs/audit.py compares neighbouring spans: whether the queues
+continue from one to the next, and whether the end of one is the beginning of the next.
 """
 
 from dataclasses import dataclass, field

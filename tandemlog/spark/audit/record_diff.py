@@ -1,10 +1,10 @@
-"""Where two copies of a log differ, record by record, once it is known in which blocks.
+"""Compares two copies of a log record by record, in the blocks that differ.
 
     copy 1   | r r r r r |        the first byte that differs is looked up in both copies:
     copy 2   | r r x r r |        which record is it in, which fields differ, whose CRC is right
 
-Bytes in no record of either copy (behind a BLANK, where they are undefined) are told apart: they
-may differ between copies that are equal.
+Bytes in no record of either copy (after a BLANK, where they are undefined) are reported separately:
+they may differ between equal copies.
 """
 
 from dataclasses import dataclass, fields

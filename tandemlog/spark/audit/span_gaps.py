@@ -1,10 +1,10 @@
-"""Spans put side by side: is the end of each the beginning of the next.
+"""Checks neighbouring spans: is the end of each the beginning of the next.
 
     spans     |first ... end|first ... end|        end == first: nothing lies between them
                             |  ????  |first        a hole, or damage over the border
 
-Where they do not meet there are bytes that no span took for records. What a span found behind a
-BLANK, in the same file, is left over from an earlier use of that file and does not count.
+If they do not meet, no span recognised the bytes between them as records. Records after a BLANK in
+the same file are left over from an earlier use of that file and do not count.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Whole records behind the end of a log: what an older life of its files left there.
+"""Whole records after the end of a log, left over from an earlier use of its files.
 
 end of the log
 | 0 0 0 0 [r at 4711] 0 0 0     says that it lies somewhere else: stale bytes, and a danger,

@@ -1,7 +1,7 @@
 """What the driver asks the cluster: which queues there are, what they hold, where a group stands.
 
-What queues hold is the master's to say. While there is none the nodes that answer say it together,
-and may be behind: `sure` is False then, and nothing is judged to be lost, or to be nowhere.
+The master decides what queues hold. If there is none, the ranges of the responding nodes are
+combined, and may be behind: then `sure` is False, and no message counts as lost or missing.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""One connection to each cluster for a process, made when it is first needed.
+"""One connection to each cluster for a process, created on first use.
 
-Spark forks its Python workers and reuses them for many tasks. Channels must not be made before the
-fork, and are worth keeping behind it: a micro-batch lasts no longer than finding the cluster would.
-Nothing is ever closed, since Spark ends workers without a word.
+Spark forks its Python workers and reuses them for many tasks. Channels must not be created before
+the fork, and are worth keeping after it: a micro-batch takes no longer than finding the cluster
+would. Connections are never closed, since Spark kills workers without notice.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""Places in queues: what users write, what Spark keeps in a checkpoint, what a read begins with.
+"""Offsets in queues: as users write them, as Spark keeps them in a checkpoint, and as a read uses
+them.
 
     {"orders": {"0": 17, "1": 4}}         text, both in options and in checkpoints
     {("orders", 0): 17, ("orders", 1): 4} here

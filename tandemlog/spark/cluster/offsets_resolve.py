@@ -1,4 +1,4 @@
-"""From what a user asked for to an offset of every queue.
+"""Turns the user's options into an offset for every queue.
 
     earliest 0   startingOffsets {"0": 4}   a time          latest 9
              |----------|-----------------------|-----------|

@@ -1,4 +1,4 @@
-"""What a reader or a writer of format("tandemlog") was told: typed, checked and with defaults.
+"""The settings of a reader or a writer of format("tandemlog"): typed, checked and with defaults.
 
 The options are read from Spark's text in option_reading.py.
 """

@@ -1,4 +1,4 @@
-"""Is a log whole: every record, its files, its end, and its queues' numbers.
+"""Checks a log: every record, its files, its end, and its queues' numbers.
 
     files      none missing between two others, none cut off
     records    see audit_span.py; from the first to the end without a byte between two
@@ -6,7 +6,7 @@
                store's queues know of is a fault
     queues     the numbers of each queue run on through the whole log
 
-What a fault has cost is said with it: the numbers that the queues lack at that place.
+Each fault names what it has cost: the numbers that the queues lack at that place.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Are two copies of a log equal: CRCs of blocks first, then the records where they differ.
+"""Compares two copies of a log: CRCs of blocks first, then the records where they differ.
 
     copy 1   start |=================| end        blocks over what both have
     copy 2      start |===========| end

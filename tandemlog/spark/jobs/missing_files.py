@@ -1,7 +1,7 @@
-"""What of a log's files is not there, said by jobs that skip damage.
+"""Missing parts of a log's files, reported by jobs that skip damage.
 
-A scan sees what stands in the files; of a file that is missing, or ends behind a whole record
-before its length, it sees nothing.
+A scan sees only the bytes in the files; it does not notice a missing file, or one that ends early
+after a whole record.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,11 @@
-"""Make consume queues and index files again, from the commit log alone.
+"""Rebuild consume queues and index files from the commit log alone.
 
     log ──spans──▶ parts (units by queue, index entries in order)
                      ├─ buckets of queues ──▶ OUT/consumequeue/<topic>/<queue>/<file>
                      └─ N-1 entries each  ──▶ OUT/index/<time of the first entry>
 
-The result is what the store's reput makes of the log, byte for byte. Everything is made in a work
-folder inside OUT and renamed at the end: OUT has all of it or nothing.
+The result equals what the store's reput writes, byte for byte. All files are written in a work
+folder inside OUT and renamed at the end: OUT gets either all files or none.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""A store again, from what `export` wrote: log files byte for byte, then queues and index.
+"""Restores a store from what `export` wrote: log files byte for byte, then queues and index.
 
 DIR/raw ──▶ OUT/commitlog      every record checked, every byte of the log covered
 DIR/files ─▶ OUT/config, checkpoint, epochs

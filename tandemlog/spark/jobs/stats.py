@@ -1,4 +1,4 @@
-"""How much of what: messages, bytes and sizes per topic and hour, as a table and a plot.
+"""Messages, bytes and sizes per topic and hour, as a table and a plot.
 
     OUT/stats.parquet   topic, hour, records, bytes, body_bytes, min, p50, p90, p99, max, mean
     OUT/stats.png       messages per hour of the largest topics, and how large messages are

@@ -1,9 +1,9 @@
-"""How much of what is there one micro-batch takes.
+"""How many of the available messages one micro-batch takes.
 
     queue 0   start |#######........| end      each queue gives in proportion to what it has, so
-    queue 1   start |##..| end                 that none falls behind the others for ever
+    queue 1   start |##..| end                 that none falls behind the others forever
 
-Pure: what is there, the size of messages and the time come as arguments.
+Pure: the ranges of the queues, the size of messages and the time come as arguments.
 """
 
 from collections.abc import Mapping

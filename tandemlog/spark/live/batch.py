@@ -1,9 +1,8 @@
-"""format("tandemlog") as a batch: what the queues hold now, or between two places.
+"""format("tandemlog") as a batch: what the queues hold now, or between two offsets.
 
-No filter of a query is taken over from Spark, which would hand it to `pushFilters`: Spark 4.3 keeps
-the partitions and the reader that were planned with a filter for the whole DataFrame, and reads the
-same for its other uses, with other filters or none, without a word to us. What a read is narrowed
-to stands in its options alone.
+The source does not implement `pushFilters`: Spark 4.3 keeps the partitions and the reader that were
+planned with a filter for the whole DataFrame, and uses them for other queries with other filters or
+none, without notice. Only its options limit a read.
 """
 # Methods have the names that Spark calls.
 

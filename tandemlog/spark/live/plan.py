@@ -4,9 +4,9 @@
     queue 1  ##                maxPartitions, and what is too short      [## #]
     queue 2  #                 to be worth a task
 
-A task costs tens of milliseconds, so spans below SMALL rows share one. What comes out depends on
-the spans and the options alone: a batch that is planned again after a restart gets the same
-partitions, on which the exactly-once writer relies. The order within a queue is kept in a
+A task costs tens of milliseconds, so spans below SMALL rows share one. The result depends only on
+the spans and the options: a batch that is planned again after a restart gets the same partitions,
+on which the exactly-once writer relies. The order within a queue is kept in a
 partition; a queue that is split is read by several tasks at once.
 """
 

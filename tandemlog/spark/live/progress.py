@@ -3,13 +3,14 @@
     asked for    span 0  #####....    span 1  ##........    span 2  ..........
     handed on    span 0, all of it, then span 1, then span 2
 
-Nodes are asked for several spans at once, and what comes of a later one before its turn is held
-back, `hold_bytes` of it at most. So the order of a partition's rows depends on its offsets alone:
-not on what an answer had room for, nor on which node gave it and how far that was. The exactly-once
-writer relies on it.
+Nodes are asked for several spans at once, and rows of a later span that arrive before its turn are
+held back, `hold_bytes` at most. So the order of a partition's rows depends only on its offsets: not
+on the size of a response, nor on which node sent it and how far that node was. The exactly-once
+writer relies on this.
 
-What an answer means is in tandemlog.consume.doubts: a node that is behind has to be asked again, or
-another one; messages are lost when every node that may have them lacks them. No I/O and no clock.
+tandemlog.consume.doubts decides what a response means: a node that is behind must be asked again,
+or another one; messages are lost when every node that may have them lacks them. No I/O and no
+clock.
 """
 
 import logging
@@ -135,9 +136,10 @@ class PullProgress:
         return all(self._doubts.said_by(each.number, endpoint) for each in self._asked())
 
     def give_up(self, reason: str, master: str | None) -> list[ReceivedBatch]:
-        """Nothing has moved for long, and the master's word will do. What it has not got was cut
-        off; raises DataLossError for that and for what it has no more, or skips it and gives
-        the rows whose turn it is then. Raises ClusterError for what the master does not say."""
+        """Nothing has moved for long, so the master alone decides. Messages that it does not have
+        were cut off; raises DataLossError for these and for messages that it no longer has, or
+        skips them and returns the rows whose turn it is then. Raises ClusterError if the master
+        does not respond."""
         for each in self._asked():
             said = self._doubts.said_by(each.number, master) if master is not None else None
             if said is None:

@@ -3,9 +3,9 @@
     loop's thread    pull k+1  ........ pull k+2 ........
     task's thread    decode k, hand over   decode k+1 ...
 
-The next pull is on its way while the last answer is decoded. Several queues of a partition are
-asked for in one request, and handed on one behind the other (progress.py). Nodes that fail or
-are behind are left for others; a task gives up after pullTimeoutMs without a message.
+The next pull runs while the last response is decoded. One request asks for several queues of a
+partition, whose rows are passed on one queue after the other (progress.py). If a node fails or is
+behind, the task tries others; it gives up after pullTimeoutMs without a message.
 """
 
 import asyncio

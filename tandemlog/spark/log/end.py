@@ -4,7 +4,7 @@
                           ^ no record stands here
 
 Nothing stands there (zeros): the log ends. A record cut off by a crash (torn), or bytes that an
-older life of the file left (stale): it ends too, and readers stop here, whatever follows. But if
+earlier use of the file left (stale): it ends too, and readers stop here, whatever follows. But if
 the log once continued (the queues know records behind this place, or whole records follow that are
 younger than those before), then something in its middle is damaged, and it does not end here.
 """

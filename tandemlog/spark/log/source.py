@@ -1,10 +1,10 @@
-"""A log to read, wherever its bytes are: files here, or a node that hands them out.
+"""A log to read, wherever its bytes are: local files, or a node that sends them.
 
     open_log(path=...)        LocalLogSource     files of a store, end found by looking
     open_log(endpoint=...)    fetched by gRPC    the node says where the log begins and ends
 
-What a driver plans with (start, end, spans) and what a task reads with (connect) is the same small
-value; it is pickled with the reader.
+The driver uses it to plan (start, end, spans), and tasks use it to read (connect); the same small
+value is pickled with the reader.
 """
 
 import importlib

@@ -1,11 +1,12 @@
-"""Spans of a log: pieces of its files that tasks read side by side.
+"""Spans of a log: pieces of its files that tasks read in parallel.
 
     file   |r r r r r r r r r r r r r r B....|
     spans  |-------|-------|-----------------|      a record belongs to the span it begins in
 
 A span may begin anywhere. Its reader looks for the first record in it: the magic, and the record's
-own offset, which must be this place. The last span of a file is not cut short, since bytes behind
-a BLANK may hold what looks like records and are none: only who comes from the front knows.
+physical offset, which must be this place. The last span of a file always reaches its end, since
+bytes after a BLANK may look like records without being any: only a reader that comes from the front
+can tell.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """The options of the segment source, read once and checked before anything runs.
 
-Spark hands them over as text under lower-case names; here they get their types. An option that
-does not exist is an error, not something to overlook.
+Spark passes them as text under lower-case names; here they get their types. An unknown option is an
+error.
 """
 
 from collections.abc import Mapping

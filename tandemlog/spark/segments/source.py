@@ -5,7 +5,7 @@
     driver   options ──▶ log files, where the log ends ──▶ spans ──▶ partitions
     task     spans ──▶ windows of whole records ──▶ Arrow batches           (views.py)
 
-What can be wrong with options and files is found in the driver, before a task starts.
+The driver checks options and files before a task starts.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What each view makes of a span: Arrow batches, built where the bytes are.
+"""Turns a span into the Arrow batches of each view, in the task that reads the bytes.
 
     messages   a row a record, every field            raw      a row a record, its bytes
     entries    a row a queue and window: its units     index    a row a window: its index entries

@@ -3,8 +3,8 @@
     Arrow batches   |--------|-----|-----------|      as Spark cuts them, which may change
     chunks          |----|----|----|----|----|--|     a chunk is full at so many rows or bytes
 
-A chunk is one request, its number the request's sequence: the same rows have to come out in the
-same chunks whenever and wherever they are written again.
+A chunk is one request, and its number is the request's sequence: the same rows must give the same
+chunks whenever and wherever they are written again.
 """
 
 from collections.abc import Iterable, Iterator

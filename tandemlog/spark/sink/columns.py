@@ -5,10 +5,10 @@
     ByteColumn ...             a table of the (topic, queue) pairs, and each row's entry in it
                                                   └ name 01 value 02 ... by array operations
 
-A row goes to its queue_id, or where its sharding key hashes to, or to the queue that is the chunk's
-turn. Properties that the client or the store keep for themselves are left out, so that a copy may
-hand on the column `properties` of the source: its tags and keys have columns of their own. A null
-value is no property; an empty one is an error, since no reader would get it back.
+A row goes to its queue_id, or to the queue of its sharding key's hash, or to the queue whose turn
+it is for this chunk. Properties that the client or the store reserve are left out, so that a copy
+may pass on the column `properties` of the source: its tags and keys have their own columns. A null
+value is left out; an empty one is an error, since a reader could not get it back.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Where the rows of a task end, and where they only stop coming.
+"""Tells the real end of a task's rows from an input that breaks off.
 
     JVM ──▶ batch ─ batch ─ batch ─ END_OF_STREAM        these were all
     JVM ──▶ batch ─ batch ─ end of file                  the query failed upstream, or its JVM died

@@ -1,12 +1,12 @@
-"""A partition that was written before: whether it was with the same rows.
+"""Checks whether a partition that was written before had the same rows.
 
     chunk      0    1    2 ...              sequences of the writer's epoch
     checksum   c0   c1   c2                 of all that is written, from the first chunk to this one
 
-A master refuses a chunk whose number it knows with another count of rows or another checksum. It
-remembers the last chunks of a writer only, but the checksum of one speaks for all before it. Two
+A master refuses a chunk with a known number if its count of rows or its checksum differs. It
+remembers only the last chunks of a writer, but the checksum of a chunk covers all before it. Two
 things it cannot see: that there are fewer chunks now than were stored, and that a batch is written
-after a later one, by a partition that had no rows in that. So a task asks.
+after a later one, by a partition that had no rows in that later batch. So a task asks the master.
 """
 
 from typing import Final

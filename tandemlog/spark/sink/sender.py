@@ -1,13 +1,13 @@
-"""The requests of one task, sent under its name, and what became of them.
+"""Sends the requests of one task under its name, and collects their outcomes.
 
     chunk 0, 1, 2, ...  ──▶  client's sender  ──▶  master         one stream, many in flight
     rows, duplicates    ◀──  outcomes         ◀──
 
-Built on the client's RequestSender, with one difference to its producer: a request keeps the
-number that its place among the chunks gives it. What would need another number ends the task,
-which Spark then runs again. A request's checksum is of all that was written up to it, so that a
-master which knows the last one vouches for those that it has forgotten. Requests do not expire one
-by one either: the task gives up as a whole, sendTimeoutMs after the last answer.
+It uses the client's RequestSender, with one difference from the producer: a request keeps the
+number of its chunk. If a request would need another number, the task fails, and Spark runs it
+again. A request's checksum covers everything written up to it, so a master that knows the last one
+also confirms those that it has forgotten. Requests do not expire one by one either: the task gives
+up as a whole, sendTimeoutMs after the last answer.
 """
 
 import threading

@@ -7,7 +7,7 @@
 
 There is no transaction: rows are in the log once their task has sent them. Exactly once means that
 a task that runs again stores nothing twice, so that a job or a batch that succeeds in the end has
-left every row once.
+stored every row once.
 """
 # An argument has the name that Spark gives it.
 # ruff: noqa: N803

@@ -1,4 +1,4 @@
-"""What executors do for an export: spans of the log become Parquet files, written by Arrow.
+"""The executors' part of an export: spans of the log become Parquet files, written by Arrow.
 
     messages   batches ──collected to some 64 MiB──▶ rows by topic and day ──▶ a row group each
     raw        batches ──────────────────────────▶ rows in log order, and the bytes between them

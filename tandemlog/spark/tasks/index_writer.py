@@ -2,9 +2,9 @@
 
     header | slots | entries 1 .. N-1         N-1 entries fill a file, the next one begins another
 
-A file does not stand alone: its header starts from the end of the one before, and its first entry's
-seconds are counted from there. So a file can be written anywhere, by anyone who knows its own
-entries and the one before them.
+A file depends on the one before: its header starts from the end of that file, and its first entry's
+seconds are counted from there. So any task that knows the file's entries and the one entry before
+them can write it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What a span's records become on their way to the queues and the index: one file a task.
+"""The intermediate form of a span's records between log, queues and index: one file for each task.
 
     units         20 bytes each, by bucket, by queue, in log order      UNIT_DTYPE[n]
     numbers       their numbers in their queues                         i8[n]
@@ -8,7 +8,7 @@
     8 bytes       length of the directory
 
 This is the job's own shuffle. Spark's would carry every unit through the JVM twice, in batches
-whose size in bytes nobody bounds; here a task reads just the slices it needs. The folder must be
+without a bound in bytes; here a task reads just the slices it needs. The folder must be
 one that all executors see, as it must for the result.
 """
 

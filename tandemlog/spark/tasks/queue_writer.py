@@ -3,9 +3,9 @@
     first file                     next file
     | B B B u3 u4 u5 u6 |          | u7 u8 0 0 0 0 0 |     B: pre-blank, up to the first number
 
-The rules are those of the store's own reput when it makes a queue again: of a number that the log
-has twice the first record counts, and numbers that the log lacks become pre-blank units, so that
-every unit stands at its number.
+The rules are those of the store's own reput when it rebuilds a queue: if the log has a number
+twice, the first record counts, and missing numbers become pre-blank units, so that every unit is at
+its number.
 """
 
 import os

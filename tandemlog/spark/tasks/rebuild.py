@@ -1,4 +1,4 @@
-"""What executors do for a rebuild, in two steps with files between them.
+"""The executors' part of a rebuild, in two steps with files between them.
 
     step 1   spans ──▶ a part file: units by queue, index entries in order
     step 2   a bucket of queues: slices of all parts ──▶ consume queue files

@@ -1,10 +1,10 @@
-"""What executors do for a restore: raw rows go back to the place in the log files they came from.
+"""The executors' part of a restore: raw rows go back to their places in the log files.
 
     part   |4711 bytes|4990 bytes|...      rows that follow each other are one stretch of bytes:
            '------- one pwrite ------'     their column's buffer is the log itself
 
-The files are there already, with their full length; tasks write disjoint places, so that order does
-not matter and a task may run twice. Every record is checked before it is written.
+The files already exist with their full length; tasks write disjoint places, so that order does not
+matter and a task may run twice. Every record is checked before it is written.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What the schedule queues of a store tell a rebuild: the times that its delay levels stand for.
+"""The delays of a store's delay levels for a rebuild, taken from its schedule queues.
 
 The list of levels is a setting of the broker that no file holds. The newest unit of each schedule
 queue and its record say what that queue's level was (`delays_of_queues`).

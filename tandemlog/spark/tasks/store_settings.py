@@ -1,8 +1,9 @@
-"""What the index files of a store tell a rebuild: their sizes, and whether tags are indexed.
+"""The settings of a store's index for a rebuild, taken from its files: sizes, and whether tags are
+indexed.
 
 RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
-its rebuilt index must have none either. The newest file that holds entries of records with tags
-says which it is.
+its rebuilt index must have none either. The newest file with entries of tagged records shows which
+it is.
 """
 
 import os

@@ -254,8 +254,8 @@ class MessageStore:
         """
         flushed, source = self._flush.flush(), self._parts.source
         if 0 < source.announced <= flushed:
-            # before anybody is told: the next open would take the damage for the end of the log, as
-            # it is not below what was known to be durable
+            # before any listener runs: the next open would take the damage for the end of the log,
+            # as it is not below what was known to be durable
             self.persist()
             if source.announced < flushed:
                 source.announced = 0

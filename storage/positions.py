@@ -1,4 +1,5 @@
-"""A byte position of the log that one owner moves and anyone may read, wait for or listen to.
+"""A byte position of the log: one owner advances it; any thread may read it, wait for it or listen
+to it.
 
     wrote >= committed >= flushed            confirmed >= reputed
 

@@ -44,6 +44,10 @@ AVOID = {
     "by rule": "name the rule",
     "older life": "an earlier use of the file",
     "under the loupe": "examined",
+    "nobody": "no client, no node, no thread: the one that is meant",
+    "somebody": "a client, a node, an operator: the one that is meant",
+    "everybody": "all nodes, all waiters: those that are meant",
+    "anybody": "any thread, any caller: the one that is meant",
     "turned bit": "flipped bit",
 }
 

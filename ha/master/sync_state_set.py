@@ -210,6 +210,6 @@ def may_join(durable: int | None, need: int) -> bool:
 def all_is_here(
     unheard: Collection[Member], heard: Collection[Member], alarmed: Collection[str]
 ) -> bool:
-    """Whether nobody is known, or thought, to hold acknowledged bytes that the master lacks."""
+    """Whether no node is known, or suspected, to hold acknowledged bytes that the master lacks."""
     nodes = {member.node_id for member in heard}
     return not alarmed and all(member.node_id in nodes for member in unheard)

@@ -68,7 +68,7 @@ def begin_term(
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
     if config.replication is Replication.SYNC:
-        # in async replication nobody has acted on it, and a later term may have to
+        # in async replication no node has acted on it, and a later term may have to
         store.settle_doubt()
         if store.config.flush is FlushMode.ASYNC:
             store.count_unflushed()
@@ -104,7 +104,7 @@ def cover_old_bytes(store: StorePort) -> None:
 
 def may_have_lost(store: StorePort, config: HaConfig) -> bool:
     """Whether bytes that a quorum with this master was promised may be gone from here. In async
-    replication the term waits for nobody."""
+    replication the term does not wait."""
     return config.replication is Replication.SYNC and bool(store.doubt)
 
 

@@ -150,7 +150,7 @@ class TakeDamage:
 @dataclass(frozen=True, slots=True)
 class Append:
     """Store `data` at `offset`; `entry` begins with it where it is not None. `crc`: CRC-32 of the
-    bytes as the master has read them, None if nobody sent one."""
+    bytes as the master has read them, None if the master sent none."""
 
     offset: int
     data: Buffer

@@ -41,8 +41,8 @@ class IndexEntries:
         return len(self.entries)
 
     def header_fault(self) -> str | None:
-        """What of the header does not fit the entries. The number of used slots is not looked at:
-        nobody reads it, and old versions of RocketMQ counted it otherwise."""
+        """What of the header does not fit the entries. The number of used slots is not checked: it
+        is never read, and old versions of RocketMQ counted it differently."""
         header = self.header
         if not 0 <= header.next_entry <= self.count + 1:
             return f"its header counts {header.next_entry} entries, but it has {self.count}"

@@ -92,7 +92,7 @@ class CommitLog:
         self.limits = self._limits()
         """What `check` holds a client's batch against."""
         self.starts = RecentStarts()
-        """Where the records of the last appends begin; of raw bytes nobody has looked."""
+        """Where the records of the last appends begin; not known for raw bytes."""
         self._parts_end = -1
         self._synced_since_open = False
         self._write_lock = threading.Lock()

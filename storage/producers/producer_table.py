@@ -271,7 +271,7 @@ class ProducerTable:
                     return TableSnapshot(
                         self.next_offset, self._generation, self.changes, goes_on, rows
                     )
-            time.sleep(0)  # a lock that is taken again at once is nobody else's
+            time.sleep(0)  # a lock that is taken again at once never goes to another thread
 
     def holds(self, snapshot: TableSnapshot) -> bool:
         """Whether the log below the snapshot's offset is still that of which it speaks."""

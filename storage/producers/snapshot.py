@@ -7,8 +7,8 @@
     crc32 of all that, 8 hexadecimal digits                                          one line
 
 True for the log below P. A table is made of rows that are kept until their producer changes, so
-that of thousands of producers only those are encoded that have put meanwhile; joining them is done
-with nobody waiting.
+that of thousands of producers only the recently active ones are encoded again; the rows are joined
+while no other thread waits.
 """
 
 import json

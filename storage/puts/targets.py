@@ -58,7 +58,7 @@ class PutTargets:
         return dense
 
     def _register(self, batch: RecordBatch, dense: NDArray[np.int64]) -> NDArray[np.int64]:
-        """With the queues that the table of topics has and nobody has put to yet."""
+        """Register the queues of the table of topics that have had no put yet."""
         for entry in np.flatnonzero(dense < 0).tolist():
             topic = batch.topics[int(batch.queue_topics[entry])]
             queue_id = int(batch.queue_ids[entry])

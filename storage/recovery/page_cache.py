@@ -50,7 +50,7 @@ def _drop(found: Iterable[Path], files: FileSystem) -> None:
 
 
 def _noted_as_durable(paths: StorePaths, files: FileSystem) -> int:
-    """The log offset below which all was fsynced when that was noted; 0 if nobody has."""
+    """The noted log offset below which everything was fsynced; 0 if there is no note."""
     point = RecoveryPointFile(paths.recovery_point, files).load()
     return 0 if point is None else point.flushed
 

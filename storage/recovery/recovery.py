@@ -87,7 +87,7 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
 def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
     """Queues and index may be cut now and dispatched again: until that is durable, a RocketMQ
     broker that takes the store over after another crash must begin at the first log file. And
-    nobody may find confirmed what comes in place of a tail that is lost."""
+    records that replace a lost tail must not count as confirmed."""
     parts.checkpoint.save(
         replace(
             parts.checkpoint.value,
@@ -244,8 +244,8 @@ def _confirmed(parts: StoreParts, found: Examination) -> int:
 
 
 def _confirmed_at_least(parts: StoreParts, found: Examination) -> int:
-    """Where the recovery point is lost: what RocketMQ's checkpoint says, and what is in the queues,
-    which was confirmed (decision 0013). Of the rest nobody knows."""
+    """If the recovery point is lost: the positions of RocketMQ's checkpoint and of the queues,
+    which were confirmed (decision 0013). The rest is unknown."""
     newest = parts.queues.newest_physical()
     if not found.log_start <= newest < found.log_end:
         return found.checkpoint.confirm_phy_offset

@@ -33,8 +33,8 @@ class Knowing:
     async def ask(
         self, call: Callable[[Node], Awaitable[ResultT]], doing: str
     ) -> tuple[list[ResultT], bool]:
-        """The master's answer alone and True, or without a master those of all nodes that give
-        one, and False. Raises what the master refuses, and NoNodeError if nobody answers."""
+        """The master's response and True, or without a master those of all nodes that respond, and
+        False. Raises the master's refusals, and NoNodeError if no node responds."""
         wait_ms = min(MASTER_WAIT_MS, self._connection.options.retry_timeout_ms)
         try:
             return [await self.ask_master(call, wait_ms)], True

@@ -101,8 +101,9 @@ class Topology:
         return slaves + masters if prefer_slave else masters + slaves
 
     def asked_text(self) -> str:
-        """Who was asked and what came of it, for error messages; where nobody answered, that
-        another node may be named, because the others are only found through one that lives."""
+        """Which nodes were asked, with the results, for error messages. If none responded, it
+        suggests naming another node, because the client finds the others only through a live
+        one."""
         said = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
         way_out = "" if said else WAY_OUT
         said = {**self.unanswered, **said}

@@ -131,8 +131,8 @@ def who_must_say(
     topology: Topology, read_from: ReadFrom, *, patient: bool = True
 ) -> frozenset[str] | None:
     """The endpoints of all nodes that may have what a node lacks: those that can be read now,
-    including the master unless only slaves are read. None while that master is not there. Once
-    nobody is `patient` any more its word will do: some node may never give an answer."""
+    including the master unless only slaves are read. None while that master is not there. When
+    `patient` is false, the master alone decides: some node may never respond."""
     if read_from is not ReadFrom.SLAVE:
         if topology.authority is None:
             return None

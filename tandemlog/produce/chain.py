@@ -115,7 +115,7 @@ class Chain:
 
     @property
     def first_request_id(self) -> int | None:
-        """Of the oldest request whose caller still waits; None if nobody waits."""
+        """Of the oldest request whose caller still waits; None if no caller waits."""
         return next((batch.request_id for batch in self._batches if not batch.expired), None)
 
     @property
@@ -319,7 +319,7 @@ class Chain:
         return reason.restated(text)
 
     def _prune(self) -> None:
-        """Lets go of expired requests whose numbers nobody needs: nothing behind them may be
+        """Drops expired requests whose numbers are not needed: nothing after them may be
         stored. If one of them was not, the next number is a gap, and a new epoch begins."""
         if any(batch.in_doubt and not batch.expired for batch in self._batches):
             return

@@ -59,8 +59,8 @@ class ProducerCore(Generic[FutureT]):
         self._refresher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Finds the master and learns the cluster's limits; raises NoMasterError when nobody
-        says that it is, retry_timeout_ms long."""
+        """Finds the master and learns the cluster's limits; raises NoMasterError if no node reports
+        that it is the master for retry_timeout_ms."""
         try:
             await self.requests.open()
         except BaseException:

@@ -3,7 +3,7 @@
     OpenBatch   takes records one by one (any queues of any topics), until full or due
        │ seal
     PutBatch    one request: immutable records, and its place in the producer's sequence,
-                which may change as long as nobody can have stored it
+                which may change while no node can have stored it
        │ answer or error
     Sink        the waiting callers: the futures of single sends, or one send_many
 
@@ -44,15 +44,15 @@ class Sink(Protocol):
 
 
 class NullSink:
-    """Tells nobody: the sink of a batch whose sink is not known yet."""
+    """Does nothing: the sink of a batch whose sink is not known yet."""
 
     divisible = False
 
     def acknowledged(self, answer: PutAnswer) -> None:
-        """Nobody waits."""
+        """No caller waits."""
 
     def failed(self, error: TandemlogError) -> None:
-        """Nobody waits."""
+        """No caller waits."""
 
     def without(self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError) -> Sink:
         return self
@@ -83,7 +83,8 @@ def durability_of(wait: bool) -> broker_pb2.Durability.ValueType:
 
 class PutBatch:
     """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it under
-    its number; `unanswered`: an attempt got no answer, so nobody can be told that it is not stored.
+    its number; `unanswered`: an attempt got no response, so it is not certain that it is not
+    stored.
 
     `checksum` tells it from any other request under its number (format.producer_mark); None: that
     of its bytes.

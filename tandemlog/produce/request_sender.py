@@ -128,8 +128,8 @@ class RequestSender(Generic[FutureT]):
         return sender
 
     async def open(self) -> None:
-        """Finds the master and learns the cluster's limits; raises NoMasterError when nobody
-        says that it is, retry_timeout_ms long."""
+        """Finds the master and learns the cluster's limits; raises NoMasterError if no node reports
+        that it is the master for retry_timeout_ms."""
         await self.connection.wait_for_master()
         topology = self.connection.topology
         master = topology.master

@@ -228,8 +228,8 @@ def _check_name(name: str) -> None:
 
 
 async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -> None:
-    """Raises CommandError if a queue that `queues` queues leave out holds messages: they would
-    stay in the log, and nobody could pull them."""
+    """Raises CommandError if a queue that `queues` queues leave out holds messages: they would stay
+    in the log, and no client could pull them."""
     holding = {
         each.queue_id: each.max_offset - each.min_offset
         for each in await admin.ranges(name)

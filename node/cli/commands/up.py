@@ -271,8 +271,8 @@ class _Foreground:
 
     def _tell_ready(self, topology: Topology) -> None:
         reached = [node for node in topology.nodes if node.reachable]
-        everybody = topology.master is not None and len(reached) == len(self._cluster.nodes)
-        if not self._ready and everybody:
+        complete = topology.master is not None and len(reached) == len(self._cluster.nodes)
+        if not self._ready and complete:
             self._ready = True
             master = self._cluster.nodes[0]
             self._console.print(

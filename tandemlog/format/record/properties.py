@@ -3,8 +3,8 @@
 Writers differ and readers take them all: the last 0x02 may be missing (RocketMQ 4.9.1 to
 5.1.4 leave it out), a name may come twice (the later one counts), a value may be empty or its
 0x01 missing (the property is then not there). The first 0x01 of a segment ends the name, so a
-value may hold further ones. We always write the last 0x02, and no empty value, which nobody
-could read back.
+value may hold further ones. We always write the last 0x02, and no empty value, because it could not
+be read back.
 """
 
 from collections.abc import Mapping

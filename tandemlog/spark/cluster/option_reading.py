@@ -1,8 +1,8 @@
 """The options of format("tandemlog"): names, forms, defaults; every mistake is one clear error.
 
-Spark hands options over as text under lower-case names. Each table below maps an option to what
-reads it and the field it becomes; what stands in no table is an error that names the nearest one.
-Some options mean something to a batch or to a stream only, and are refused by the other.
+Spark hands options over as text under lower-case names. Each table below maps an option to its
+parser and its field; an option in no table is an error that names the nearest one. Some options are
+only for a batch or only for a stream, and the other refuses them.
 """
 
 import difflib
@@ -112,8 +112,8 @@ def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
 
 
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The option columns: all that a schema depends on. Raises OptionError, also for names that
-    mean nothing to anyone: this is the first that is heard of the options."""
+    """The option columns: all that a schema depends on. Raises OptionError, also for unknown names:
+    this is the first check of the options."""
     for key in _lower(options):
         if key not in _SPARKS_OWN and _ALIASES.get(key, key) not in _OPTIONS:
             raise _no_option(key, None)

@@ -102,7 +102,7 @@ class PullProgress:
     ) -> tuple[list[ReceivedBatch], bool]:
         """The rows whose turn it is after the answer of the node at `endpoint` to `positions()`,
         and whether anything moved. `must_say` are the endpoints of the nodes that may have what
-        this one lacks, None if nobody who knows is there. Raises DataLossError."""
+        this one lacks, None if no node that knows can be asked. Raises DataLossError."""
         asked = self._asked()
         moved = False
         for part in parts:

@@ -84,7 +84,7 @@ def _decoded(data: bytearray) -> Record | None:
 
 
 def record_text(record: Record | None) -> str:
-    """`message 17 of Orders/3`, or that nobody can say."""
+    """`message 17 of Orders/3`, or that it is unknown."""
     if record is None:
         return "a record that cannot be decoded"
     return f"message {record.queue_offset} of {record.topic}/{record.queue_id}"

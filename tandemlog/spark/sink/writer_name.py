@@ -26,7 +26,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class WriterName:
-    """`producer_id` None: nobody can be recognised again (at least once). `partition` is the
+    """`producer_id` None: a repeated write is not recognised (at least once). `partition` is the
     task's."""
 
     producer_id: str | None

@@ -157,7 +157,7 @@ class StorePort(Protocol):
         ...
 
     def drop_set_aside(self) -> int:
-        """Delete logs that were set aside, but for the newest ones; how many are gone."""
+        """Delete logs that were set aside, except the newest ones; returns how many."""
         ...
 
     def adopt_commit_log_file_size(self, size: int) -> None:

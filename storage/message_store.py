@@ -129,7 +129,7 @@ class MessageStore:
     ) -> "MessageStore":
         """Take the store's lock, recover it, and have it ready for `start`.
 
-        `progress(bytes done, bytes in all)` is told of long recoveries; nothing above
+        `progress(bytes done, bytes in all)` is called during long recoveries; nothing above
         `confirmed_at_most` is noted as confirmed on the disk. Raises StoreLockedError,
         StoreLayoutError, CorruptStoreError, or what a disk in trouble makes of it; the store is
         then left closed.
@@ -362,8 +362,8 @@ class MessageStore:
             self._last_stop.start_over()
 
     def drop_set_aside(self) -> int:
-        """Delete logs that were set aside, but for the newest ones (set_aside_kept): for a slave
-        that is in sync again. Returns how many are gone."""
+        """Delete logs that were set aside, except the newest ones (set_aside_kept): for a slave
+        that is in sync again. Returns how many were deleted."""
         return drop_set_aside(self._parts)
 
     def adopt_commit_log_file_size(self, size: int) -> None:

@@ -11,8 +11,8 @@ network.
 A program that starts others with a `preexec_fn`, as PySpark starts Java, copies its threads' state
 before the other program runs. gRPC's core would begin to poll in that copy and, its descriptors
 closed, abort it: one child in ten (grpc/grpc#43055). gRPC in Python works in no copy anyway unless
-GRPC_ENABLE_FORK_SUPPORT is set, hence the core is told the same; a value that is set stays. It is
-read when gRPC is loaded: `import tandemlog` before `import grpc`.
+GRPC_ENABLE_FORK_SUPPORT is set, hence the core gets the same setting; an existing value stays. It
+is read when gRPC is loaded: `import tandemlog` before `import grpc`.
 """
 
 import importlib

@@ -33,7 +33,8 @@ from .frames import Answer, Checksum, Hello, HelloAction, Refusal
 
 FINE_BLOCK_BYTES = 4096
 MAX_EPOCH_JUMP = 1 << 20
-"""So many terms two nodes of one cluster are never apart: a restart every minute for two years."""
+"""Two nodes of one cluster are never this many terms apart: a restart every minute for two
+years."""
 GONE = "if its machine is lost, start a new node under its id"
 EPOCHS_LOST = (
     "; if the master has lost its epochFileCheckpoint, stop it and copy the slave's to "

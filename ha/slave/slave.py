@@ -1,4 +1,4 @@
-"""The slave: connect, follow the master, and when a stream ends try the next one; for ever.
+"""The slave: connect, follow the master, and reconnect when a stream ends, forever.
 
 load state ──▶ become slave ──▶ greet ──▶ follow ──▶ stream over
                                  ▲                      │ followed, resync, diverged: at once

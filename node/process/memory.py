@@ -28,7 +28,8 @@ _M_ARENA_MAX: Final = -8
 TRIM_THRESHOLD_BYTES: Final = 256 << 20
 REST_S = 2.0
 NEW_OBJECTS = 50_000
-"""So many more made than gone before the collector looks; a pull has some 10,000 at once."""
+"""The collector runs after this many more objects were created than freed; a pull has about 10,000
+at once."""
 
 
 def share_one_arena() -> None:

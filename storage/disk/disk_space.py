@@ -34,7 +34,7 @@ RESERVE_BYTES = 1 << 20
 # so little that it does not count where retention looks at how full the disk is, in percent
 RESERVE_SHARE = 1000
 LOOK_BYTES = 1 << 20
-"""The disk is asked again after so many."""
+"""The disk is asked again after this many bytes."""
 
 
 def preallocate_big(files: FileSystem, handle: int, path: Path, size: int) -> None:

@@ -74,7 +74,7 @@ class FilePool:
 
     def write(self, path: str, position: int, data: Buffer) -> None:
         """Write all of `data` into an existing file; durable after `sync`. Raises FlushFailedError
-        if so many files wait for an fsync that it had to come first, and failed."""
+        if too many files wait for an fsync, so that it had to come first, and it failed."""
         if self._crowded:
             self.sync()
         entry = self._acquire(path)

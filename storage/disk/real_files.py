@@ -199,7 +199,7 @@ class RealFileSystem:
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, size, 0)
         kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
-        # a lock of an open file, or of another machine, has no process of ours
+        # a lock of an open file, or of another machine, has no process id here
         return None if kind == fcntl.F_UNLCK else max(process_id, 0)
 
 

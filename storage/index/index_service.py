@@ -37,7 +37,8 @@ logger = logging.getLogger(__name__)
 
 
 class IndexService:
-    """See the module. `directory` holds the index files, `workshop` ours: drafts and the state."""
+    """See the module. `directory` holds the index files, `workshop` tandemlog's own: drafts and the
+    state."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Compares the sizes that the files of a store show with those in the configuration.
 
     log and queue files    have their full length from the start: the files win over the settings
-    delay levels           are told by the schedule queues, as far as those have been used
+    delay levels           come from the schedule queues, as far as those have been used
     index files            40 + 4 slots + 20 entries: one length, two unknowns; the settings must
                            fit, and nothing of an index may be read or written where they do not
 

@@ -64,9 +64,9 @@ def open_queues(
 ) -> Iterator[QueueFiles]:
     """Every queue that has files, by topic and queue id.
 
-    Those of which a file is gone are left out and told to `gaps`; without it that is an error.
-    They are told without their tracebacks: those name our frames, which name `gaps`, and what the
-    frames have mapped would stay mapped until the garbage collector comes.
+    Queues with a missing file are left out and passed to `gaps`; without it that is an error. They
+    are passed without their tracebacks: those refer to frames, which refer to `gaps`, and files
+    mapped by the frames would stay mapped until the garbage collector runs.
     """
     for topic, queue_id, directory in geometry.queue_directories():
         try:

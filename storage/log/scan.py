@@ -11,7 +11,8 @@ is the end, as after a power cut: later blocks may have reached the disk before 
 
 If no record follows, `whole` decides: below it there are only whole records, so bad bytes there are
 damage up to it, and the log continues after it. Between it and `durable` the beginning of a record
-is the end (a replica gets the log in pieces), unless its bytes are a whole record but for its head.
+is the end (a replica gets the log in pieces), unless its bytes are a whole record except for its
+head.
 
 All callers that look for the end of a log use this one decision: recovery (examination.py), and a
 slave that becomes master (truncation.py).

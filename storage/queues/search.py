@@ -34,8 +34,8 @@ def search_by_time(
     """The queue offset in minimum..maximum for a store time in ms.
 
     `time_of(queue_offset)` is the store time of a unit in minimum .. maximum-1, negative if
-    its record cannot be read. What is answered is a unit that can be read, but for LOWER where all
-    are older: then it is `maximum`. A hole costs one look at each of its units, at most once.
+    its record cannot be read. The result is a unit that can be read, except for LOWER if all are
+    older: then it is `maximum`. A hole costs at most one read of each of its units.
     """
     low, high = minimum, maximum
     older = newer = -1  # the last unit known to come before the boundary, the first one behind it

@@ -201,7 +201,7 @@ class Persistence:
 
 @contextmanager
 def telling(done: str) -> Iterator[None]:
-    """Around a save: what the disk refuses is told with what was `done` by then."""
+    """Around a save: adds what was `done` by then to an error of the disk."""
     try:
         yield
     except FlushFailedError:

@@ -124,8 +124,8 @@ def finish_interrupted_move(paths: StorePaths, files: FileSystem) -> Path | None
 
 
 def drop_set_aside(parts: StoreParts) -> int:
-    """Delete folders of logs set aside, but for those that are kept; returns how many are gone. One
-    that a log is being moved to stays. What the disk refuses is tried again the next time."""
+    """Delete folders of logs set aside, except those to keep; returns how many were deleted. A
+    folder that a log is being moved to stays. If the disk refuses, the next call tries again."""
     files, paths, config = parts.files, parts.paths, parts.config
     busy = SetAsideNote(paths, files).load()
     folders = sorted(

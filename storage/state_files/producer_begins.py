@@ -31,7 +31,7 @@ KEPT = 4
 """Requests of a producer: only its last ones can still be on their way. What came before them is
 answered as stored."""
 MOST_BYTES = 64 << 20
-"""Of those rows: a prologue that is too large to be sent would keep a slave out for ever."""
+"""Of those rows: a prologue that is too large to send would keep a slave out forever."""
 
 
 def table_before(table: ProducerTable, log_offset: int, most_bytes: int = MOST_BYTES) -> bytes:

@@ -54,7 +54,7 @@ def rebuild(
 ) -> RebuildReport:
     """Drop queues and index, or one of them, and make them again.
 
-    The log is recovered first if it has to be. `progress(bytes done, bytes in all)` is told of the
+    The log is recovered first if it has to be. Calls `progress(bytes done, bytes in all)` during
     dispatch. Raises StoreLockedError while a node has the store open, StoreLayoutError if there
     is no log, or one that was being set aside.
     """

@@ -163,7 +163,7 @@ def _newest_before(previous: Topology, cluster_id: str) -> int:
 
 
 def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:
-    """A node's own word; that it is in sync, and its lag, are the master's to say."""
+    """A node's own report, but whether it is in sync, and its lag, come from the master."""
     if own is None or own is told:
         return told
     if own.is_master:

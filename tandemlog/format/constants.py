@@ -59,7 +59,7 @@ MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 CRC32: Final = "__CRC32#"
 PRODUCER_MARK: Final = "__TL_SEQ"
-"""Ours: id, epoch and sequence of an idempotent request; RocketMQ ignores it."""
+"""tandemlog's own: id, epoch and sequence of an idempotent request; RocketMQ ignores it."""
 
 NAME_END: Final = 0x01
 """Between a property's name and its value."""

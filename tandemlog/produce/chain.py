@@ -72,8 +72,8 @@ class ProducerEndedError(Exception):
 
 
 class Chain:
-    """See the module. `release` is told the bytes of every request that leaves, `refused` what a
-    node refused permanently; `last_error` is why the newest attempt failed."""
+    """See the module. `release` gets the bytes of every request that leaves, `refused` the requests
+    that a node refused permanently; `last_error` is why the newest attempt failed."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
     bodies ByteColumn[n], keys, tags, queues      ── cut where a request is full ──▶ encode_columns
 
-No Python statement runs per message, save the CRC inside encode_columns.
+No Python statement runs for each message, except the CRC inside encode_columns.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,9 +2,9 @@
 
     Message ─▶ KEYS, TAGS, UNIQ_KEY, ... as text ─▶ frame_message ─▶ record bytes
 
-A framed record is complete but for what only the master knows, and for the producer's mark: that
-goes into the first record of a request when the request is numbered (with_property). So a request
-can be renumbered without framing anything again.
+A framed record is complete except for the fields that only the master knows, and the producer's
+mark: that goes into the first record of a request when the request is numbered (with_property). So
+a request can be renumbered without framing anything again.
 
 Names that RocketMQ and this client keep for themselves are refused as user properties, as
 RocketMQ's own client does: a broker acts on some of them.

@@ -64,8 +64,8 @@ class RequestSender(Generic[FutureT]):
     """Sends the requests of one writer in order, over a connection that stays the caller's.
 
     Made, opened and closed in the event loop that owns the connection. From `open` to `close` any
-    thread may give it requests. Each request's sink is told one outcome, in the loop, whatever
-    happens: the places of its records, or why it has none. What may pass is repeated until
+    thread may give it requests. Each request's sink always gets one outcome, in the loop: the
+    positions of its records, or the error. What may pass is repeated until
     `delivery_seconds` are over; what a node stored once is never stored again under its number.
     `wake` is called from any thread, and must have `look` called in the loop.
     """

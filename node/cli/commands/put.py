@@ -202,7 +202,7 @@ class _Put:
         self._problem: TandemlogError | None = None
 
     async def lines(self, file: Path | None) -> None:
-        """Every line is a message; results are told in the order of the lines."""
+        """Every line is a message; results are printed in the order of the lines."""
         async with self._running(None) as progress:
             async for line in lines_of(file):
                 await self._send(line)

@@ -22,7 +22,7 @@ from .headers import HeaderColumns, gather_headers
 from .walk import StopReason, WalkResult, walk, why_stopped
 
 _TORN_TAIL: Final = 8
-"""So many zero bytes at the end of a wrong record: it was never written to its end."""
+"""This many zero bytes at the end of a wrong record: it was never written completely."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _NAME: Final = f"{CRC32}\x01".encode()
 _NAME_COLUMN: Final = np.frombuffer(_NAME, np.uint8)
 _DIGITS: Final = CRC_PROPERTY_SIZE - len(_NAME) - 1
 _ALIKE: Final = len(_NAME) - 2
-"""So many equal bytes make a name that was this one: no property is called almost so."""
+"""With this many equal bytes a name was this one: no other property has a similar name."""
 _POWERS: Final = 10 ** np.arange(_DIGITS, dtype=np.int64)
 
 

@@ -18,7 +18,7 @@ from tandemlog.format.columns.property_segments import PropertySegments
 from .text_columns import is_ascii, sliced_text
 
 _WHOLE_NAME = 8
-"""A name of so many bytes at most is known by its length and its word."""
+"""A name of at most this many bytes is identified by its length and its word."""
 
 
 class PropertyTable:

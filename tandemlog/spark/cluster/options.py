@@ -63,7 +63,7 @@ class Partitioning:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader was told. `tags` None: all; sizes in bytes, times in ms."""
+    """The settings of a reader. `tags` None: all; sizes in bytes, times in ms."""
 
     cluster: ClusterOptions
     selection: Selection
@@ -84,7 +84,8 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a writer was told. `topic` None: the column says it; sizes in bytes, times in ms."""
+    """The settings of a writer. `topic` None: taken from the column; sizes in bytes, times in
+    ms."""
 
     cluster: ClusterOptions
     topic: str | None = None

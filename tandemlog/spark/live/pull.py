@@ -84,7 +84,7 @@ def read_spans(
             found, moved = progress.take(pulled.answer.parts, pulled.endpoint, pulled.must_say)
             heard = pulled.master is None or progress.has_heard(pulled.master)
             if not moved and heard and time.monotonic() > deadline:
-                reason = f"no node has continued for {pulling.pull_timeout_ms} ms (pullTimeoutMs)"
+                reason = f"no node sent messages for {pulling.pull_timeout_ms} ms (pullTimeoutMs)"
                 found, moved = progress.give_up(reason, pulled.master), True
             if moved:
                 deadline = time.monotonic() + pulling.pull_timeout_ms / 1000

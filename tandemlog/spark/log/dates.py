@@ -17,7 +17,7 @@ NO_DATE = -(1 << 31)
 """The number of an hour or a day of no date."""
 _FIRST_MS = -62_135_596_800_000 + DAY_MS
 _END_MS = 253_402_300_800_000 - DAY_MS
-"""The years 1 to 9999 but for a day at each end, so that hours can be counted on from a date."""
+"""The years 1 to 9999 except a day at each end, so that hours can be counted on from a date."""
 
 
 def is_date(milliseconds: int) -> bool:

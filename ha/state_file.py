@@ -28,7 +28,7 @@ class StateFile:
         self._files = files
 
     def load(self, config: HaConfig) -> HaState:
-        """The state; a new one, durable on return, where there is none.
+        """The state; a new one, durable on return, if there is none.
 
         Raises StateFileError if it cannot be read or names another cluster or node.
         """

@@ -4,7 +4,7 @@
                   message   (for people)
 
 The lower layers know nothing of gRPC: they raise typed errors, and only this table translates.
-A put that was refused before anything was stored has a status that says "not stored"; where the
+A put that was refused before anything was stored has a status that says "not stored"; if the
 records may or may not survive, the code is OUTCOME_UNKNOWN and nothing else.
 
 Messages quote what was sent. The code that writes one shortens names (`words.quoted`); this module

@@ -228,7 +228,7 @@ class FilePool:
                 self.files.close(entry[0])
 
     def _close_unused(self, keep: str) -> None:
-        """Caller holds the lock. Where the longest unused all wait for an fsync, more stay open
+        """Caller holds the lock. If the longest unused all wait for an fsync, more stay open
         than there should, and the next write begins with one."""
         while len(self._open) > self._open_files and not self._crowded:
             for path, entry in islice(self._open.items(), LOOKED_AT):

@@ -161,7 +161,7 @@ class MappedFileQueue:
     def clear(self, move_to: Path | None = None) -> list[Path]:
         """Delete every file, newest first, or move all of them into the directory `move_to`.
 
-        Where that is on another disk they go to one of their own, `move_to`'s parent's name in this
+        If that is on another disk they go to one of their own, `move_to`'s parent's name in this
         directory, which is not searched for log files.
         """
         return self._delete(tuple(reversed(self.files)), move_to)

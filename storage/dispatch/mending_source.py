@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class MendingSource(DispatchSource):
     """See the module; damage at or above both `durable` and `dispatched` is not skipped.
 
-    `whole` is a log offset at which a record ends, as at what is dispatched: where no record
+    `whole` is a log offset at which a record ends, as at what is dispatched: if no record
     follows the damage, dispatch continues there.
     """
 

@@ -263,7 +263,7 @@ class IndexService:
 
     def _vouch_for_less(self, left: IndexState) -> None:
         """Before anything is removed: a crash in the middle of that must not leave a state which
-        vouches for what is gone already. Where the state on disk is older than that, it stays."""
+        vouches for what is gone already. If the state on disk is older than that, it stays."""
         if self._saved is not None and self._saved.log_offset <= left.log_offset:
             return
         try:

@@ -89,7 +89,7 @@ def _lower_offsets(parts: StoreParts, end_of: Callable[[str, int], int | None]) 
 
 def set_aside(parts: StoreParts, persistence: Persistence, offset: int, *, running: bool) -> None:
     """Move log, queues and index into `resync-<ms>` and begin an empty log at `offset`
-    (set_aside.py). Raises StoreError; where something has moved by then, or may be moved by the
+    (set_aside.py). Raises StoreError; if something has moved by then, or may be moved by the
     next open, the log takes no more writes, and the next open ends it."""
     log = parts.log
     _require_writable(log)

@@ -56,7 +56,7 @@ class Cleaner:
         use = parts.files.disk_usage(parts.config.directory)
         oldest = self._oldest()
         # not what is in the queues, but what they have durably: of an idle queue they will be all
-        # that tells its numbers, and the table of producers of an idle producer; where no table is
+        # that tells its numbers, and the table of producers of an idle producer; if no table is
         # there (it was damaged, and cannot be written again) the log alone tells that
         noted = parts.producers.noted
         keep_from = min(
@@ -83,7 +83,7 @@ class Cleaner:
 
     def _drop_missing(self, oldest: LogFileAge | None, keep_from: int) -> int:
         """The log begins at the oldest file that is there: those before were deleted by hand, and
-        reading them would only raise errors. Where the newest is missing too, so is the disk.
+        reading them would only raise errors. If the newest is missing too, so is the disk.
         """
         log = self._parts.log
         if not log.files or self._parts.files.status(log.files[-1].path) is None:

@@ -87,7 +87,7 @@ class LockFile:
             )
 
     def _locked(self) -> int:
-        """A handle of the file, with the lock and RocketMQ's text. Where it raises, none is left
+        """A handle of the file, with the lock and RocketMQ's text. If it raises, none is left
         open: the lock would outlive the attempt."""
         handle = self._files.open(self.path, create=True)
         try:

@@ -54,7 +54,7 @@ class NodeInfo:
 @dataclass(frozen=True, slots=True)
 class Topology:
     """All known nodes, and the cluster's settings as its master (else any node) tells them.
-    `asked` are endpoints, `unanswered` says of those that gave no answer why, where that is known.
+    `asked` are endpoints, `unanswered` says of those that gave no answer why, if that is known.
     `newest_epoch` is the highest that a node of this cluster has told since the first picture.
     """
 

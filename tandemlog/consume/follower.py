@@ -62,7 +62,7 @@ _PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
 
 
 class Follower:
-    """The queues in `starts` from the given offsets on; up to `stops`, where given; and those that
+    """The queues in `starts` from the given offsets on; up to `stops`, if given; and those that
     `all_queues` names later, from their beginning. One event loop. `next_batch` delivers; see
     positions.py for delivered and done."""
 

@@ -77,7 +77,7 @@ class HashedStrings:
 def hash_strings(
     buffer: Buffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> HashedStrings:
-    """Hashes the UTF-8 strings buffer[start : start + length]; where the bytes are not UTF-8,
+    """Hashes the UTF-8 strings buffer[start : start + length]; if the bytes are not UTF-8,
     as if U+FFFD stood there."""
     data = byte_array(buffer)
     count = len(starts)

@@ -131,7 +131,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _not_before(self, starts: Offsets, ends: Offsets) -> Offsets:
         """The ends, but none before its start: without a master the nodes that answer may be
-        behind. Where the master says that it is so, the log was cut."""
+        behind. If the master confirms that, the log was cut."""
         behind = sorted(queue for queue, end in ends.items() if end < starts.get(queue, 0))
         if not behind:
             return ends

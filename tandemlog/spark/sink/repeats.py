@@ -54,9 +54,9 @@ def check_newest(options: ClusterOptions, name: WriterName) -> None:
         raise SinkError(
             f"partition {name.partition}, writer {name.producer_id}: batch {name.epoch} is to be "
             f"written, and batch {known.epoch} was written already: the checkpoint, or "
-            "idempotencyEpoch, is older than the target topic. Nothing was stored now. Where a "
+            "idempotencyEpoch, is older than the target topic. Nothing was stored now. If the "
             "checkpoint was restored from a backup, start with a new one, and with startingOffsets "
-            "behind what the target has"
+            "after what the target has"
         )
 
 

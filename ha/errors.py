@@ -1,4 +1,4 @@
-"""What can go wrong between a master and its slaves. Each error says what happens next."""
+"""The errors between a master and its slaves. Each docstring says what happens next."""
 
 
 class HaError(Exception):
@@ -6,11 +6,11 @@ class HaError(Exception):
 
 
 class ProtocolError(HaError):
-    """The peer sent what it must not send here; the stream ends and a new one is tried."""
+    """The peer broke the protocol; the stream ends and the slave opens a new one."""
 
 
 class HandshakeRefusedError(HaError):
-    """The master, or this slave, does not let the two logs be joined.
+    """The master, or this slave, refuses to join the two logs.
 
     `retry` is False if an operator has to act; the slave then asks again only now and then.
     """
@@ -22,9 +22,8 @@ class HandshakeRefusedError(HaError):
 
 
 class DivergedError(HaError):
-    """Equal epoch tables, different bytes: the tables are not to be trusted.
-
-    The slave's next handshake proves by checksums what is equal.
+    """Equal epoch tables, different bytes: the tables cannot be trusted. The slave's next handshake
+    proves with checksums what is equal.
     """
 
     def __init__(self, start: int, end: int, mine: int, theirs: int) -> None:
@@ -38,8 +37,8 @@ class DivergedError(HaError):
 
 
 class ChunkDamagedError(HaError):
-    """A chunk is not what the master has read, or holds no record where one must begin. Nothing of
-    it from there on is stored or acknowledged; the next stream asks for it again."""
+    """A chunk differs from what the master has read, or has no record where one must begin. Nothing
+    from there on is stored or acknowledged; the next stream asks for it again."""
 
 
 class TooManyError(HaError):

@@ -8,8 +8,8 @@ followed         the master of that epoch and its disk: the same master with ano
 record           the in-sync set of the last term as master: every acknowledged byte is
                  durable on each of its members. A coordinator's record has the same shape.
 
-What is kept on another's word has limits: an epoch that no cluster reaches is a damaged file or a
-stranger's doing, and the node does not start on it.
+Values from other nodes have limits: an epoch that no cluster reaches comes from a damaged file or
+an unknown node, and the node does not start with it.
 """
 
 import json
@@ -36,8 +36,8 @@ class InSyncRecord:
 
     `unheard`: members that may hold acknowledged bytes which this master lost in a crash of its
     machine. They stay in the set until they have followed once. `known`: ids of the nodes that are
-    in this set or were in an earlier one, for all that this node has heard; at most
-    MAX_KNOWN_NODES. Their word counts where a stranger's does not.
+    in this set or were in an earlier one, as far as this node knows; at most MAX_KNOWN_NODES. They
+    may raise an alarm, which other nodes may not.
     """
 
     epoch: int = 0
@@ -60,7 +60,7 @@ class HaState:
 
 
 def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:
-    """The ids of `newest`, and of `before` as many as there is room for."""
+    """The ids of `newest`, and as many of `before` as there is room for."""
     found = sorted(set(newest))[:MAX_KNOWN_NODES]
     older = sorted(set(before).difference(found))
     return frozenset([*found, *older[: MAX_KNOWN_NODES - len(found)]])

@@ -1,4 +1,4 @@
-"""What the replication needs of a store: storage.MessageStore seen from here.
+"""What replication needs from a store: its view of storage.MessageStore.
 
 All calls may block on the disk, so they run in a worker thread; reading a position does not.
 """
@@ -65,7 +65,7 @@ class TablePort(Protocol):
 
 
 class RawIntakePort(Protocol):
-    """Judges log bytes before it stores them; holds back the beginning of a record."""
+    """Checks log bytes before it stores them; holds back the beginning of a record."""
 
     def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
         """Raises DamagedChunkError if the bytes are no record; those before it are stored."""
@@ -116,11 +116,12 @@ class StorePort(Protocol):
 
     @property
     def needs_prologue(self) -> bool:
-        """Whether it is not known here what came before the log's begin, or where that will be."""
+        """Whether this store does not know the state from before the log's begin, or where the log
+        will begin."""
         ...
 
     def prologue(self, offset: int) -> bytes:
-        """What came before `offset` and a log that begins there does not tell; for
+        """The state from before `offset` that a log beginning there does not contain; for
         `take_prologue` of another store."""
         ...
 
@@ -133,7 +134,7 @@ class StorePort(Protocol):
         ...
 
     def raw_intake(self) -> RawIntakePort:
-        """What judges and stores the chunks of one stream."""
+        """Checks and stores the chunks of one stream."""
         ...
 
     def pass_over(self, start: int, end: int) -> None:
@@ -145,7 +146,7 @@ class StorePort(Protocol):
         ...
 
     def flush(self) -> int:
-        """fdatasync what was written; the offset up to which the log is durable now."""
+        """fdatasync what was written; returns the offset up to which the log is durable now."""
         ...
 
     def advance_confirmed(self, offset: int) -> None: ...
@@ -153,7 +154,8 @@ class StorePort(Protocol):
     def truncate(self, offset: int) -> None: ...
 
     def reset(self, offset: int) -> None:
-        """Set the log and what is derived from it aside; an empty log that starts at `offset`."""
+        """Set the log and everything derived from it aside; an empty log that starts at `offset`
+        replaces it."""
         ...
 
     def drop_set_aside(self) -> int:

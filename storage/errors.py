@@ -1,4 +1,4 @@
-"""What can go wrong in a store. Every error names the thing, the position and the way out."""
+"""The errors of a store. Every error names what is wrong, where, and what to do about it."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ class StoreLayoutError(StoreError):
 
 
 class MissingFileError(StoreLayoutError):
-    """A file is gone from the middle of the row in `directory`; a consume queue can be rebuilt
+    """A file is missing from the middle of the row in `directory`; a consume queue can be rebuilt
     from the log."""
 
     def __init__(self, directory: Path, message: str) -> None:
@@ -29,7 +29,8 @@ class StoreClosedError(StoreError):
 
 
 class StoreReadOnlyError(StoreError):
-    """The store takes no writes: a slave, a failed fsync, a full disk. `reason` says which."""
+    """The store accepts no writes: a slave, a failed fsync, a full disk. `reason` names the
+    cause."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the store accepts no writes: {reason}")
@@ -37,8 +38,8 @@ class StoreReadOnlyError(StoreError):
 
 
 class DamagedChunkError(StoreError):
-    """Bytes that a master has sent are no record at log offset `offset`. What came before them is
-    stored; ask for the rest again."""
+    """Bytes that a master has sent are not a record at log offset `offset`. The bytes before them
+    are stored; ask for the rest again."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(
@@ -49,11 +50,11 @@ class DamagedChunkError(StoreError):
 
 
 class FlushFailedError(StoreReadOnlyError):
-    """An fsync failed: what came since the last good one may be lost. Fatal for the store."""
+    """An fsync failed: writes since the last successful one may be lost. Fatal for the store."""
 
 
 class DiskFullError(StoreReadOnlyError):
-    """No space for the next file, or use above the warning level. Ends with space for it."""
+    """No space for the next file, or use above the warning level. Goes away when there is space."""
 
 
 class StoreBusyError(StoreError):
@@ -61,7 +62,7 @@ class StoreBusyError(StoreError):
 
 
 class OffsetOutOfRangeError(StoreError):
-    """A position outside the log. `minimum` and `maximum` are what it holds."""
+    """A position outside the log, which holds `minimum` to `maximum`."""
 
     def __init__(self, offset: int, minimum: int, maximum: int) -> None:
         super().__init__(f"offset {offset} is outside the log, which holds {minimum}..{maximum}")
@@ -71,7 +72,7 @@ class OffsetOutOfRangeError(StoreError):
 
 
 class CorruptStoreError(StoreError):
-    """Bytes on disk that are not what they must be; `file` and `position` say where."""
+    """Damaged bytes on disk; `file` and `position` say where."""
 
     def __init__(self, file: str, position: int, reason: str) -> None:
         super().__init__(f"{file} at {position}: {reason}")
@@ -96,7 +97,7 @@ class UnreadableError(StoreError):
 
 
 class BatchRefusedError(StoreError):
-    """A client's batch that was not stored, none of it.
+    """A client's batch that was refused; nothing of it was stored.
 
     `code` is one of the names of tandemlog.v1 ErrorCode (BAD_RECORD, MESSAGE_TOO_LARGE, ...),
     `field` the offending part, `record_index` the record (-1: not about one record).

@@ -3,8 +3,8 @@
     append ──▶ log ──flush──▶ confirmed ──reput──▶ queues, index, producers ──▶ reader
                wrote ≥ committed ≥ flushed      confirmed ≥ reputed
 
-`confirmed` follows the log by itself on a single node (flushed in sync flush, committed in async),
-or is moved by the replication above. Consumers see what is dispatched, so never more.
+On a single node `confirmed` follows the log by itself (flushed in sync flush, committed in async);
+otherwise replication advances it. Consumers see what is dispatched, so never more.
 
     role       writes                      next queue offsets
     single     append                      from the queues' ends, at open
@@ -127,12 +127,12 @@ class MessageStore:
         progress: Progress | None = None,
         confirmed_at_most: int | None = None,
     ) -> "MessageStore":
-        """Take the store's lock, recover it, and have it ready for `start`.
+        """Take the store's lock, recover it, and prepare it for `start`.
 
         `progress(bytes done, bytes in all)` is called during long recoveries; nothing above
         `confirmed_at_most` is noted as confirmed on the disk. Raises StoreLockedError,
-        StoreLayoutError, CorruptStoreError, or what a disk in trouble makes of it; the store is
-        then left closed.
+        StoreLayoutError, CorruptStoreError, or the error of a failing disk; the store is then
+        closed.
         """
         files = files if files is not None else RealFileSystem()
         clock = clock if clock is not None else SystemClock()
@@ -140,7 +140,8 @@ class MessageStore:
 
     @property
     def failure(self) -> StoreError | None:
-        """What has stopped this store permanently: a failed fsync, a damaged log; else None."""
+        """The failure that has stopped this store permanently (a failed fsync, a damaged log), or
+        None."""
         return self.log.failure or self.reput.failure
 
     @property
@@ -172,7 +173,7 @@ class MessageStore:
 
     @property
     def read_only_reason(self) -> str:
-        """Why no put is taken now; empty if puts are taken."""
+        """Why the store accepts no puts now; empty if it does."""
         if self._closed:
             return "it is closed"
         failure = self.failure or self._cleaner.disk_full
@@ -185,7 +186,7 @@ class MessageStore:
     # ---- life
 
     def start(self) -> None:
-        """Start flushing, dispatching and housekeeping in threads of their own."""
+        """Start the threads for flushing, dispatch and housekeeping."""
         self.log.start()
         self._flush.start()
         self.reput.start()
@@ -193,10 +194,10 @@ class MessageStore:
         self._started = True
 
     def close(self) -> None:
-        """Take no more writes, make everything durable, and close.
+        """Accept no more writes, make everything durable, and close.
 
-        The abort file goes only if nothing is left to be done at the next open; a second call
-        does nothing.
+        Deletes the abort file only if the next open has nothing left to do; a second call does
+        nothing.
         """
         with self._write_lock:
             if self._closed:
@@ -244,11 +245,11 @@ class MessageStore:
         return True
 
     def persist(self) -> None:
-        """Make queues, index and producer table durable and note how far they are."""
+        """Make queues, index and producer table durable and record their positions."""
         self._persistence.save()
 
     def flush(self) -> int:
-        """fdatasync what was written; the offset up to which the log is durable now.
+        """fdatasync what was written; returns the offset up to which the log is durable now.
 
         Raises FlushFailedError if that fails; the failure is permanent.
         """
@@ -271,7 +272,7 @@ class MessageStore:
 
         Raises BatchRefusedError (what is wrong with it), StoreReadOnlyError or DiskFullError (this
         store takes no puts now), StoreBusyError (the disk cannot keep up). A request that was
-        stored before is answered and not stored again.
+        stored before is acknowledged and not stored again.
         """
         began = self.clock.monotonic()
         if self._started:
@@ -305,9 +306,9 @@ class MessageStore:
             raise StoreReadOnlyError(self._read_only)
 
     def create_topic(self, topic: TopicConfig, *, update: bool = False) -> TopicConfig:
-        """Add a topic, or with `update` change one; durable on return. Raises MetadataError for
-        what no topic can be, one that is there already, and queues with messages that an update
-        would take away."""
+        """Add a topic, or with `update` change one; durable on return. Raises MetadataError for an
+        invalid topic, for one that exists already, and for queues with messages that an update
+        would remove."""
         return create_topic(self._parts, topic, self._write_lock, update=update)
 
     def on_dispatch(self, listener: Callable[[NDArray[np.int64]], None]) -> Callable[[], None]:
@@ -327,12 +328,11 @@ class MessageStore:
         self.stats.count_raw(len(data))
 
     def raw_intake(self) -> RawIntake:
-        """What judges and stores the bytes of one stream of a master."""
+        """Checks and stores the bytes of one stream of a master."""
         return RawIntake(self.log.file_size, partial(self.append_raw, whole=True), self.append_raw)
 
     def pass_over(self, start: int, end: int) -> None:
-        """The master says that its own log has no record in start .. end-1: dispatch is not to
-        stop there."""
+        """The master's own log has no record in start .. end-1, so dispatch must not stop there."""
         self._parts.source.pass_over(start, end)
 
     def damage_end(self, offset: int) -> int:
@@ -340,11 +340,12 @@ class MessageStore:
         return damage_end(self.log, offset)
 
     def advance_confirmed(self, offset: int) -> None:
-        """Everything below `offset` is on every replica that counts; never beyond this log."""
+        """Everything below `offset` is on every in-sync replica; the position never exceeds this
+        log."""
         self.confirmed.advance(min(offset, self.log.committed.value))
 
     def truncate(self, offset: int) -> None:
-        """Cut the log at `offset`, and with it everything that came from behind it, durably."""
+        """Truncate the log at `offset`, and everything derived from later records, durably."""
         with self._write_lock:
             if offset < self.confirmed.value:
                 logger.error(
@@ -355,8 +356,8 @@ class MessageStore:
             self._last_stop.start_over()
 
     def reset(self, offset: int) -> None:
-        """Set the log and what came from it aside, into `resync-<ms>`; an empty log that starts at
-        `offset` (the start of a file) takes its place."""
+        """Set the log and everything derived from it aside, into `resync-<ms>`; an empty log that
+        starts at `offset` (the start of a file) replaces it."""
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
             self._last_stop.start_over()
@@ -377,7 +378,7 @@ class MessageStore:
 
     @property
     def needs_prologue(self) -> bool:
-        """See prologue.py, as the next two."""
+        """See prologue.py, as for the next two methods."""
         report = self.recovery
         return needs_prologue(self._parts, foreign=report.foreign or report.producers_anew)
 
@@ -389,8 +390,8 @@ class MessageStore:
             take_prologue(self._parts, data)
 
     def become_master(self, epoch: int) -> None:
-        """Take puts from now on: a record that the last master has sent in part is cut, queue
-        offsets and producers are those of the log's end, and the epoch is durable.
+        """Accept puts from now on: cuts a record that the last master has sent only in part, takes
+        queue offsets and producers from the log's end, and makes the epoch durable.
 
         Raises FormatError for an epoch that is not newer than all in the table, StoreError if
         the log lacks what was durable in it.
@@ -405,7 +406,7 @@ class MessageStore:
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
     def become_slave(self) -> None:
-        """Take no puts from now on."""
+        """Accept no puts from now on."""
         with self._write_lock:
             self._read_only = SLAVE
         logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)

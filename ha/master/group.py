@@ -112,7 +112,7 @@ class MasterGroup:
         return self._confirm()
 
     def admission(self, now: float) -> str | None:
-        """Why a put that waits for slaves cannot be taken now; None if it can."""
+        """Why a put that waits for slaves cannot be accepted now; None if it can."""
         if self.config.replication is not Replication.SYNC:
             return None
         if self.alarms:

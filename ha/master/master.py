@@ -1,4 +1,5 @@
-"""The master: gRPC streams, the log's positions and time go in, the group decides, this executes.
+"""The master: passes gRPC frames, the log's positions and time to the group, and executes its
+decisions.
 
     log.committed, log.flushed ─┐                       ┌─▶ session loop of each slave: read, send
     slave's frames ─────────────┼─▶ group (event loop) ─┼─▶ store.advance_confirmed
@@ -96,7 +97,7 @@ class ReplicationMaster:
 
     @property
     def epoch(self) -> int:
-        """The epoch of this term; another one only with another start."""
+        """The epoch of this term; it changes only with a new start."""
         return self.group.view.epoch
 
     @property
@@ -146,7 +147,7 @@ class ReplicationMaster:
         self._ticker = asyncio.create_task(self._tick_for_ever(), name="replication-tick")
 
     async def close(self) -> None:
-        """End all streams. The gRPC server is the caller's."""
+        """End all streams. The caller closes the gRPC server."""
         self._closing = True
         for stop in self._unlisten:
             stop()
@@ -166,12 +167,12 @@ class ReplicationMaster:
         await asyncio.to_thread(self._reader.shutdown, wait=True, cancel_futures=True)
 
     def admission(self) -> str | None:
-        """Why a put that waits for slaves cannot be taken now; None if it can."""
+        """Why a put that waits for slaves cannot be accepted now; None if it can."""
         return self.group.admission(self.clock.monotonic())
 
     async def table_settled(self, kind: str, timeout_s: float) -> bool:
-        """Wait until every in-sync member has taken `kind` (topics, groups) as it is now; False
-        if that has not come in time. In the loop."""
+        """Wait until every in-sync member has the present version of the table `kind` (topics,
+        groups); False if the time ran out first. In the loop."""
         version = tables_of(self.store)[kind].version
         self._look_at_tables_next()
         settled = await self._waiters.wait(kind, version, timeout_s)
@@ -198,7 +199,7 @@ class ReplicationMaster:
         return [own, *slave_rows(group, now)]
 
     def metadata_changed(self) -> None:
-        """A table has changed: send it at once, not at the next look. From any thread."""
+        """A table has changed: send it at once, not at the next check. From any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._look_at_tables_next)
 
@@ -290,7 +291,7 @@ class ReplicationMaster:
     # --- the slaves' streams
 
     def confirm_changed(self) -> None:
-        """See master_stream.StreamHost, as the next ones."""
+        """See StreamHost in stream.py, as for the next methods."""
         self._publish(self.group.tracker.value)
         self._waiters.look()
 

@@ -46,7 +46,7 @@ _OPTIONS = (
 
 
 class StreamEndedError(HaError):
-    """A stream is over before it came to follow the master."""
+    """A stream ended before the slave followed the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class ReplicationSlave:
             await self._threads.close()
 
     def members(self) -> list[common_pb2.NodeStatus]:
-        """All nodes as the master told, with this one's row as it is now, last."""
+        """All nodes as the master reported them; the last row is this node's present state."""
         stored, state = self._stored, self.state
         own = own_status(
             self.store,

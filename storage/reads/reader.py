@@ -99,9 +99,9 @@ class StoreReader:
     ) -> GetResult:
         """Messages of a queue from `queue_offset` on; see results.py for the statuses.
 
-        `max_messages` 0 is no limit of count; no tag hashes is every tag. The first record is
-        given whatever its size. Raises StoreBusyError while the queue is being rebuilt,
-        UnreadableError if the disk does not give the first record.
+        `max_messages` 0 means no limit of count; no tag hashes means every tag. The first record is
+        returned whatever its size. Raises StoreBusyError while the queue is being rebuilt,
+        UnreadableError if the disk cannot read the first record.
         """
         self._stats.count_get()
         dense = self._table.get(topic, queue_id)
@@ -263,8 +263,8 @@ class StoreReader:
         return self._decoded(physical_offset)[1]
 
     def records_at(self, physical_offsets: Sequence[int], max_bytes: int) -> FoundRecords:
-        """The records of the first of these positions: the first one, and more as long as all have
-        `max_bytes` at most. Raises as `record_at`."""
+        """The records of the first of these positions: the first one, and more while all together
+        have at most `max_bytes`. Raises as `record_at`."""
         records: list[bytes] = []
         size = 0
         for physical_offset in physical_offsets:

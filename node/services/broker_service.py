@@ -18,7 +18,7 @@ of that.
 # ruff: noqa: N802
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -43,6 +43,7 @@ from ..puts.append_pump import AppendPump, AppendStream
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096
 MAX_SEARCHES = 1_024
+SEARCHES_A_TURN = 32  # some 20 ms of a thread
 MAX_NAMES = 1_024
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
@@ -81,6 +82,9 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self._gate = gate
         self._known = known
         self._turns = turns
+        # a search is work for the processor alone: with several threads at it, the event loop
+        # would wait for each of them before it gets the interpreter again
+        self._searching = asyncio.Lock()
         # where the log ended when this node began to serve
         self._begin = store.log.wrote.value
 
@@ -151,21 +155,27 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request: broker_pb2.SearchOffsetRequest, context: Any
     ) -> broker_pb2.SearchOffsetResponse:
         await self._dispatched()
-        return await self._read(context, partial(self._search, request))
-
-    def _search(self, request: broker_pb2.SearchOffsetRequest) -> broker_pb2.SearchOffsetResponse:
         _limit("queues", len(request.queues), MAX_SEARCHES)
         upper = request.boundary == broker_pb2.UPPER
         boundary = Boundary.UPPER if upper else Boundary.LOWER
+        response = broker_pb2.SearchOffsetResponse()
+        for first in range(0, len(request.queues), SEARCHES_A_TURN):
+            queues = request.queues[first : first + SEARCHES_A_TURN]
+            work = partial(self._search, queues, request.timestamp, boundary)
+            async with self._searching:
+                response.offsets.extend(await self._turns.run(context, work))
+        return response
+
+    def _search(
+        self, queues: Iterable[broker_pb2.QueuePosition], timestamp: int, boundary: Boundary
+    ) -> list[int]:
         offsets = []
-        for queue in request.queues:
+        for queue in queues:
             self._known.check_queue(queue.topic, queue.queue_id)
             offsets.append(
-                self._store.reader.search_offset(
-                    queue.topic, queue.queue_id, request.timestamp, boundary
-                )
+                self._store.reader.search_offset(queue.topic, queue.queue_id, timestamp, boundary)
             )
-        return broker_pb2.SearchOffsetResponse(offsets=offsets)
+        return offsets
 
     async def QueryByKey(
         self, request: broker_pb2.QueryByKeyRequest, context: Any

@@ -22,6 +22,7 @@ from watched_node import WatchedNode
 import tandemlog
 from node.pulls.pull_service import MAX_POSITIONS
 from node.puts.append_wire import MOST_FIELDS
+from node.services.broker_service import MAX_SEARCHES
 from node.services.call_door import MAX_REQUEST_BYTES
 from running import free_ports
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
@@ -146,6 +147,22 @@ async def filters_that_match_nothing(target: Target) -> None:
         await asyncio.gather(*(raw(channel, BROKER + "Pull", data) for _ in range(16)))
 
 
+async def searches_by_time(target: Target) -> None:
+    position = broker_pb2.QueuePosition(topic="small", queue_id=0)
+    now = round(time.time() * 1000)
+    request = broker_pb2.SearchOffsetRequest(queues=[position] * MAX_SEARCHES, timestamp=now)
+    data = request.SerializeToString()
+    async with target.channel() as channel:
+        answers = await asyncio.gather(
+            *(raw(channel, BROKER + "SearchOffset", data) for _ in range(2))
+        )
+    for each in answers:
+        answer = broker_pb2.SearchOffsetResponse.FromString(each)
+        # some seconds of reading: those that have to wait for too long are refused by name
+        assert answer.error.code in (0, common_pb2.BUSY), answer.error
+        assert len(answer.offsets) == (0 if answer.error.code else MAX_SEARCHES)
+
+
 async def all_topics(target: Target) -> None:
     async with tandemlog.AsyncAdmin(target.node.endpoint) as admin:
         assert len(await admin.topics()) >= TOPICS
@@ -247,6 +264,7 @@ ATTACKS: tuple[Attack, ...] = (
     unpacked_columns,
     packed_columns,
     filters_that_match_nothing,
+    searches_by_time,
     all_topics,
     answers_that_nobody_takes,
     names_of_megabytes,

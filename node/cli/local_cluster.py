@@ -188,16 +188,20 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
     )
     geometry = Geometry.of(store, RealFileSystem())
     geometry.check_index()
+    slaves = DEFAULT_SLAVES if wishes.slaves is None else wishes.slaves
+    replication = wishes.replication or "sync"
+    # one slave may die and puts continue; with a single slave they would stop
+    min_in_sync = 2 if slaves >= 2 and replication == "sync" else 1
     return ClusterPlan(
         cluster_id=f"local-{os.urandom(4).hex()}",
-        slaves=DEFAULT_SLAVES if wishes.slaves is None else wishes.slaves,
+        slaves=slaves,
         store="" if wishes.store is None else str(wishes.store.resolve()),
         sizes=Sizes(
             geometry.log_file_size, geometry.queue_file_size, store.index_slots, store.index_entries
         ),
         flush=wishes.flush or "async",
-        replication=wishes.replication or "sync",
-        min_in_sync=wishes.min_in_sync or 1,
+        replication=replication,
+        min_in_sync=wishes.min_in_sync or min_in_sync,
     )
 
 

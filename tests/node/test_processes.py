@@ -113,7 +113,8 @@ def test_up_goes_on_with_its_data_and_stops_cleanly(tmp_path: Path, port: int) -
 
 
 def test_a_node_that_dies_is_shown_and_the_rest_goes_on(tmp_path: Path, port: int) -> None:
-    up = Up(tmp_path, port, "--slaves", "1", *SIZES, "--commit-log-file-size=1048576").wait_ready()
+    sizes = (*SIZES, "--commit-log-file-size=1048576")
+    up = Up(tmp_path, port, "--slaves", "1", "--no-restart", *sizes).wait_ready()
     assert up.process.stdout is not None
     os.kill(children(up.process.pid)[1], signal.SIGKILL)
     while "n1 slave" not in (line := up.process.stdout.readline()) or "down" not in line:
@@ -122,6 +123,24 @@ def test_a_node_that_dies_is_shown_and_the_rest_goes_on(tmp_path: Path, port: in
     assert f"--config {tmp_path}/n1/node.toml" in line
     assert up.interrupt() == 1  # not all stopped cleanly
     assert "n1 was killed by signal 9" in up.said[-1]
+
+
+def test_a_node_that_dies_is_restarted_and_one_that_is_stopped_is_not(
+    tmp_path: Path, port: int
+) -> None:
+    sizes = (*SIZES, "--commit-log-file-size=1048576")
+    up = Up(tmp_path, port, "--slaves", "1", *sizes).wait_ready()
+    assert up.process.stdout is not None
+    master, slave = children(up.process.pid)
+    os.kill(master, signal.SIGKILL)
+    for wanted in ("restarted soon", "n0 master"):
+        while wanted not in (line := up.process.stdout.readline()):
+            assert line, f"the output ended without {wanted!r}"
+    os.kill(slave, signal.SIGTERM)
+    while "n1 slave" not in (line := up.process.stdout.readline()) or "down" not in line:
+        assert line, "the end of n1 was not told"
+    assert "ended with exit code 0; restart it with" in line
+    assert up.interrupt() == 0, "".join(up.said)
 
 
 def test_the_nodes_end_with_up_however_it_ends(tmp_path: Path, port: int) -> None:

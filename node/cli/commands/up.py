@@ -36,6 +36,7 @@ from ..local_cluster import (
 from ..nodes_table import COLUMNS, FEW_COLUMNS, TITLES, node_rows
 from ..options import DEFAULTS
 from ..output import fits, table_of
+from ..restarts import Restarts
 
 REFRESH_S = 0.5
 
@@ -104,10 +105,15 @@ def up_command(
             "--min-in-sync",
             min=1,
             help="Number of in-sync replicas, including the master, that a put requires. "
-            "[default: as in the last run, else 1]",
+            "[default: as in the last run, else 2 with two or more slaves in sync replication, "
+            "else 1]",
             show_default=False,
         ),
     ] = None,
+    restart: Annotated[
+        bool,
+        typer.Option("--restart/--no-restart", help="Restart a node of this cluster that dies."),
+    ] = True,
     commit_log_file_size: Annotated[
         int | None,
         typer.Option(
@@ -178,7 +184,7 @@ def up_command(
                 cluster = LocalCluster(directory, plan, port)
                 cluster.check_ports()
                 cluster.write()
-                asyncio.run(_Foreground(cluster).run())
+                asyncio.run(_Foreground(cluster, restart=restart).run())
         except ClusterError as error:
             raise CommandError(str(error), error.exit_code) from None
         except ListenError as error:
@@ -186,10 +192,13 @@ def up_command(
 
 
 class _Foreground:
-    """Starts the cluster, shows it, and stops it on SIGINT or SIGTERM, or when a start fails."""
+    """Starts the cluster, shows it, and stops it on SIGINT or SIGTERM, or when a start fails.
+    Nodes that die are started again, unless that is not wanted."""
 
-    def __init__(self, cluster: LocalCluster) -> None:
+    def __init__(self, cluster: LocalCluster, *, restart: bool) -> None:
         self._cluster = cluster
+        self._restarts: dict[str, Restarts] = {}
+        self._restart = restart
         self._console = Console(highlight=False)
         self._stop = asyncio.Event()
         self._ready = False
@@ -200,6 +209,8 @@ class _Foreground:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
         self._cluster.start()
+        now = loop.time()
+        self._restarts = {node.node_id: Restarts(now) for node in self._cluster.nodes}
         try:
             async with Connection(
                 self._cluster.endpoints, ConnectionOptions(discovery_timeout_ms=1_000)
@@ -218,6 +229,7 @@ class _Foreground:
             while not self._stop.is_set():
                 topology = await connection.refresh()
                 self._check_start()
+                self._restart_ended()
                 rows = self._rows(topology)
                 if self._console.is_terminal:
                     live.update(self._picture(rows), refresh=True)
@@ -233,7 +245,8 @@ class _Foreground:
     def _check_start(self) -> None:
         """Raises ClusterError if a node ended before the cluster was ready, or all have."""
         ended = [node for node in self._cluster.nodes if node.exit_code is not None]
-        if ended and (not self._ready or len(ended) == len(self._cluster.nodes)):
+        stay = [node for node in ended if not self._will_restart(node)]
+        if ended and (not self._ready or len(stay) == len(self._cluster.nodes)):
             node = ended[0]
             code = node.exit_code or 0
             said = node.last_words()
@@ -242,10 +255,28 @@ class _Foreground:
                 code if code > 0 else 1,
             )
 
+    def _will_restart(self, node: NodeProcess) -> bool:
+        """Whether a node that has ended is to be restarted, after a pause."""
+        if not self._restart or not self._ready or node.exit_code is None:
+            return False
+        now = asyncio.get_running_loop().time()
+        return self._restarts[node.node_id].ended(node.exit_code, now)
+
+    def _restart_ended(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for node in self._cluster.nodes:
+            restarts = self._restarts[node.node_id]
+            if self._will_restart(node) and restarts.is_due(now):
+                self._cluster.start_node(node)
+                restarts.restarted(now)
+
     def _rows(self, topology: Topology) -> list[dict[str, Any]]:
         """A row a node: what it says of itself, or what became of its process."""
         said = {row["node"]: row for row in node_rows(topology) if row["state"] != "unreachable"}
-        return [said.get(node.node_id) or _process_row(node) for node in self._cluster.nodes]
+        return [
+            said.get(node.node_id) or _process_row(node, restarts=self._will_restart(node))
+            for node in self._cluster.nodes
+        ]
 
     def _picture(self, rows: list[dict[str, Any]]) -> Group:
         hint = f"data in {self._cluster.directory}   Ctrl-C stops it"
@@ -282,13 +313,18 @@ class _Foreground:
             sys.stdout.flush()
 
 
-def _process_row(node: NodeProcess) -> dict[str, Any]:
+def _process_row(node: NodeProcess, *, restarts: bool) -> dict[str, Any]:
     code = node.exit_code
     if code is None:
         state, detail = "starting", ""
     else:
         state = "down"
-        detail = f"{ending(code)}; restart it with: tandemlog node --config {node.config}"
+        way_back = (
+            "it is restarted soon"
+            if restarts
+            else f"restart it with: tandemlog node --config {node.config}"
+        )
+        detail = f"{ending(code)}; {way_back}"
     return {
         "node": node.node_id,
         "role": node.role,

@@ -12,8 +12,18 @@ from storage.errors import StoreLayoutError
 
 def test_a_new_cluster_has_the_defaults(tmp_path: Path) -> None:
     plan = plan_cluster(tmp_path, Wishes())
-    assert (plan.slaves, plan.store, plan.replication, plan.min_in_sync) == (2, "", "sync", 1)
+    assert (plan.slaves, plan.store, plan.replication, plan.min_in_sync) == (2, "", "sync", 2)
     assert plan.sizes.commit_log_file_size == DEFAULT_LOG_FILE_SIZE
+
+
+def test_puts_need_a_slave_only_if_another_one_may_die(tmp_path: Path) -> None:
+    for name, wishes, wanted in (
+        ("one", Wishes(slaves=1), 1),
+        ("two", Wishes(slaves=2), 2),
+        ("async", Wishes(slaves=2, replication="async"), 1),
+        ("given", Wishes(slaves=2, min_in_sync=1), 1),
+    ):
+        assert plan_cluster(tmp_path / name, wishes).min_in_sync == wanted
 
 
 def test_the_next_up_goes_on_with_the_cluster(tmp_path: Path) -> None:

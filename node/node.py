@@ -284,6 +284,7 @@ class Node:
         return Health(
             self.status(),
             store_fault=fault,
+            alarms=self.role.alarms(),
             put_fault=stopping or fault or self.role.put_fault(),
             read_fault=stopping or self.role.read_fault(),
         )
@@ -315,6 +316,7 @@ class Node:
             acks=self.pump.stats,
             ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
             disk_free_bytes=shutil.disk_usage(config.store.directory).free,
+            alarms=len(self.role.alarms()),
         )
 
     def _say_started(self) -> None:

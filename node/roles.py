@@ -9,7 +9,7 @@ A role lasts as long as the node runs; a change of role is a new role object.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ha.config import Replication
@@ -42,6 +42,11 @@ class NodeRole(Protocol):
         """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
 
     def members(self) -> Sequence[common_pb2.NodeStatus]: ...
+
+    def alarms(self) -> Mapping[str, str]:
+        """Node id -> why this master may lack acknowledged messages of that node, and what to
+        do."""
+        ...
 
     def put_fault(self) -> str:
         """Why a put would not be acknowledged now; empty if it would."""
@@ -130,6 +135,9 @@ class MasterRole:
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         return self._replication.members()
 
+    def alarms(self) -> Mapping[str, str]:
+        return self._replication.group.alarms
+
     def put_fault(self) -> str:
         return self._store.read_only_reason or self._replication.admission() or ""
 
@@ -179,6 +187,9 @@ class SlaveRole:
             detail="not known yet",
         )
         return [master, *rows]
+
+    def alarms(self) -> Mapping[str, str]:
+        return {}
 
     def put_fault(self) -> str:
         return "this node is a slave"

@@ -61,6 +61,8 @@ class MasterGroup:
         self.sessions: dict[str, MasterSession] = {}
         self.hellos: dict[str, Hello] = {}
         self.alarms: dict[str, str] = {}
+        # what the slaves that the alarms name have said of themselves
+        self.alarmed: dict[str, Hello] = {}
         self.seen_epoch = view.epoch
         # versions that a node must have taken before it may join
         self.needed_tables: dict[str, int] = {}
@@ -146,6 +148,7 @@ class MasterGroup:
         if held is not None:
             held.close("the slave opened another stream")
         self.alarms.pop(hello.node_id, None)
+        self.alarmed.pop(hello.node_id, None)
         self._attach(session, hello, now)
         return actions
 
@@ -177,6 +180,7 @@ class MasterGroup:
             reason, session.alarm = session.alarm + STRANGER, ""
             return session.refuse(reason, retry=False)
         self.alarms[hello.node_id] = session.alarm
+        self.alarmed[hello.node_id] = hello
         return session.refuse(session.alarm, retry=False)
 
     def _has_room(self, hello: Hello) -> bool:

@@ -3,6 +3,7 @@
 starting     no stream yet            in-sync      a member of the in-sync set
 catching-up  on its way there         unreachable  nothing heard
 read-only    its disk has failed      running      the master
+refused      the master may lack acknowledged messages that it holds
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ CATCHING_UP = "catching-up"
 IN_SYNC = "in-sync"
 UNREACHABLE = "unreachable"
 READ_ONLY = "read-only"
+REFUSED = "refused"
 
 
 def own_status(
@@ -46,14 +48,15 @@ def own_status(
 
 
 def slave_rows(group: MasterGroup, now: float) -> list[common_pb2.NodeStatus]:
-    """A row for every slave that is in the set or has been seen in this term."""
-    known = {member.node_id for member in group.set.members} | set(group.hellos)
+    """A row for every slave that is in the set, has been seen in this term, or has an alarm."""
+    known = {member.node_id for member in group.set.members} | {*group.hellos, *group.alarmed}
     known.discard(group.me.node_id)
     return [_slave_row(group, node_id, now) for node_id in sorted(known)]
 
 
 def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeStatus:
-    hello, each = group.hellos.get(node_id), group.progress.get(node_id)
+    each = group.progress.get(node_id)
+    hello = group.hellos.get(node_id) or group.alarmed.get(node_id)
     session = group.sessions.get(node_id)
     ack = session.ack if session is not None else None
     member = any(other.node_id == node_id for other in group.set.members)
@@ -65,6 +68,7 @@ def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeS
         detail=detail,
         epoch=group.view.epoch,
         in_sync=member,
+        alarm=group.alarms.get(node_id, ""),
     )
     if hello is not None:
         _fill_hello(row, hello)
@@ -79,20 +83,18 @@ def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeS
 def _state(
     group: MasterGroup, node_id: str, each: Progress | None, member: bool, now: float
 ) -> tuple[str, str]:
-    alarm = group.alarms.get(node_id, "")
+    if alarm := group.alarms.get(node_id, ""):
+        return REFUSED, alarm
     if each is None or not each.connected:
-        return UNREACHABLE, alarm or "no stream from this slave"
+        return UNREACHABLE, "no stream from this slave"
     silent = now - each.heard_at
     if silent * 1000 > group.config.dead_after_ms:
         return UNREACHABLE, f"no frame received for {silent:.1f} s"
     if each.fault:
         return READ_ONLY, each.fault
-    detail = alarm
+    detail = ""
     if group.tracker.durable(each.member) is None:
-        detail = (
-            detail
-            or "preparing: its log is compared with the master's and truncated where they differ"
-        )
+        detail = "preparing: its log is compared with the master's and truncated where they differ"
     return (IN_SYNC, detail) if member else (CATCHING_UP, detail or "not caught up yet")
 
 

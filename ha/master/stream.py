@@ -283,7 +283,8 @@ class MasterStream:
             await self._send_prologue(action.offset, context)
         elif isinstance(action, SendRefusal):
             level = logging.ERROR if self.session.alarm else logging.WARNING
-            logger.log(level, "refused slave %s: %s", self.name, action.refusal.reason)
+            what = "alarm: refused" if self.session.alarm else "refused"
+            logger.log(level, "%s slave %s: %s", what, self.name, action.refusal.reason)
             await self._write(context, encode_master_frame(action.refusal))
         elif isinstance(action, Close):
             self.session.close(action.reason)

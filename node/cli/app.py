@@ -25,6 +25,7 @@ COMMANDS = {
     "query": "query",
     "offsets": "offsets",
     "list": "list_nodes",
+    "check": "check",
     "dump": "dump",
     "recover": "recover",
     "rebuild": "rebuild",

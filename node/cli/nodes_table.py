@@ -53,10 +53,11 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "reput_offset": node.reput_offset,
         "lag_bytes": node.lag_bytes,
         "lag_seconds": node.lag_seconds,
-        "detail": " ".join(node.detail.split()),
+        "detail": "see the alarm" if node.alarm else " ".join(node.detail.split()),
         "store_host": node.store_host,
         "commit_log_file_size": node.commit_log_file_size,
         "uptime_seconds": node.uptime_seconds,
+        "alarm": " ".join(node.alarm.split()),
     }
 
 
@@ -64,6 +65,13 @@ def node_rows(topology: Topology) -> list[dict[str, Any]]:
     """A row a node, the master first."""
     nodes = sorted(topology.nodes, key=lambda node: (not node.is_master, node.node_id))
     return [node_row(node, topology) for node in nodes]
+
+
+def alarm_lines(topology: Topology) -> list[str]:
+    """One line for each alarm, which no table cuts off."""
+    return [
+        f"ALARM {node_id}: {' '.join(alarm.split())}" for node_id, alarm in topology.alarms.items()
+    ]
 
 
 def summary(topology: Topology) -> str:

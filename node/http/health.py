@@ -1,6 +1,6 @@
 """Is this node well, and for what: the decisions behind the HTTP endpoints, from one snapshot.
 
-    /health             200 while the store takes and gives what it should
+    /health             200 while the store takes and gives what it should, and no alarm is on
     /liveness           200 while the process is worth keeping: a restart would not help otherwise
     /readiness?lag=     200 where the node serves; a slave: within `lag` of the master
     /master             200 on a master that could acknowledge a put now
@@ -42,6 +42,7 @@ class Health:
 
     status: common_pb2.NodeStatus
     store_fault: str
+    alarms: Mapping[str, str]  # node id -> what this master may lack, and what to do
     put_fault: str  # why a put would not be acknowledged now
     read_fault: str  # why reads are not what they should be: starting, never connected, stopping
 
@@ -58,6 +59,7 @@ class NodeNumbers:
     acks: AckStats
     ack_mode: str
     disk_free_bytes: int
+    alarms: int
 
 
 class Observed(Protocol):
@@ -90,7 +92,7 @@ def faults(path: str, health: Health, query: Mapping[str, str]) -> str:
     if path == "/liveness":
         return ""
     if path == "/health":
-        return health.store_fault
+        return health.store_fault or alarm_text(health.alarms)
     if path == "/master":
         return health.put_fault if is_master else "this node is a slave"
     if path == "/in-sync":
@@ -98,6 +100,10 @@ def faults(path: str, health: Health, query: Mapping[str, str]) -> str:
     if path == "/slave" and is_master:
         return "this node is the master"
     return health.store_fault or health.read_fault or _lag_fault(status, query.get("lag"))
+
+
+def alarm_text(alarms: Mapping[str, str]) -> str:
+    return "; ".join(f"alarm of {node_id}: {alarm}" for node_id, alarm in alarms.items())
 
 
 def _lag_fault(status: common_pb2.NodeStatus, limit: str | None) -> str:

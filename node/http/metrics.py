@@ -50,6 +50,10 @@ class NodeCollector(Collector):
         yield self._gauge("role", "1 on the master, 0 on a slave", own.role == common_pb2.MASTER)
         yield self._gauge("epoch", "current epoch of the node", own.epoch)
         yield self._gauge("can_ack", "1 if a put can be acknowledged now", numbers.can_ack)
+        yield self._gauge(
+            "alarms", "nodes that hold acknowledged messages which this master may lack",
+            numbers.alarms,
+        )  # fmt: skip
         yield self._gauge("log_min_offset", "first byte of the log", own.min_offset)
         yield self._gauge("log_end_offset", "end of the log", own.wrote_offset)
         yield self._gauge("durable_offset", "flushed up to here", own.flushed_offset)

@@ -23,7 +23,8 @@ class ReadFrom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself."""
+    """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself; `alarm`:
+    the master may lack acknowledged messages that this node holds, and what to do."""
 
     node_id: str
     role: str
@@ -44,6 +45,7 @@ class NodeInfo:
     incarnation: str = ""
     commit_log_file_size: int = 0
     uptime_seconds: float = 0.0
+    alarm: str = ""
     reachable: bool = False
 
     @property
@@ -69,6 +71,11 @@ class Topology:
     master_id: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_epoch: int = 0
+
+    @property
+    def alarms(self) -> dict[str, str]:
+        """Node id -> alarm, of the nodes that have one."""
+        return {node.node_id: node.alarm for node in self.nodes if node.alarm}
 
     @property
     def authority(self) -> NodeInfo | None:
@@ -168,7 +175,13 @@ def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:
         return told
     if own.is_master:
         return own
-    return replace(own, in_sync=told.in_sync, lag_bytes=max(own.lag_bytes, told.lag_bytes))
+    return replace(
+        own,
+        in_sync=told.in_sync,
+        lag_bytes=max(own.lag_bytes, told.lag_bytes),
+        state=told.state if told.alarm else own.state,
+        alarm=told.alarm,
+    )
 
 
 def _speaker(
@@ -204,5 +217,6 @@ def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> N
         incarnation=status.incarnation,
         commit_log_file_size=status.commit_log_file_size,
         uptime_seconds=status.uptime_seconds,
+        alarm=status.alarm,
         reachable=reachable,
     )

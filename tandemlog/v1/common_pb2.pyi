@@ -191,13 +191,14 @@ class NodeStatus(_message.Message):
     STORE_HOST_FIELD_NUMBER: _builtins.int
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: _builtins.int
+    ALARM_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     role: Global___Role.ValueType
     endpoint: _builtins.str
     """host:port of its gRPC services"""
     http_endpoint: _builtins.str
     state: _builtins.str
-    """starting, running, catching-up, in-sync, unreachable, read-only, stopping"""
+    """starting, running, catching-up, in-sync, refused, unreachable, read-only, stopping"""
     epoch: _builtins.int
     incarnation: _builtins.str
     min_offset: _builtins.int
@@ -216,6 +217,8 @@ class NodeStatus(_message.Message):
     """what it writes into records, host:port"""
     commit_log_file_size: _builtins.int
     uptime_seconds: _builtins.float
+    alarm: _builtins.str
+    """the master may lack acknowledged messages that this node holds"""
     def __init__(
         self,
         *,
@@ -238,10 +241,11 @@ class NodeStatus(_message.Message):
         store_host: _builtins.str = ...,
         commit_log_file_size: _builtins.int = ...,
         uptime_seconds: _builtins.float = ...,
+        alarm: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "wrote_offset", b"wrote_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "wrote_offset", b"wrote_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

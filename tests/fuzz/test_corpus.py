@@ -59,10 +59,10 @@ def test_damaged_stores(entry: dict[str, Any]) -> None:
 
 class Slave:
     def health(self) -> Health:
-        return Health(SLAVE, "", "", "")
+        return Health(SLAVE, "", {}, "", "")
 
     def numbers(self) -> NodeNumbers:
-        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7)
+        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7, 0)
 
 
 @pytest.mark.parametrize("entry", parameters("http"))

@@ -10,7 +10,7 @@ from tandemlog.errors import NodeUnavailableError
 from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import one_line_errors
-from ..nodes_table import COLUMNS, TITLES, node_rows, summary
+from ..nodes_table import COLUMNS, TITLES, alarm_lines, node_rows, summary
 from ..online import run_admin
 from ..options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 from ..output import Format, error_console, write_rows
@@ -35,5 +35,7 @@ def list_command(
         write_rows(node_rows(topology), form, COLUMNS, TITLES)
         if form is Format.TABLE:
             error_console().print(Text(summary(topology), style="dim"))
+            for line in alarm_lines(topology):
+                typer.echo(line, err=True)
             if topology.master is None:
                 typer.echo("no reachable node is the master", err=True)

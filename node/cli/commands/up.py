@@ -33,7 +33,7 @@ from ..local_cluster import (
     locked,
     plan_cluster,
 )
-from ..nodes_table import COLUMNS, FEW_COLUMNS, TITLES, node_rows
+from ..nodes_table import COLUMNS, FEW_COLUMNS, TITLES, alarm_lines, node_rows
 from ..options import DEFAULTS
 from ..output import fits, table_of
 from ..restarts import Restarts
@@ -203,6 +203,7 @@ class _Foreground:
         self._stop = asyncio.Event()
         self._ready = False
         self._told: dict[str, str] = {}
+        self._alarms: list[str] = []
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -231,6 +232,7 @@ class _Foreground:
                 self._check_start()
                 self._restart_ended()
                 rows = self._rows(topology)
+                self._alarms = alarm_lines(topology)
                 if self._console.is_terminal:
                     live.update(self._picture(rows), refresh=True)
                 else:
@@ -288,17 +290,23 @@ class _Foreground:
         table = table_of(rows, COLUMNS, TITLES)
         if not fits(table, self._console):
             table = table_of(rows, FEW_COLUMNS, TITLES)
-        return Group(Text(settings), table, Text(hint, style="dim"))
+        alarms = [Text(line, style="bold red") for line in self._alarms]
+        return Group(Text(settings), table, *alarms, Text(hint, style="dim"))
 
     def _tell_changes(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:
             line = f"{row['node']} {row['role']} {row['endpoint']} {row['state']}"
             if row.get("detail"):
                 line += f": {row['detail']}"
-            if self._told.get(row["node"]) != line:
-                self._told[row["node"]] = line
-                self._console.print(line, markup=False, soft_wrap=True)
+            self._tell(row["node"], line)
+        for line in self._alarms:
+            self._tell(line, line)
         sys.stdout.flush()
+
+    def _tell(self, about: str, line: str) -> None:
+        if self._told.get(about) != line:
+            self._told[about] = line
+            self._console.print(line, markup=False, soft_wrap=True)
 
     def _tell_ready(self, topology: Topology) -> None:
         reached = [node for node in topology.nodes if node.reachable]

@@ -94,7 +94,20 @@ def test_an_alarm_shows_at_the_slave_that_raised_it() -> None:
     made = group()
     late = made.open(100.0)
     made.receive(late, replace(HELLO, node_id="b", accepted_epoch=7), 100.0)
-    assert "has seen epoch 7" in slave_rows(made, 100.0)[0].detail
+    row = slave_rows(made, 100.0)[0]
+    assert row.state == "refused"
+    assert "has seen epoch 7" in row.alarm
+
+
+def test_a_refused_slave_is_listed_though_it_never_was_in_the_set() -> None:
+    """After a restart on an empty store the master knows none of those that hold the messages."""
+    made = group()
+    made.set.record = InSyncRecord(1, 1, frozenset({made.me}), known=frozenset({made.me.node_id}))
+    late = made.open(100.0)
+    made.receive(late, replace(HELLO, node_id="z", accepted_epoch=7, endpoint="z:1"), 100.0)
+    assert set(made.alarms) == {"z"}
+    row = next(row for row in slave_rows(made, 100.0) if row.node_id == "z")
+    assert (row.state, row.endpoint, row.in_sync) == ("refused", "z:1", False)
 
 
 def test_a_slave_shows_the_masters_rows_and_its_own_fresh_one() -> None:

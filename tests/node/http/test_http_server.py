@@ -22,9 +22,14 @@ BEHIND = common_pb2.NodeStatus(
 
 
 def health(
-    status: common_pb2.NodeStatus, *, store: str = "", put: str = "", read: str = ""
+    status: common_pb2.NodeStatus,
+    *,
+    store: str = "",
+    put: str = "",
+    read: str = "",
+    alarm: str = "",
 ) -> Health:
-    return Health(status, store, put, read)
+    return Health(status, store, {"n1": alarm} if alarm else {}, put, read)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,8 @@ def health(
     [
         ("/health", health(MASTER), {}, ""),
         ("/health", health(MASTER, store="fdatasync failed"), {}, "fdatasync failed"),
+        ("/health", health(MASTER, alarm="lost"), {}, "alarm of n1: lost"),
+        ("/liveness", health(MASTER, alarm="lost"), {}, ""),
         ("/liveness", health(MASTER, store="fdatasync failed"), {}, ""),
         ("/readiness", health(MASTER), {}, ""),
         ("/readiness", health(SLAVE), {"lag": "10MB"}, ""),
@@ -76,7 +83,7 @@ class SlaveNode:
         return health(SLAVE)
 
     def numbers(self) -> NodeNumbers:
-        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7)
+        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7, 0)
 
 
 async def aiohttp_get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

@@ -29,6 +29,7 @@ def numbers() -> NodeNumbers:
         acks=acks,
         ack_mode="sync-sync",
         disk_free_bytes=10,
+        alarms=1,
     )
 
 
@@ -38,6 +39,7 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_role{cluster="c",node="n0"} 1.0',
         'tandemlog_epoch{cluster="c",node="n0"} 3.0',
         'tandemlog_dispatch_behind_bytes{cluster="c",node="n0"} 10.0',
+        'tandemlog_alarms{cluster="c",node="n0"} 1.0',
         'tandemlog_isr_size{cluster="c",node="n0"} 1.0',
         'tandemlog_under_min_isr{cluster="c",node="n0"} 1.0',
         'tandemlog_isr_member{cluster="c",node="n0",peer="n1"} 0.0',

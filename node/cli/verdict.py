@@ -1,0 +1,88 @@
+"""Is this cluster well, and could it lose its master now: one line, as monitoring wants it.
+
+    CRITICAL  no master answers; an alarm is on; the master does not acknowledge puts
+    WARNING   a node is missing or not in sync; no slave could take over now
+    OK        otherwise
+
+The codes are those of the plugins of Nagios and its successors.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tandemlog.cluster.topology import Topology
+from tandemlog.format.words import counted
+
+
+class Level(IntEnum):
+    """The exit code of `check`."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How the cluster is, and everything that makes it so, the worst first."""
+
+    level: Level
+    reasons: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        return f"{self.level.name}: {'; '.join(self.reasons)}"
+
+
+def judge(topology: Topology) -> Verdict:
+    """The verdict on one picture of a cluster."""
+    if not any(node.reachable for node in topology.nodes):
+        return Verdict(Level.UNKNOWN, (f"no node can be reached: {topology.asked_text()}",))
+    critical, warnings = _critical(topology), _warnings(topology)
+    if critical:
+        return Verdict(Level.CRITICAL, (*critical, *warnings))
+    if warnings:
+        return Verdict(Level.WARNING, tuple(warnings))
+    master = topology.master
+    name = master.node_id if master is not None else ""
+    slaves = sum(node.in_sync for node in topology.nodes) - 1
+    return Verdict(
+        Level.OK,
+        (f"{name} is the master, {counted(slaves, 'slave')} in sync, any of them could take over",),
+    )
+
+
+def _critical(topology: Topology) -> list[str]:
+    found = [f"alarm of {node_id}: {alarm}" for node_id, alarm in topology.alarms.items()]
+    master = topology.master
+    if master is None:
+        return [*found, "no reachable node is the master"]
+    if master.state != "running":
+        found.append(f"the master {master.node_id} is {master.state}: {master.detail}")
+    in_sync = sum(node.in_sync for node in topology.nodes)
+    if topology.replication == "sync" and in_sync < topology.min_in_sync:
+        found.append(
+            f"puts are refused: {counted(in_sync, 'node')} in sync, "
+            f"min_in_sync is {topology.min_in_sync}"
+        )
+    return found
+
+
+def _warnings(topology: Topology) -> list[str]:
+    found = []
+    for node in topology.nodes:
+        if node.node_id == topology.master_id or node.alarm:
+            continue
+        if not node.reachable:
+            found.append(f"{node.node_id} cannot be reached")
+        elif not node.in_sync:
+            found.append(f"{node.node_id} is {node.state}, {node.lag_bytes:,} bytes behind")
+    ready = [
+        node
+        for node in topology.nodes
+        if node.in_sync and node.reachable and node.node_id != topology.master_id
+    ]
+    if not ready:
+        found.append("no slave could take over now")
+    return found

@@ -1,0 +1,61 @@
+"""A master that has lost its store: an operator sees the alarm wherever they look."""
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import tandemlog
+from running import ROOT, Running, wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "node", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_an_alarm_is_seen_everywhere(tmp_path: Path) -> None:
+    with Running(tmp_path, slaves=1, flush="sync", min_in_sync=2) as running:
+        master, slave = running.nodes
+        with tandemlog.Admin(running.endpoints) as admin:
+            admin.create_topic("t", queues=1)
+        with tandemlog.Producer(running.endpoints) as producer:
+            producer.send_many("t", [b"%d" % each for each in range(100)])
+        running.wait_in_sync()
+        healthy = program("check", "--endpoint", master.endpoint)
+        assert healthy.returncode == 0, healthy.stdout
+        assert healthy.stdout.startswith("OK: n0 is the master, 1 slave in sync")
+        master.stop()
+        shutil.rmtree(master.store)
+        master.start()
+
+        wait_until("the slave to be refused", lambda: master.http_status("/health") == 503)
+        assert master.http_status("/liveness") == 200
+        assert master.http_status("/master") == 503
+        with urllib.request.urlopen(f"{master.http}/metrics", timeout=5) as answer:
+            metrics = answer.read().decode()
+        assert 'tandemlog_alarms{cluster="test",node="n0"} 1.0' in metrics
+        assert "alarm: refused slave n1" in master.log.read_text()
+
+        checked = program("check", "--endpoint", slave.endpoint + "," + master.endpoint)
+        assert checked.returncode == 2, checked.stdout
+        assert checked.stdout.startswith("CRITICAL: alarm of n1: ")
+        listed = program("list", "--endpoint", master.endpoint)
+        assert "ALARM n1: " in listed.stderr
+        assert "Make a slave the master" in listed.stderr
+        rows = program("list", "--endpoint", master.endpoint, "--format", "jsonl").stdout
+        states = {row["node"]: row for row in map(json.loads, rows.splitlines())}
+        assert (states["n1"]["state"], states["n1"]["endpoint"]) == ("refused", slave.endpoint)
+        assert states["n1"]["alarm"]
+
+
+def test_check_without_a_cluster() -> None:
+    checked = program("check", "--endpoint", "127.0.0.1:9", "--timeout", "1")
+    assert checked.returncode == 3
+    assert checked.stdout.startswith("UNKNOWN: ")

@@ -1,0 +1,85 @@
+"""What `check` says of a cluster: one picture, one verdict."""
+
+from dataclasses import replace
+
+import pytest
+
+from node.cli.verdict import Level, judge
+from tandemlog.cluster.topology import NodeInfo, Topology
+
+
+def node(node_id: str, role: str = "slave", **changed: object) -> NodeInfo:
+    row = NodeInfo(
+        node_id=node_id,
+        role=role,
+        endpoint=f"{node_id}:1",
+        http_endpoint="",
+        state="running" if role == "master" else "in-sync",
+        epoch=1,
+        in_sync=True,
+        min_offset=0,
+        wrote_offset=100,
+        flushed_offset=100,
+        confirm_offset=100,
+        reput_offset=100,
+        lag_bytes=0,
+        lag_seconds=0.0,
+        detail="",
+        store_host="",
+        reachable=True,
+    )
+    return replace(row, **changed)  # type: ignore[arg-type]
+
+
+def cluster(*nodes: NodeInfo, master_id: str = "a", min_in_sync: int = 2) -> Topology:
+    return Topology(
+        nodes=nodes,
+        asked=("a:1",),
+        replication="sync",
+        min_in_sync=min_in_sync,
+        master_id=master_id,
+    )
+
+
+MASTER, B, C = node("a", "master"), node("b"), node("c")
+ALARMED = node("b", alarm="the master's store was lost", in_sync=False, state="refused")
+GONE = {"reachable": False, "in_sync": False}
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "said"),
+    [
+        (cluster(MASTER, B, C), Level.OK, "a is the master, 2 slaves in sync"),
+        (cluster(MASTER, B, node("c", **GONE)), Level.WARNING, "c cannot be reached"),
+        (
+            cluster(MASTER, B, node("c", in_sync=False, state="catching-up", lag_bytes=7_000)),
+            Level.WARNING,
+            "c is catching-up, 7,000 bytes behind",
+        ),
+        (cluster(MASTER, min_in_sync=1), Level.WARNING, "no slave could take over now"),
+        (
+            cluster(MASTER, node("b", reachable=False), min_in_sync=1),
+            Level.WARNING,
+            "b cannot be reached; no slave could take over now",
+        ),
+        (
+            cluster(MASTER, node("b", **GONE), node("c", **GONE)),
+            Level.CRITICAL,
+            "puts are refused: 1 node in sync, min_in_sync is 2",
+        ),
+        (cluster(B, C, master_id=""), Level.CRITICAL, "no reachable node is the master"),
+        (
+            cluster(replace(MASTER, state="read-only", detail="disk full"), B),
+            Level.CRITICAL,
+            "the master a is read-only: disk full",
+        ),
+        (cluster(MASTER, ALARMED, C), Level.CRITICAL, "alarm of b: the master's store was lost"),
+        (Topology(asked=("a:1",)), Level.UNKNOWN, "no node can be reached: a:1"),
+    ],
+)
+def test_one_line_says_how_the_cluster_is(seen: Topology, level: Level, said: str) -> None:
+    verdict = judge(seen)
+    assert verdict.level is level
+    assert verdict.line.startswith(f"{level.name}: ")
+    assert said in verdict.line
+    assert "\n" not in verdict.line

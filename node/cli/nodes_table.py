@@ -1,8 +1,19 @@
-"""The one table that shows the truth about a cluster: nodes, roles, offsets, lag."""
+"""The one table that shows the truth about a cluster: nodes, roles, offsets, lag.
 
+On a terminal the table has the columns for which there is room, and what is to be said of single
+nodes stands in lines of its own below it, whole: it matters most when things are broken.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
 from tandemlog.cluster.topology import NodeInfo, Topology
+
+from .output import fits, table_of
 
 COLUMNS = (
     "node",
@@ -21,8 +32,16 @@ COLUMNS = (
     "detail",
 )
 
-FEW_COLUMNS = ("node", "role", "endpoint", "state", "in_sync", "lag_bytes", "detail")
-"""For a narrow terminal."""
+ON_A_TERMINAL = (
+    tuple(name for name in COLUMNS if name != "detail"),
+    (
+        "node", "role", "endpoint", "state", "epoch", "in_sync",
+        "wrote_offset", "confirm_offset", "lag_bytes", "lag_seconds",
+    ),
+    ("node", "role", "endpoint", "state", "in_sync", "wrote_offset", "lag_bytes"),
+    ("node", "role", "state", "in_sync", "lag_bytes"),
+)  # fmt: skip
+"""The columns of a table, the widest first."""
 
 TITLES = {
     "min_offset": "min",
@@ -72,6 +91,26 @@ def alarm_lines(topology: Topology) -> list[str]:
     return [
         f"ALARM {node_id}: {' '.join(alarm.split())}" for node_id, alarm in topology.alarms.items()
     ]
+
+
+def picture(rows: Sequence[Mapping[str, Any]], alarms: Iterable[str], console: Console) -> Group:
+    """The widest table for which `console` has room, then what single nodes say, then alarms."""
+    return Group(
+        fitting_table(rows, console),
+        *(Text(line, style="dim") for line in detail_lines(rows)),
+        *(Text(line, style="bold red") for line in alarms),
+    )
+
+
+def fitting_table(rows: Sequence[Mapping[str, Any]], console: Console) -> Table:
+    """The widest table of nodes for which there is room, else the narrowest."""
+    tables = [table_of(rows, columns, TITLES) for columns in ON_A_TERMINAL]
+    return next((table for table in tables if fits(table, console)), tables[-1])
+
+
+def detail_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """One line for each node that has something to say."""
+    return [f"{row['node']}: {row['detail']}" for row in rows if row.get("detail")]
 
 
 def summary(topology: Topology) -> str:

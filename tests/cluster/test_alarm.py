@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -53,6 +54,25 @@ def test_an_alarm_is_seen_everywhere(tmp_path: Path) -> None:
         states = {row["node"]: row for row in map(json.loads, rows.splitlines())}
         assert (states["n1"]["state"], states["n1"]["endpoint"]) == ("refused", slave.endpoint)
         assert states["n1"]["alarm"]
+
+
+def test_list_watches(tmp_path: Path) -> None:
+    with Running(tmp_path) as running:
+        arguments = ("list", "--endpoint", running.master.endpoint, "--format", "jsonl")
+        with subprocess.Popen(
+            [sys.executable, "-m", "node", *arguments, "--watch", "0.1"],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as watching:
+            assert watching.stdout is not None
+            rows = [json.loads(watching.stdout.readline()) for _ in range(3)]
+            watching.send_signal(signal.SIGINT)
+            _, said = watching.communicate(timeout=10)
+        assert [row["node"] for row in rows] == ["n0"] * 3
+        assert watching.returncode == 130
+        assert "Traceback" not in said
 
 
 def test_check_without_a_cluster() -> None:

@@ -33,9 +33,8 @@ from ..local_cluster import (
     locked,
     plan_cluster,
 )
-from ..nodes_table import COLUMNS, FEW_COLUMNS, TITLES, alarm_lines, node_rows
+from ..nodes_table import alarm_lines, node_rows, picture
 from ..options import DEFAULTS
-from ..output import fits, table_of
 from ..restarts import Restarts
 
 REFRESH_S = 0.5
@@ -287,11 +286,8 @@ class _Foreground:
             f"cluster {plan.cluster_id}  flush {plan.flush}  replication {plan.replication}  "
             f"min_in_sync {plan.min_in_sync}"
         )
-        table = table_of(rows, COLUMNS, TITLES)
-        if not fits(table, self._console):
-            table = table_of(rows, FEW_COLUMNS, TITLES)
-        alarms = [Text(line, style="bold red") for line in self._alarms]
-        return Group(Text(settings), table, *alarms, Text(hint, style="dim"))
+        nodes = picture(rows, self._alarms, self._console)
+        return Group(Text(settings), nodes, Text(hint, style="dim"))
 
     def _tell_changes(self, rows: list[dict[str, Any]]) -> None:
         for row in rows:

@@ -47,7 +47,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "ha": (
         ("__init__", "config", "errors", "store_port"),
-        ("frame_limits",),
+        ("coordinator", "frame_limits"),
         ("state",),
         ("protocol", "state_file"),
         ("master",),
@@ -97,6 +97,10 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 
 # Decisions take bytes and `now` and return actions; they own neither a loop nor a clock.
 PURE = (
+    "ha/coordinator/guard.py",
+    "ha/coordinator/methods.py",
+    "ha/coordinator/rotation.py",
+    "ha/coordinator/wire.py",
     "ha/master/confirm.py",
     "ha/master/group.py",
     "ha/master/session.py",

@@ -5,6 +5,7 @@ import logging
 import secrets
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from grpc import aio
@@ -40,14 +41,22 @@ def random_id() -> int:
 class CoordinatorServer:
     """Serves the data of `database` on host:port `endpoint`, which must be free.
 
-    `fatal` is done, with what went wrong, when the coordinator must stop by itself.
+    `fatal` is done, with what went wrong, when the coordinator must stop by itself. `monotonic`
+    gives seconds; whoever gives another clock also calls `tick`, ten times in a second of it.
     """
 
-    def __init__(self, database: Database, endpoint: str, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        endpoint: str,
+        limits: Limits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.endpoint = endpoint
         self._database = database
         self._limits = limits or Limits()
-        self.machine = Machine(database.saved, time.monotonic(), random_id, self._limits)
+        self._monotonic = monotonic
+        self.machine = Machine(database.saved, monotonic(), random_id, self._limits)
         self._durable = DurableRevision(self.machine.revision)
 
     async def start(self) -> None:
@@ -57,7 +66,7 @@ class CoordinatorServer:
             self.machine,
             self._journal,
             self._durable,
-            time.monotonic,
+            self._monotonic,
             self._database.size,
             self.endpoint,
         )
@@ -72,6 +81,7 @@ class CoordinatorServer:
             await self._journal.close()
             raise ListenError(f"--listen: cannot listen on {self.endpoint}") from error
         await self._server.start()
+        self.tick = services.tick
         self._ticks = asyncio.create_task(tick_forever(services))
 
     @property

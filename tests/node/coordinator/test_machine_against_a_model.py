@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put
@@ -243,6 +243,7 @@ class Run:
         assert live.live_bytes == sum(len(k) + len(v[0]) for k, v in model.content.items())
 
 
+@settings(max_examples=400)
 @given(steps)
 def test_machine_and_model_agree(taken: list[Any]) -> None:
     run = Run()

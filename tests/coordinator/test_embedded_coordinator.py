@@ -1,0 +1,185 @@
+"""The embedded coordinator in this process: gRPC, a real file, and a clock that is told."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+from grpc import aio
+
+from conformance.coordinator_suite import CoordinatorSuite, put, value_of
+from fakes.clock import FakeClock
+from fakes.coordinator_machines import EMPTY
+from ha.coordinator.coordinator import Coordinator
+from ha.coordinator.errors import CoordinatorRefusedError, UnknownOutcomeError
+from ha.coordinator.etcd_client import EtcdCoordinator
+from ha.coordinator.methods import COMPACT, PUT, STATUS, TXN, Answer, Method, Request
+from ha.coordinator.options import CoordinatorOptions
+from ha.coordinator.values import Get, KeyRange, Put, Txn
+from node.coordinator.database import SqliteDatabase
+from node.coordinator.limits import Limits
+from node.coordinator.machine import Changes
+from node.coordinator.server import CoordinatorServer
+from running import free_ports
+from tandemlog.v1 import coordinator_pb2 as pb
+
+PATIENT = {"attempt_s": 10.0, "budget_s": 20.0, "probe_s": 10.0}
+
+
+class OpenedEmbedded:
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock()
+        ids = itertools.count(1)
+        self.database = SqliteDatabase(folder, lambda: next(ids))
+        self.endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+        self.server = CoordinatorServer(
+            self.database, self.endpoint, monotonic=self.clock.monotonic
+        )
+        self.clients: list[Coordinator] = []
+
+    def client(self, **options: float) -> Coordinator:
+        settings = CoordinatorOptions((self.endpoint,), **{**PATIENT, **options})  # type: ignore[arg-type]
+        made = EtcdCoordinator(settings)
+        self.clients.append(made)
+        return made
+
+    def key(self, name: str) -> bytes:
+        return b"/" + name.encode()
+
+    async def compact(self) -> None:
+        await self.raw(COMPACT, pb.CompactionRequest(revision=self.server.machine.revision))
+
+    async def until(self, what: str, true: Callable[[], Awaitable[bool]]) -> None:
+        for _ in range(600):
+            if await true():
+                return
+            self.clock.advance(0.1)
+            self.server.tick()
+        raise AssertionError(what)
+
+    async def raw(self, method: Method[Request, Answer], request: Request) -> Answer:
+        async with aio.insecure_channel(self.endpoint) as channel:
+            call = channel.unary_unary(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.answer.FromString,
+            )
+            answer: Answer = await call(request, timeout=20)
+            return answer
+
+    async def close(self) -> None:
+        for each in self.clients:
+            await each.close()
+        await self.server.stop()
+        self.database.close()
+
+
+@pytest_asyncio.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[OpenedEmbedded]:
+    made = OpenedEmbedded(tmp_path)
+    await made.server.start()
+    yield made
+    await made.close()
+
+
+class TestEmbeddedCoordinator(CoordinatorSuite):
+    """In this process."""
+
+
+async def test_t_sent_is_the_callers_clock_before_sending(opened: OpenedEmbedded) -> None:
+    times = itertools.count(100.0, 0.001)
+    told: list[float] = []
+
+    def monotonic() -> float:
+        told.append(next(times))
+        return told[-1]
+
+    client = EtcdCoordinator(CoordinatorOptions((opened.endpoint,), **PATIENT), monotonic=monotonic)  # type: ignore[arg-type]
+    lease = await client.grant_lease(60)
+    asked = len(told)
+    renewed = await client.keep_alive(lease.lease_id)
+    assert renewed.t_sent in told[asked:]
+    assert renewed.t_sent <= told[-1]
+    await client.close()
+
+
+async def test_requests_that_are_none_are_refused(opened: OpenedEmbedded) -> None:
+    async with aio.insecure_channel(opened.endpoint) as channel:
+        for path, data, code in (
+            (TXN.path, b"\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT),
+            (PUT.path, bytes(3 << 19) + b"1", grpc.StatusCode.INVALID_ARGUMENT),
+            ("/etcdserverpb.KV/Nothing", b"", grpc.StatusCode.UNIMPLEMENTED),
+        ):
+            with pytest.raises(aio.AioRpcError) as refused:
+                await channel.unary_unary(path)(data, timeout=20)
+            assert refused.value.code() is code
+    assert await value_of(opened.client(), b"k") is None
+
+
+async def test_a_watch_request_that_is_none_ends_its_stream_alone(opened: OpenedEmbedded) -> None:
+    async with aio.insecure_channel(opened.endpoint) as channel:
+        call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+        await call.write(b"\xff\xff\xff")
+        with pytest.raises(aio.AioRpcError) as refused:
+            await call.read()
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await put(opened.client(), b"k", b"1")
+
+
+async def test_a_password_is_not_asked_for(opened: OpenedEmbedded) -> None:
+    """Of a coordinator without users, as etcd's own clients do it."""
+    options = CoordinatorOptions((opened.endpoint,), user="u", password="p", **PATIENT)  # type: ignore[arg-type]
+    client = EtcdCoordinator(options)
+    await put(client, b"k", b"1")
+    await client.close()
+
+
+async def test_status_and_limits_by_name(opened: OpenedEmbedded) -> None:
+    client = opened.client()
+    revision = await put(client, b"k", b"v")
+    status = await opened.raw(STATUS, pb.StatusRequest())
+    assert status.header.revision == revision
+    assert status.leader == status.header.member_id
+    assert status.dbSize > 0
+    limit = Limits().value_bytes
+    with pytest.raises(CoordinatorRefusedError, match=f"value: {limit + 1}, the limit is {limit}"):
+        await put(client, b"k", bytes(limit + 1))
+
+
+class BrokenDisk:
+    """Every commit fails."""
+
+    saved = EMPTY
+
+    def commit(self, changes: Sequence[Changes]) -> None:
+        raise OSError("the disk is gone")
+
+    def size(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+
+async def test_a_failed_commit_is_never_answered_and_ends_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+    clock = FakeClock()
+    server = CoordinatorServer(BrokenDisk(), endpoint, monotonic=clock.monotonic)
+    await server.start()
+    client = EtcdCoordinator(CoordinatorOptions((endpoint,), **PATIENT))  # type: ignore[arg-type]
+    assert (await client.get(b"k")).kv is None
+    with caplog.at_level(logging.CRITICAL):
+        writing = asyncio.create_task(client.txn(Txn((), (Put(b"k", b"v"), Get(KeyRange(b"k"))))))
+        error = await asyncio.wait_for(server.fatal, 20)
+        assert isinstance(error, OSError)
+        assert not writing.done()
+        await server.stop()
+    with pytest.raises(UnknownOutcomeError):
+        await writing
+    assert "commit failed" in caplog.text
+    await client.close()

@@ -57,8 +57,10 @@ class Attempts:
         """The answer, within `seconds`. A request that changes something names in `changes` a key
         that it touches. Raises AttemptError."""
         until = self._monotonic() + seconds
-        if changes and endpoint not in self._trusted:
-            await self._prove(endpoint, changes, until)
+        if changes:
+            await self._logged_in(endpoint, until)
+            if endpoint not in self._trusted:
+                await self._prove(endpoint, changes, until)
         return await self._believed(endpoint, method, request, until, linearizable=linearizable)
 
     async def keep_alive(
@@ -182,11 +184,9 @@ class Attempts:
         return answer
 
     async def _logged_in(self, endpoint: str, until: float) -> tuple[aio.Channel, Metadata]:
-        try:
-            channel = await self._connections.ready(endpoint, self._left(endpoint, until))
-        except AttemptError:
+        channel, new = await self._connections.ready(endpoint, self._left(endpoint, until))
+        if new:
             self.distrust(endpoint)
-            raise
         if not self._options.user or self._auth_is_off:
             return channel, _LEADER
         if not self._token:

@@ -27,14 +27,17 @@ class Connections:
         self._options = options
         self._channels: dict[str, aio.Channel] = {}
 
-    async def ready(self, endpoint: str, seconds: float) -> aio.Channel:
-        """The channel, connected, within `seconds`. Raises AttemptError."""
+    async def ready(self, endpoint: str, seconds: float) -> tuple[aio.Channel, bool]:
+        """The channel, connected, within `seconds`; and whether the connection is a new one.
+
+        Raises AttemptError."""
         channel = self._channels.get(endpoint)
         if channel is None:
             channel = self._channels[endpoint] = self._open(endpoint)
         try:
             async with asyncio.timeout(seconds):
                 state = channel.get_state(try_to_connect=True)
+                new = state is not Ready
                 while state is not Ready:
                     if state is Failed and len(self._options.endpoints) > 1:
                         raise AttemptError(Verdict.ELSEWHERE, endpoint, "no connection")
@@ -43,7 +46,7 @@ class Connections:
         except TimeoutError:
             reason = f"not connected within {seconds:.1f} s"
             raise AttemptError(Verdict.ELSEWHERE, endpoint, reason) from None
-        return channel
+        return channel, new
 
     async def close(self) -> None:
         """End every channel, and every call on it."""

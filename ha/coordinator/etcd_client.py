@@ -180,7 +180,7 @@ class EtcdCoordinator:
         Raises the errors of the module, and AttemptError where the lease does not exist.
         """
         until = self._monotonic() + self._options.budget_s
-        failures: dict[str, str] = {}
+        reasons: dict[str, None] = {}  # in the order in which they came up
         while not self._closed:
             endpoint = self._rotation.current
             seconds = min(self._options.attempt_s, until - self._monotonic())
@@ -196,12 +196,12 @@ class EtcdCoordinator:
                     raise UnknownOutcomeError(
                         f"{what} was sent and not answered, it may be applied: {error}"
                     ) from error
-                failures[endpoint] = str(error)
-            if self._monotonic() >= until:
-                break
+                reasons[str(error)] = None
             if self._rotation.round_ended:
                 await self._pause(self._options.pause_s)
-        said = "; ".join(failures.values()) or "this client is closed"
+            if self._monotonic() >= until:
+                break
+        said = "; ".join(reasons) or "this client is closed"
         raise CoordinatorUnavailableError(f"the coordinator is unavailable: {said}")
 
 

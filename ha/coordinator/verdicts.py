@@ -21,6 +21,8 @@ AUTH_NOT_ENABLED = "etcdserver: authentication is not enabled"
 
 # Said by a member before it looks at the request.
 _NOT_TAKEN = ("etcdserver: no leader", "etcdserver: too many requests")
+# Said by a server that has not read the request to its end.
+_TOO_LARGE = ("grpc: received message larger than max", "SERVER: Received message larger than max")
 _TOKEN = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
 _REFUSALS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -59,7 +61,7 @@ def verdict_of(code: grpc.StatusCode, details: str) -> Verdict:
         return Verdict.TOKEN
     if details.startswith(LEASE_NOT_FOUND):
         return Verdict.LEASE_LOST
-    if code is grpc.StatusCode.UNIMPLEMENTED:
+    if code is grpc.StatusCode.UNIMPLEMENTED or details.startswith(_TOO_LARGE):
         return Verdict.REFUSED
     if code in _REFUSALS and details.startswith(ANSWERED):
         return Verdict.REFUSED

@@ -246,6 +246,7 @@ class CoordinatorSuite:
         await opened.until("the keys of a lease to end with it", gone)
         assert await value_of(client, l2) is None
         assert await value_of(client, k) == b""
+        await client.revoke_lease(kept.lease_id)
         with pytest.raises(LeaseLostError) as lost:
             await client.keep_alive(left.lease_id)
         assert lost.value.lease_id == left.lease_id

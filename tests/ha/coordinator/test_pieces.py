@@ -115,6 +115,11 @@ def test_endpoints_take_turns() -> None:
         (Code.RESOURCE_EXHAUSTED, "CLIENT: Received message larger", Verdict.AMBIGUOUS),
         (Code.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded", Verdict.REFUSED),
         (Code.RESOURCE_EXHAUSTED, "coordinator: the value has 9 bytes", Verdict.REFUSED),
+        (
+            Code.RESOURCE_EXHAUSTED,
+            "grpc: received message larger than max (9 vs. 8)",
+            Verdict.REFUSED,
+        ),
         (Code.PERMISSION_DENIED, "etcdserver: permission denied", Verdict.REFUSED),
         (Code.UNIMPLEMENTED, "unknown service", Verdict.REFUSED),
         (Code.NOT_FOUND, "etcdserver: requested lease not found", Verdict.LEASE_LOST),

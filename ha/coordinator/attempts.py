@@ -1,8 +1,6 @@
 """One attempt of a request at one endpoint: connected, logged in, answered, believed.
 
     connection ready ─▶ token, where there is a user ─▶ send ─▶ answer ─▶ guard
-                              ▲                           │
-                              └──── the token is refused ─┘   once
 
 `hasleader` makes a member that has lost its quorum say so at once, where it would let the request
 wait for seconds, or answer from what it last knew.
@@ -12,6 +10,7 @@ otherwise one read goes before, so that a foreign or rolled back store is found 
 changed, not after.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ from .connections import Connections
 from .guard import AnswerGuard, Seen
 from .methods import AUTHENTICATE, RANGE, Answer, Method, Request
 from .options import CoordinatorOptions
-from .verdicts import AUTH_NOT_ENABLED, AttemptError, Verdict, attempt_error
+from .verdicts import AUTH_NOT_ENABLED, AttemptError, Verdict, attempt_error, ended
 
 Metadata = tuple[tuple[str, str], ...]
 _LEADER: Metadata = (("hasleader", "true"),)
@@ -77,10 +76,12 @@ class Attempts:
             answer = await call.read()
         except aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
+        except asyncio.InvalidStateError as error:
+            raise await ended(endpoint, call) from error
         finally:
             call.cancel()
         if answer is aio.EOF:
-            raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the stream ended without an answer")
+            raise await ended(endpoint, call)
         self.believe(endpoint, answer.header, before, linearizable=False)
         return answer, sent
 
@@ -143,24 +144,13 @@ class Attempts:
         linearizable: bool,
     ) -> Answer:
         before = self.guard.seen(endpoint)
-        try:
-            answer = await self._send(endpoint, method, request, until)
-        except AttemptError as error:
-            if error.verdict is not Verdict.TOKEN:
-                raise
-            self.forget_token()
-            answer = await self._send(endpoint, method, request, until)
+        channel, metadata = await self._logged_in(endpoint, until)
+        answer = await self._call(endpoint, channel, method, request, metadata, until)
         header: pb.ResponseHeader = answer.header  # type: ignore[attr-defined]
         self.believe(endpoint, header, before, linearizable=linearizable)
         if linearizable:
             self._trusted.add(endpoint)
         return answer
-
-    async def _send(
-        self, endpoint: str, method: Method[Request, Answer], request: Request, until: float
-    ) -> Answer:
-        channel, metadata = await self._logged_in(endpoint, until)
-        return await self._call(endpoint, channel, method, request, metadata, until)
 
     async def _call(
         self,

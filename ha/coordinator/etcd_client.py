@@ -3,6 +3,7 @@
     call ─▶ attempt at the present endpoint ─▶ answer
                │ ELSEWHERE, or AMBIGUOUS and only a read: the next endpoint, until budget_s is over
                │ AMBIGUOUS and a change: UnknownOutcomeError at once; the next call goes elsewhere
+               │ TOKEN: log in again, once
                └ REFUSED: CoordinatorRefusedError        LEASE_LOST: LeaseLostError
 
 All calls share the present endpoint: the first that finds it wanting moves everybody on.
@@ -181,6 +182,7 @@ class EtcdCoordinator:
         """
         until = self._monotonic() + self._options.budget_s
         reasons: dict[str, None] = {}  # in the order in which they came up
+        logged_in_again = False
         while not self._closed:
             endpoint = self._rotation.current
             seconds = min(self._options.attempt_s, until - self._monotonic())
@@ -189,6 +191,10 @@ class EtcdCoordinator:
             except AttemptError as error:
                 if error.verdict is Verdict.LEASE_LOST:
                     raise
+                if error.verdict is Verdict.TOKEN and not logged_in_again:
+                    logged_in_again = True
+                    self._attempts.forget_token()
+                    continue
                 if error.verdict in (Verdict.REFUSED, Verdict.TOKEN):
                     raise CoordinatorRefusedError(f"{what} is refused: {error}") from error
                 self._rotation.leave(endpoint)

@@ -12,6 +12,7 @@ which may also say that an answer could not be received.
 """
 
 from enum import Enum
+from typing import Any
 
 import grpc
 
@@ -66,6 +67,13 @@ def verdict_of(code: grpc.StatusCode, details: str) -> Verdict:
     if code in _REFUSALS and details.startswith(ANSWERED):
         return Verdict.REFUSED
     return Verdict.AMBIGUOUS
+
+
+async def ended(endpoint: str, call: Any) -> AttemptError:
+    """The failed attempt of a stream that ended where an answer, or a request, was due."""
+    code, details = await call.code(), await call.details() or ""
+    said = details or f"the stream ended ({code.name})"
+    return AttemptError(verdict_of(code, details), endpoint, said)
 
 
 def attempt_error(endpoint: str, error: grpc.aio.AioRpcError) -> AttemptError:

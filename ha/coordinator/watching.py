@@ -26,7 +26,7 @@ from .methods import WATCH
 from .options import CoordinatorOptions
 from .rotation import Rotation
 from .values import Changes, KeyRange
-from .verdicts import AttemptError, Verdict, attempt_error
+from .verdicts import AttemptError, Verdict, attempt_error, ended
 from .wire import changes, watch_request
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class Watching:
                 patience = self._options.attempt_s if asked else self._options.probe_s
                 done, _ = await asyncio.wait((reading,), timeout=patience)
                 if done:
-                    answer = self._answer(endpoint, reading)
+                    answer = await self._answer(endpoint, reading)
                     reading, asked = None, False
                     self._attempts.believe(endpoint, answer.header, before, linearizable=False)
                     self._note_cancellation(endpoint, answer)
@@ -127,11 +127,12 @@ class Watching:
                 await self._call.write(request)
         except aio.AioRpcError as error:
             raise attempt_error(endpoint, error) from error
-        except (TimeoutError, asyncio.InvalidStateError) as error:
-            # the second: the stream has ended
+        except asyncio.InvalidStateError as error:
+            raise await ended(endpoint, self._call) from error
+        except TimeoutError as error:
             raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the watch takes no request") from error
 
-    def _answer(self, endpoint: str, reading: "asyncio.Task[Any]") -> pb.WatchResponse:
+    async def _answer(self, endpoint: str, reading: "asyncio.Task[Any]") -> pb.WatchResponse:
         if reading.cancelled():
             raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the watch was cancelled")
         problem = reading.exception()
@@ -141,7 +142,7 @@ class Watching:
             raise problem
         answer = reading.result()
         if answer is aio.EOF:
-            raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the watch ended")
+            raise await ended(endpoint, self._call)
         if not isinstance(answer, pb.WatchResponse):
             raise TypeError(f"a watch answered {type(answer)}")
         return answer

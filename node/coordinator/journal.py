@@ -29,6 +29,7 @@ class Journal:
         self._told = told
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="coordinator-commit")
         self._waiting: list[Changes] = []
+        self.waiting_bytes = 0
         self._next: asyncio.Future[None] = loop.create_future()
         self._present: asyncio.Future[None] | None = None
         self._filled = asyncio.Event()
@@ -39,6 +40,7 @@ class Journal:
         """To be made durable, in the order of the calls."""
         if not changes.empty:
             self._waiting.append(changes)
+            self.waiting_bytes += changes.size
             self._filled.set()
 
     async def durable(self) -> None:
@@ -78,5 +80,6 @@ class Journal:
             if self.fatal.done():
                 return
             self._present = None
+            self.waiting_bytes -= sum(each.size for each in batch)
             self._told(batch[-1].revision)
             present.set_result(None)

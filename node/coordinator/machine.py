@@ -68,6 +68,11 @@ class Changes:
     leases: dict[int, int | None] = field(default_factory=dict)
 
     @property
+    def size(self) -> int:
+        """Bytes of the keys and values in it."""
+        return sum(row.size for row in self.rows)
+
+    @property
     def empty(self) -> bool:
         return not (self.rows or self.gone or self.leases or self.compacted)
 
@@ -143,6 +148,7 @@ class Machine:
     def txn(self, request: pb.TxnRequest, now: float) -> pb.TxnResponse:
         check_txn(request, self.limits)
         self.advance(now)
+        self._check_width(request)
         succeeded = all(holds(each, self.versions) for each in request.compare)
         branch = request.success if succeeded else request.failure
         self._check_room([each.request_put for each in branch if each.HasField("request_put")])
@@ -304,6 +310,16 @@ class Machine:
         size = self.versions.live_bytes + sum(len(each.key) + len(each.value) for each in puts)
         if puts and size > self.limits.live_bytes:
             raise full("bytes of all keys and values", size, self.limits.live_bytes)
+
+    def _check_width(self, request: pb.TxnRequest) -> None:
+        width = sum(self.versions.width(each.key, each.range_end) for each in request.compare)
+        for each in (*request.success, *request.failure):
+            for name in ("request_range", "request_delete_range"):
+                if each.HasField(name):
+                    part = getattr(each, name)
+                    width += self.versions.width(part.key, part.range_end)
+        if width > self.limits.txn_keys:
+            raise over("keys that a transaction goes through", width, self.limits.txn_keys)
 
     def _check_answer(self, reads: Sequence[pb.RangeRequest], written: int = 0) -> None:
         """Before anything is changed. `written`: bytes that the same transaction puts, each of

@@ -20,7 +20,7 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 from .journal import Journal
 from .machine import Machine
-from .refusals import RefusedError, over
+from .refusals import RefusedError, full, over
 from .watch_stream import DurableRevision, WatchStream
 from .watchers import WatchCount, Watchers
 
@@ -110,6 +110,7 @@ class EtcdServices:
         encoded = b""
         try:
             request = self._decoded(method, data)
+            self._check_disk(method)
             encoded = call(request, self._monotonic()).SerializeToString()
         except RefusedError as error:
             refusal = error
@@ -132,6 +133,11 @@ class EtcdServices:
             name = method.request.DESCRIPTOR.name
             text = f"coordinator: the request is not a valid {name}"
             raise RefusedError("INVALID_ARGUMENT", text) from None
+
+    def _check_disk(self, method: Method[Request, Answer]) -> None:
+        waiting, limit = self._journal.waiting_bytes, self._machine.limits.waiting_bytes
+        if method in (methods.PUT, methods.TXN) and waiting > limit:
+            raise full("bytes that wait for the disk", waiting, limit)
 
     async def _keep_alive(self, requests: AsyncIterator[bytes], context: Any) -> None:
         method = methods.LEASE_KEEP_ALIVE

@@ -90,13 +90,17 @@ class Versions:
         number = bisect_right(chain, revision, key=_revision)
         return None if not number or chain[number - 1].deleted else chain[number - 1]
 
+    def width(self, start: bytes, end: bytes) -> int:
+        """How many keys `range` goes through at most."""
+        first, last = self._bounds(start, end) if end else (0, 1)
+        return last - first
+
     def range(self, start: bytes, end: bytes, revision: int = 0) -> list[Row]:
         """Keys of a range in order, as they are, or as they were at `revision`."""
         if not end:
             names = [start]
         else:
-            first = bisect_left(self._names, start)
-            last = len(self._names) if end == EVERYTHING else bisect_left(self._names, end)
+            first, last = self._bounds(start, end)
             names = self._names[first:last]
         found = (self.at(name, revision) if revision else self.now(name) for name in names)
         return [row for row in found if row is not None]
@@ -127,6 +131,11 @@ class Versions:
         for key in sorted(touched):
             gone += self._shortened(key, revision)
         return gone
+
+    def _bounds(self, start: bytes, end: bytes) -> tuple[int, int]:
+        first = bisect_left(self._names, start)
+        last = len(self._names) if end == EVERYTHING else bisect_left(self._names, end)
+        return first, max(first, last)
 
     def _shortened(self, key: bytes, revision: int) -> list[Row]:
         chain = self._chains[key]

@@ -150,6 +150,18 @@ async def test_status_and_limits_by_name(opened: OpenedEmbedded) -> None:
         await put(client, b"k", bytes(limit + 1))
 
 
+async def test_puts_are_refused_while_too_much_waits_for_the_disk(opened: OpenedEmbedded) -> None:
+    client = opened.client()
+    await put(client, b"k", b"1")
+    journal = opened.server._journal
+    journal.waiting_bytes = Limits().waiting_bytes + 1
+    with pytest.raises(CoordinatorRefusedError, match="wait for the disk"):
+        await put(client, b"k", b"2")
+    assert await value_of(client, b"k") == b"1"
+    journal.waiting_bytes = 0
+    await put(client, b"k", b"3")
+
+
 class BrokenDisk:
     """Every commit fails."""
 

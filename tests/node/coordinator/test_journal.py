@@ -58,6 +58,7 @@ async def test_answers_wait_for_what_they_saw_and_commits_gather() -> None:
     await settled()
     assert not any(each.done() for each in (first, reader, later))
     assert told == []
+    assert journal.waiting_bytes == 4 * len(b"av")
     disk.let.release()
     await first
     await reader
@@ -67,6 +68,7 @@ async def test_answers_wait_for_what_they_saw_and_commits_gather() -> None:
     await later
     assert told == [2, 5]
     assert disk.batches == [1, 3]
+    assert journal.waiting_bytes == 0
     await journal.close()
 
 

@@ -166,6 +166,7 @@ def test_a_comparison_may_be_for_a_range() -> None:
         (txn(put(b"a"), put(b"k" * 11)), "INVALID_ARGUMENT", "bytes of a key: 11"),
         (txn(put(b"a"), put(b"b", b"v" * 31)), "INVALID_ARGUMENT", "bytes of a value: 31"),
         (txn(*(get(b"a") for _ in range(5))), "INVALID_ARGUMENT", "too many operations"),
+        (txn(delete(b"a", b"z"), get(b"a", b"z")), "INVALID_ARGUMENT", "goes through: 4"),
         (txn(put(b"a"), put(b"b"), put(b"c")), "RESOURCE_EXHAUSTED", "keys: 5"),
         (txn(put(b"a", b"v" * 30)), "RESOURCE_EXHAUSTED", "bytes of all keys and values"),
         (txn(put(b"a", b"v"), *[get(b"x")] * 3), "RESOURCE_EXHAUSTED", "bytes of an answer"),
@@ -173,7 +174,13 @@ def test_a_comparison_may_be_for_a_range() -> None:
 )
 def test_what_is_refused_changes_nothing(request_: pb.TxnRequest, code: str, named: str) -> None:
     machine = new_machine(
-        key_bytes=10, value_bytes=30, operations=4, keys=3, live_bytes=40, answer_bytes=50
+        key_bytes=10,
+        value_bytes=30,
+        operations=4,
+        txn_keys=3,
+        keys=3,
+        live_bytes=40,
+        answer_bytes=50,
     )
     machine.txn(txn(put(b"x", b"v" * 15)), 0.0)
     machine.txn(txn(put(b"y", b"v")), 0.0)

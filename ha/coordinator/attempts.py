@@ -22,7 +22,14 @@ from .connections import Connections
 from .guard import AnswerGuard, Seen
 from .methods import AUTHENTICATE, RANGE, Answer, Method, Request
 from .options import CoordinatorOptions
-from .verdicts import AUTH_NOT_ENABLED, AttemptError, Verdict, attempt_error, ended
+from .verdicts import (
+    AUTH_NOT_ENABLED,
+    AttemptError,
+    Verdict,
+    attempt_error,
+    ended,
+    unless_cancelled,
+)
 
 Metadata = tuple[tuple[str, str], ...]
 _LEADER: Metadata = (("hasleader", "true"),)
@@ -78,6 +85,8 @@ class Attempts:
             raise self._failed(endpoint, error) from error
         except asyncio.InvalidStateError as error:
             raise await ended(endpoint, call) from error
+        except asyncio.CancelledError as error:
+            raise unless_cancelled(endpoint) from error
         finally:
             call.cancel()
         if answer is aio.EOF:
@@ -171,6 +180,8 @@ class Attempts:
             answer: Answer = await call(request, metadata=metadata, timeout=seconds)
         except aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
+        except asyncio.CancelledError as error:
+            raise unless_cancelled(endpoint) from error
         return answer
 
     async def _logged_in(self, endpoint: str, until: float) -> tuple[aio.Channel, Metadata]:

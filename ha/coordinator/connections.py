@@ -26,11 +26,14 @@ class Connections:
     def __init__(self, options: CoordinatorOptions) -> None:
         self._options = options
         self._channels: dict[str, aio.Channel] = {}
+        self._closed = False
 
     async def ready(self, endpoint: str, seconds: float) -> tuple[aio.Channel, bool]:
         """The channel, connected, within `seconds`; and whether the connection is a new one.
 
         Raises AttemptError."""
+        if self._closed:
+            raise AttemptError(Verdict.ELSEWHERE, endpoint, "this client is closed")
         channel = self._channels.get(endpoint)
         if channel is None:
             channel = self._channels[endpoint] = self._open(endpoint)
@@ -46,10 +49,13 @@ class Connections:
         except TimeoutError:
             reason = f"not connected within {seconds:.1f} s"
             raise AttemptError(Verdict.ELSEWHERE, endpoint, reason) from None
+        except aio.UsageError as error:
+            raise AttemptError(Verdict.ELSEWHERE, endpoint, "this client is closed") from error
         return channel, new
 
     async def close(self) -> None:
         """End every channel, and every call on it."""
+        self._closed = True
         channels = list(self._channels.values())
         self._channels.clear()
         for each in channels:

@@ -18,6 +18,7 @@ from typing import TypeVar
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .attempts import Attempts
+from .coordinator import Coordinator
 from .errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
@@ -209,6 +210,11 @@ class EtcdCoordinator:
                 break
         said = "; ".join(reasons) or "this client is closed"
         raise CoordinatorUnavailableError(f"the coordinator is unavailable: {said}")
+
+
+def connect(options: CoordinatorOptions) -> Coordinator:
+    """The coordinator at `options.endpoints`; nothing is sent yet. To be closed by the caller."""
+    return EtcdCoordinator(options)
 
 
 def _first_key(txn: Txn) -> bytes:

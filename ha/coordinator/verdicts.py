@@ -11,6 +11,7 @@ A status that is not known here is AMBIGUOUS. Those of a member come with a text
 which may also say that an answer could not be received.
 """
 
+import asyncio
 from enum import Enum
 from typing import Any
 
@@ -74,6 +75,15 @@ async def ended(endpoint: str, call: Any) -> AttemptError:
     code, details = await call.code(), await call.details() or ""
     said = details or f"the stream ended ({code.name})"
     return AttemptError(verdict_of(code, details), endpoint, said)
+
+
+def unless_cancelled(endpoint: str) -> AttemptError:
+    """The failed attempt whose call was cancelled, because this client was closed: to whoever waits
+    for the call gRPC reports that as a cancellation. Raises CancelledError where it is one."""
+    task = asyncio.current_task()
+    if task is None or task.cancelling():
+        raise asyncio.CancelledError
+    return AttemptError(Verdict.AMBIGUOUS, endpoint, "this client was closed")
 
 
 def attempt_error(endpoint: str, error: grpc.aio.AioRpcError) -> AttemptError:

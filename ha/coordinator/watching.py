@@ -26,7 +26,7 @@ from .methods import WATCH
 from .options import CoordinatorOptions
 from .rotation import Rotation
 from .values import Changes, KeyRange
-from .verdicts import AttemptError, Verdict, attempt_error, ended
+from .verdicts import AttemptError, Verdict, attempt_error, ended, unless_cancelled
 from .wire import changes, watch_request
 
 logger = logging.getLogger(__name__)
@@ -129,6 +129,8 @@ class Watching:
             raise attempt_error(endpoint, error) from error
         except asyncio.InvalidStateError as error:
             raise await ended(endpoint, self._call) from error
+        except asyncio.CancelledError as error:
+            raise unless_cancelled(endpoint) from error
         except TimeoutError as error:
             raise AttemptError(Verdict.AMBIGUOUS, endpoint, "the watch takes no request") from error
 

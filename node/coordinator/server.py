@@ -21,8 +21,10 @@ from .watch_stream import DurableRevision
 logger = logging.getLogger(__name__)
 
 _GRACE_S = 0.5
+_CONNECTIONS = 4_096
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
+    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
     ("grpc.max_send_message_length", -1),
     # clients may ping a quiet connection every 10 s, also while no call is open
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

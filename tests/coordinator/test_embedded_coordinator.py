@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,11 @@ from conformance.coordinator_suite import CoordinatorSuite, put, value_of
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY
 from ha.coordinator.coordinator import Coordinator
-from ha.coordinator.errors import CoordinatorRefusedError, UnknownOutcomeError
+from ha.coordinator.errors import (
+    CoordinatorRefusedError,
+    CoordinatorUnavailableError,
+    UnknownOutcomeError,
+)
 from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.methods import COMPACT, PUT, STATUS, TXN, Answer, Method, Request
 from ha.coordinator.options import CoordinatorOptions
@@ -195,3 +200,46 @@ async def test_a_failed_commit_is_never_answered_and_ends_the_server(
         await writing
     assert "commit failed" in caplog.text
     await client.close()
+
+
+class StuckDisk(BrokenDisk):
+    """No commit ever ends, until it is let."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.let = threading.Event()
+
+    def commit(self, changes: Sequence[Changes]) -> None:
+        self.begun.set()
+        self.let.wait()
+
+
+async def test_closing_a_client_ends_what_it_waits_for() -> None:
+    """With the error that says what may have happened, not as a cancellation of whoever waits."""
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+    disk = StuckDisk()
+    server = CoordinatorServer(disk, endpoint, monotonic=FakeClock().monotonic)
+    await server.start()
+    client = EtcdCoordinator(CoordinatorOptions((endpoint,), **PATIENT))  # type: ignore[arg-type]
+    assert (await client.get(b"k")).kv is None
+    writing = asyncio.create_task(client.txn(Txn((), (Put(b"k", b"v"),))))
+    assert await asyncio.to_thread(disk.begun.wait, 20)
+    reading = asyncio.create_task(client.get(b"k"))
+    renewing = asyncio.create_task(client.keep_alive(1))
+    nowhere = EtcdCoordinator(CoordinatorOptions(("127.0.0.1:1",), **PATIENT))  # type: ignore[arg-type]
+    connecting = asyncio.create_task(nowhere.get(b"k"))
+    cancelled = asyncio.create_task(client.get(b"k"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.wait((cancelled,))
+    assert cancelled.cancelled()
+    await client.close()
+    await nowhere.close()
+    with pytest.raises(UnknownOutcomeError):
+        await asyncio.wait_for(writing, 20)
+    for task in (reading, renewing, connecting):
+        with pytest.raises(CoordinatorUnavailableError):
+            await asyncio.wait_for(task, 20)
+    disk.let.set()
+    await server.stop()

@@ -11,7 +11,7 @@ import typer
 from ...coordinator.database import DataError
 from ...coordinator.server import run_coordinator
 from ...process.log_setup import set_up_logging
-from ...process.process_setup import end_with_parent
+from ...process.process_setup import end_with_parent, prepare_process
 from ...settings.config import split_endpoint
 from ...settings.endpoints import ListenError
 from ..command import new_app
@@ -65,6 +65,7 @@ def coordinator_command(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             end_with_parent(with_parent)
         set_up_logging("info", node_id="coordinator")
+        prepare_process()
         try:
             asyncio.run(
                 run_coordinator(directory, listen, ignore_interrupt=with_parent is not None)

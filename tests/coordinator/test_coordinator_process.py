@@ -54,6 +54,19 @@ async def until(what: str, true: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.05)
 
 
+async def until_answered(client: EtcdCoordinator) -> None:
+    """Connected, also where the server has only just started."""
+
+    async def answered() -> bool:
+        try:
+            await client.get(KEY)
+        except CoordinatorUnavailableError:
+            return False
+        return True
+
+    await until("an answer", answered)
+
+
 def run(*arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a coordinator that does not start."""
     ended = subprocess.run(
@@ -106,8 +119,10 @@ async def test_what_a_paused_coordinator_has_taken_is_unknown(
 ) -> None:
     with EmbeddedProcess(tmp_path) as process:
         client = clients(process.endpoint, attempt_s=0.5, budget_s=1.0)
-        lease = await client.grant_lease(2)
-        await put(client, b"/leased", b"", lease.lease_id)
+        patient = clients(process.endpoint)
+        await until_answered(client)
+        lease = await patient.grant_lease(2)
+        await put(patient, b"/leased", b"", lease.lease_id)
         with paused(process):
             with pytest.raises(UnknownOutcomeError):
                 await client.txn(Txn((absent(KEY),), (Put(KEY, b"1"),)))
@@ -115,7 +130,6 @@ async def test_what_a_paused_coordinator_has_taken_is_unknown(
             while time.monotonic() < deadline:
                 with pytest.raises(CoordinatorUnavailableError):
                     await client.get(KEY)
-        patient = clients(process.endpoint)
         # nobody could renew it: it has its whole time again
         assert await value_of(patient, b"/leased") == b""
         result = await patient.txn(Txn((absent(KEY),), (Put(KEY, b"2"),)))
@@ -127,13 +141,14 @@ async def test_what_a_paused_coordinator_has_taken_is_unknown(
 async def test_a_restored_backup_is_not_believed(tmp_path: Path, clients: Clients) -> None:
     """By a client that has seen more; a change is not even sent there."""
     with EmbeddedProcess(tmp_path) as process:
-        client = clients(process.endpoint, attempt_s=1.0, budget_s=1.0)
+        client = clients(process.endpoint, attempt_s=2.0, budget_s=2.0)
         await put(client, KEY, b"1")
         process.stop()
         shutil.copytree(process.data, tmp_path / "backup")
         process.start().wait_ready()
+        await until_answered(client)
         for number in range(5):
-            await until_put(client, b"%d" % number)
+            await put(client, KEY, b"%d" % number)
         process.stop()
         shutil.rmtree(process.data)
         shutil.copytree(tmp_path / "backup", process.data)
@@ -146,19 +161,6 @@ async def test_a_restored_backup_is_not_believed(tmp_path: Path, clients: Client
         assert await value_of(fresh, KEY) == b"1"
 
 
-async def until_put(client: EtcdCoordinator, value: bytes) -> None:
-    """After a restart the connection may still be on its way."""
-
-    async def done() -> bool:
-        try:
-            await put(client, KEY, value)
-        except CoordinatorUnavailableError:
-            return False
-        return True
-
-    await until("a put", done)
-
-
 async def test_another_cluster_is_not_changed(tmp_path: Path, clients: Clients) -> None:
     with EmbeddedProcess(tmp_path / "a") as first, EmbeddedProcess(tmp_path / "b") as second:
         client = clients(first.endpoint, second.endpoint, attempt_s=1.0, budget_s=1.0)
@@ -167,6 +169,36 @@ async def test_another_cluster_is_not_changed(tmp_path: Path, clients: Clients) 
         with pytest.raises(CoordinatorUnavailableError, match="belongs to cluster"):
             await client.txn(Txn((), (Put(KEY, b"2"),)))
         assert await value_of(clients(second.endpoint), KEY) is None
+
+
+async def test_a_commit_that_fails_ends_it_and_loses_nothing(
+    tmp_path: Path, clients: Clients
+) -> None:
+    """Its files may not grow above 300 kB, as on a full disk."""
+    process = EmbeddedProcess(tmp_path)
+    unlimited = process.command
+    process.command = ["prlimit", "--fsize=300000", *unlimited]
+    with process:
+        client = clients(process.endpoint, attempt_s=10.0, budget_s=10.0)
+        acknowledged: list[bytes] = []
+
+        async def fill() -> None:
+            for number in range(50):
+                await put(client, b"/%d" % number, bytes(20_000))
+                acknowledged.append(b"/%d" % number)
+
+        with pytest.raises(UnknownOutcomeError):
+            await fill()
+        assert acknowledged
+        assert process.process is not None
+        assert process.process.wait(30) == STORE
+        assert "a commit failed, the coordinator has stopped" in process.tail()
+        assert "Traceback" not in process.tail(1 << 20)
+        process.command = unlimited
+        process.start().wait_ready()
+        again = clients(process.endpoint)
+        for key in acknowledged:
+            assert await value_of(again, key) == bytes(20_000)
 
 
 def test_who_cannot_start_says_why(tmp_path: Path) -> None:
@@ -230,6 +262,8 @@ def test_etcdctl(tmp_path: Path) -> None:
             watch.kill()
             watch.communicate(timeout=10)
         assert etcdctl(at, "compact", "4") == "compacted revision 4\n"
+        assert process.stop() == OK
+        assert "Traceback" not in process.tail(1 << 20)
 
 
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:

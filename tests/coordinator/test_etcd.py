@@ -87,7 +87,15 @@ async def test_unknown_outcomes_of_a_paused_member(opened: OpenedEtcd) -> None:
     """What was sent may be applied later, and is never sent twice."""
     client = opened.client(count=1, attempt_s=0.5, budget_s=1.0)
     keys = [opened.key(f"k{number}") for number in range(4)]
-    assert (await client.get(keys[0])).kv is None  # connected
+
+    async def answers() -> bool:
+        try:
+            await client.get(keys[0])
+        except CoordinatorUnavailableError:
+            return False
+        return True
+
+    await opened.until("a connection", answers)
     with paused(opened.etcd.members[0]):
         for key in keys:
             # those after the first may be known not to have been sent
@@ -97,13 +105,6 @@ async def test_unknown_outcomes_of_a_paused_member(opened: OpenedEtcd) -> None:
                 assert failed.type is UnknownOutcomeError
         with pytest.raises(CoordinatorUnavailableError):
             await client.get(keys[0])
-
-    async def answers() -> bool:
-        try:
-            await client.get(keys[0])
-        except CoordinatorUnavailableError:
-            return False
-        return True
 
     await opened.until("the member to answer again", answers)
     for key in keys:

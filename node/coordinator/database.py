@@ -81,10 +81,7 @@ class SqliteDatabase:
                 raise
         except sqlite3.Error as error:
             os.close(self._lock)
-            raise DataError(
-                f"{self.path}: {error}; restore the file from a backup, or move it away to begin "
-                "with an empty coordinator"
-            ) from error
+            raise DataError(f"{self.path}: {error}; {way_out(error)}") from error
         except DataError:
             os.close(self._lock)
             raise
@@ -175,6 +172,16 @@ class SqliteDatabase:
 
     def _set(self, name: str, value: int) -> None:
         self._connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+
+
+def way_out(error: sqlite3.Error) -> str:
+    """What to do about a file that cannot be opened."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return "free some space on its disk"
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return "check the disk, and that this user may write there"
+    return "restore the file from a backup, or move it away to begin with an empty coordinator"
 
 
 def _locked(directory: Path) -> int:

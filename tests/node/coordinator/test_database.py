@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.coordinator_machines import MemoryDisk, delete, new_machine, put, txn
-from node.coordinator.database import FILE, LOCK, DataError, SqliteDatabase
+from node.coordinator.database import FILE, LOCK, DataError, SqliteDatabase, way_out
 from tandemlog.v1 import coordinator_pb2 as pb
 
 
@@ -122,6 +122,21 @@ def test_a_failed_commit_says_so(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.Error):
         database.commit([changes])  # the same place twice
     database.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        (sqlite3.SQLITE_FULL, "free some space"),
+        (sqlite3.SQLITE_IOERR | 3 << 8, "check the disk"),
+        (sqlite3.SQLITE_READONLY, "may write there"),
+        (sqlite3.SQLITE_NOTADB, "backup"),
+    ],
+)
+def test_the_way_out_of_an_error(code: int, named: str) -> None:
+    error = sqlite3.OperationalError("it failed")
+    error.sqlite_errorcode = code
+    assert named in way_out(error)
 
 
 def test_the_lock_names_its_process(tmp_path: Path) -> None:

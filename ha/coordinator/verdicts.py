@@ -21,8 +21,12 @@ ANSWERED = ("etcdserver:", "coordinator:")
 LEASE_NOT_FOUND = "etcdserver: requested lease not found"
 AUTH_NOT_ENABLED = "etcdserver: authentication is not enabled"
 
-# Said by a member before it looks at the request.
-_NOT_TAKEN = ("etcdserver: no leader", "etcdserver: too many requests")
+# Said by a member before it looks at the request; the last by gRPC in front of the embedded one.
+_NOT_TAKEN = (
+    "etcdserver: no leader",
+    "etcdserver: too many requests",
+    "Concurrent RPC limit exceeded",
+)
 # Said by a server that has not read the request to its end.
 _TOO_LARGE = ("grpc: received message larger than max", "SERVER: Received message larger than max")
 _TOKEN = ("etcdserver: invalid auth token", "etcdserver: revision of auth store is old")
@@ -58,6 +62,8 @@ class AttemptError(Exception):
 def verdict_of(code: grpc.StatusCode, details: str) -> Verdict:
     """See the module."""
     if details.startswith(_NOT_TAKEN):
+        return Verdict.ELSEWHERE
+    if code is grpc.StatusCode.UNAVAILABLE and details.startswith("coordinator:"):
         return Verdict.ELSEWHERE
     if details.startswith(_TOKEN):
         return Verdict.TOKEN

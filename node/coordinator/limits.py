@@ -23,4 +23,5 @@ class Limits:
     leases: int = 4_096
     lease_ttl_s: int = 7 * 24 * 3_600
     watches: int = 4_096
+    streams: int = 512
     calls: int = 1_024

@@ -48,6 +48,11 @@ def over(what: str, actual: int, limit: int) -> RefusedError:
     return RefusedError("INVALID_ARGUMENT", f"coordinator: {what}: {actual}, the limit is {limit}")
 
 
+def busy(what: str, actual: int, limit: int) -> RefusedError:
+    """A limit that is free again by itself: try again later."""
+    return RefusedError("UNAVAILABLE", f"coordinator: {what}: {actual}, the limit is {limit}")
+
+
 def full(what: str, actual: int, limit: int) -> RefusedError:
     """A limit of the whole coordinator."""
     return RefusedError(

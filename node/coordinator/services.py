@@ -7,6 +7,7 @@ disk holds is whole.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
 import grpc
@@ -20,7 +21,7 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 from .journal import Journal
 from .machine import Machine
-from .refusals import RefusedError, full, over
+from .refusals import RefusedError, busy, over
 from .watch_stream import DurableRevision, WatchStream
 from .watchers import WatchCount, Watchers
 
@@ -50,6 +51,7 @@ class EtcdServices:
         self._size = size
         self._endpoint = endpoint
         self._watches = WatchCount(machine.limits.watches)
+        self._streams = 0
 
     def add_to(self, server: aio.Server) -> None:
         """Serve on `server`; before it starts."""
@@ -137,20 +139,32 @@ class EtcdServices:
     def _check_disk(self, method: Method[Request, Answer]) -> None:
         waiting, limit = self._journal.waiting_bytes, self._machine.limits.waiting_bytes
         if method in (methods.PUT, methods.TXN) and waiting > limit:
-            raise full("bytes that wait for the disk", waiting, limit)
+            raise busy("bytes that wait for the disk", waiting, limit)
 
     async def _keep_alive(self, requests: AsyncIterator[bytes], context: Any) -> None:
         method = methods.LEASE_KEEP_ALIVE
-        async for data in requests:
-            call = self._machine.lease_keep_alive
-            await context.write(await self._answered(context, method, call, data))
+        async with self._stream(context):
+            async for data in requests:
+                call = self._machine.lease_keep_alive
+                await context.write(await self._answered(context, method, call, data))
 
     async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> None:
         watchers = Watchers(self._machine, self._watches)
-        try:
+        async with self._stream(context):
             await WatchStream(watchers, self._durable, context.write).serve(requests)
+
+    @asynccontextmanager
+    async def _stream(self, context: Any) -> AsyncIterator[None]:
+        """Around one stream: counted, and a refusal is its status."""
+        self._streams += 1
+        try:
+            if self._streams > self._machine.limits.streams:
+                raise busy("streams", self._streams, self._machine.limits.streams)
+            yield
         except RefusedError as refusal:
             await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+        finally:
+            self._streams -= 1
 
     def _status(self, _: pb.StatusRequest, now: float) -> pb.StatusResponse:
         machine = self._machine

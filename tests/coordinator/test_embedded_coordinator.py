@@ -36,13 +36,13 @@ PATIENT = {"attempt_s": 10.0, "budget_s": 20.0, "probe_s": 10.0}
 
 
 class OpenedEmbedded:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limits: Limits | None = None) -> None:
         self.clock = FakeClock()
         ids = itertools.count(1)
         self.database = SqliteDatabase(folder, lambda: next(ids))
         self.endpoint = f"127.0.0.1:{free_ports(1)[0]}"
         self.server = CoordinatorServer(
-            self.database, self.endpoint, monotonic=self.clock.monotonic
+            self.database, self.endpoint, limits, monotonic=self.clock.monotonic
         )
         self.clients: list[Coordinator] = []
 
@@ -156,15 +156,38 @@ async def test_status_and_limits_by_name(opened: OpenedEmbedded) -> None:
 
 
 async def test_puts_are_refused_while_too_much_waits_for_the_disk(opened: OpenedEmbedded) -> None:
-    client = opened.client()
+    client, hasty = opened.client(), opened.client(attempt_s=1.0, budget_s=1.0)
     await put(client, b"k", b"1")
     journal = opened.server._journal
     journal.waiting_bytes = Limits().waiting_bytes + 1
-    with pytest.raises(CoordinatorRefusedError, match="wait for the disk"):
-        await put(client, b"k", b"2")
+    with pytest.raises(CoordinatorUnavailableError, match="wait for the disk"):
+        await put(hasty, b"k", b"2")
     assert await value_of(client, b"k") == b"1"
     journal.waiting_bytes = 0
     await put(client, b"k", b"3")
+
+
+async def test_streams_above_the_limit_are_refused_and_counted_down(tmp_path: Path) -> None:
+    opened = OpenedEmbedded(tmp_path, Limits(streams=2))
+    await opened.server.start()
+    progress = pb.WatchRequest(progress_request=pb.WatchProgressRequest()).SerializeToString()
+    async with aio.insecure_channel(opened.endpoint) as channel:
+
+        async def answer() -> tuple[object, object]:
+            call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+            await call.write(progress)
+            return call, await call.read()
+
+        (first, _), (second, _) = await answer(), await answer()
+        with pytest.raises(aio.AioRpcError, match="streams: 3, the limit is 2"):
+            await answer()
+        await first.done_writing()
+        assert await first.code() is grpc.StatusCode.OK
+        third, told = await answer()
+        assert pb.WatchResponse.FromString(told).watch_id == -1
+        for each in (second, third):
+            each.cancel()
+    await opened.close()
 
 
 class BrokenDisk:

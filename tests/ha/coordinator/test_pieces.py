@@ -106,6 +106,8 @@ def test_endpoints_take_turns() -> None:
     [
         (Code.UNAVAILABLE, "etcdserver: no leader", Verdict.ELSEWHERE),
         (Code.RESOURCE_EXHAUSTED, "etcdserver: too many requests", Verdict.ELSEWHERE),
+        (Code.RESOURCE_EXHAUSTED, "Concurrent RPC limit exceeded!", Verdict.ELSEWHERE),
+        (Code.UNAVAILABLE, "coordinator: streams: 3, the limit is 2", Verdict.ELSEWHERE),
         (Code.UNAVAILABLE, "Socket closed", Verdict.AMBIGUOUS),
         (Code.UNAVAILABLE, "etcdserver: request timed out", Verdict.AMBIGUOUS),
         (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", Verdict.AMBIGUOUS),

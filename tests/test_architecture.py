@@ -47,7 +47,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "ha": (
         ("__init__", "config", "errors", "store_port"),
-        ("frame_limits",),
+        ("coordinator", "frame_limits"),
         ("state",),
         ("protocol", "state_file"),
         ("master",),
@@ -55,7 +55,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "node": (
         ("__init__", "error_status", "process", "settings"),
-        ("pulls", "puts", "roles"),
+        ("coordinator", "pulls", "puts", "roles"),
         ("http", "services"),
         ("node",),
         ("cli",),
@@ -97,6 +97,10 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 
 # Decisions take bytes and `now` and return actions; they own neither a loop nor a clock.
 PURE = (
+    "ha/coordinator/guard.py",
+    "ha/coordinator/methods.py",
+    "ha/coordinator/rotation.py",
+    "ha/coordinator/wire.py",
     "ha/master/confirm.py",
     "ha/master/group.py",
     "ha/master/session.py",
@@ -105,6 +109,13 @@ PURE = (
     "ha/protocol/frames.py",
     "ha/protocol/handshake.py",
     "ha/slave/session.py",
+    "node/coordinator/checks.py",
+    "node/coordinator/compares.py",
+    "node/coordinator/leases.py",
+    "node/coordinator/machine.py",
+    "node/coordinator/refusals.py",
+    "node/coordinator/versions.py",
+    "node/coordinator/watchers.py",
     "storage/log/append_plan.py",
     "storage/queues/search.py",
     "storage/reads/selection.py",

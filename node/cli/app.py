@@ -19,6 +19,7 @@ from .exit_codes import INTERRUPTED, epilog
 COMMANDS = {
     "up": "up",
     "node": "run_node",
+    "coordinator": "coordinator",
     "topic": "topic",
     "put": "put",
     "pull": "pull",

@@ -1,0 +1,1 @@
+"""The coordinator of a cluster: a small linearizable store (docs/coordinator.md)."""

@@ -1,0 +1,1 @@
+"""The embedded coordinator: etcd's API, as far as we use it, by one process on sqlite."""

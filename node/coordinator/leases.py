@@ -1,0 +1,70 @@
+"""Which leases there are, until when, and which keys hang on them. Pure.
+
+Deadlines are never written down. After a restart, and after a time in which this process did not
+run (paused, or the machine was asleep), every lease has its whole time again: no holder could renew
+it, and a holder counts from before it asked, so that a longer life does no harm.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+PAUSE_S = 1.0
+"""The time is told at least ten times as often: a longer step is a time without us."""
+
+
+@dataclass(slots=True)
+class LeaseState:
+    """`deadline` in seconds of the caller's `now`."""
+
+    ttl_s: int
+    deadline: float
+    keys: set[bytes] = field(default_factory=set)
+
+
+class Leases:
+    """See the module."""
+
+    def __init__(self, ttls: dict[int, int], now: float) -> None:
+        self.table = {lease: LeaseState(ttl, now + ttl) for lease, ttl in ttls.items()}
+        self._now = now
+        self._earliest = self._first_deadline()
+
+    def expired(self, now: float) -> list[int]:
+        """Those whose time is over, in order; to be told at least every PAUSE_S / 10."""
+        if now - self._now > PAUSE_S:
+            for each in self.table.values():
+                each.deadline = now + each.ttl_s
+            self._earliest = self._first_deadline()
+        self._now = now
+        if now < self._earliest:
+            return []
+        over = [lease for lease, each in self.table.items() if each.deadline <= now]
+        self._earliest = self._first_deadline(without=set(over))
+        return sorted(over)
+
+    def grant(self, lease: int, ttl_s: int, now: float) -> None:
+        self.table[lease] = LeaseState(ttl_s, now + ttl_s)
+        self._earliest = min(self._earliest, now + ttl_s)
+
+    def renew(self, lease: int, now: float) -> int:
+        """Its time to live in seconds, 0 where there is no such lease."""
+        found = self.table.get(lease)
+        if found is None:
+            return 0
+        found.deadline = now + found.ttl_s
+        return found.ttl_s
+
+    def drop(self, lease: int) -> list[bytes]:
+        """Forget it; its keys in order."""
+        return sorted(self.table.pop(lease).keys)
+
+    def move(self, key: bytes, old: int, new: int) -> None:
+        """The key hangs on `new` instead of `old`; 0 is none."""
+        if old in self.table:
+            self.table[old].keys.discard(key)
+        if new in self.table:
+            self.table[new].keys.add(key)
+
+    def _first_deadline(self, without: Collection[int] = ()) -> float:
+        rest = (each.deadline for lease, each in self.table.items() if lease not in without)
+        return min(rest, default=float("inf"))

@@ -1,0 +1,131 @@
+"""The embedded coordinator as a process: database, machine, journal, gRPC; start and stop."""
+
+import asyncio
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from grpc import aio
+
+from ..settings.endpoints import ListenError, usable
+from .database import Database, SqliteDatabase
+from .journal import Journal
+from .limits import Limits
+from .machine import Machine
+from .services import EtcdServices, tick_forever
+from .watch_stream import DurableRevision
+
+logger = logging.getLogger(__name__)
+
+_GRACE_S = 0.5
+_CONNECTIONS = 4_096
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+    ("grpc.max_send_message_length", -1),
+    # clients may ping a quiet connection every 10 s, also while no call is open
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+)
+
+
+def random_id() -> int:
+    """Of a lease, a cluster or a member: 63 bits, above 0."""
+    return secrets.randbelow((1 << 63) - 1) + 1
+
+
+class CoordinatorServer:
+    """Serves the data of `database` on host:port `endpoint`, which must be free.
+
+    `fatal` is done, with what went wrong, when the coordinator must stop by itself. `monotonic`
+    gives seconds; a caller with another clock also calls `tick`, ten times in a second of it.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        endpoint: str,
+        limits: Limits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self._database = database
+        self._limits = limits or Limits()
+        self._monotonic = monotonic
+        self.machine = Machine(database.saved, monotonic(), random_id, self._limits)
+        self._durable = DurableRevision(self.machine.revision)
+
+    async def start(self) -> None:
+        """Listen and serve. Raises ListenError."""
+        self._journal = Journal(self._database, self._durable.move)
+        services = EtcdServices(
+            self.machine,
+            self._journal,
+            self._durable,
+            self._monotonic,
+            self._database.size,
+            self.endpoint,
+        )
+        most = ("grpc.max_receive_message_length", 2 * self._limits.request_bytes)
+        self._server = aio.server(
+            options=(*_OPTIONS, most), maximum_concurrent_rpcs=self._limits.calls
+        )
+        services.add_to(self._server)
+        try:
+            self._server.add_insecure_port(self.endpoint)
+        except RuntimeError as error:
+            await self._journal.close()
+            raise ListenError(f"--listen: cannot listen on {self.endpoint}") from error
+        await self._server.start()
+        self.tick = services.tick
+        self._ticks = asyncio.create_task(tick_forever(services))
+
+    @property
+    def fatal(self) -> "asyncio.Future[BaseException]":
+        return self._journal.fatal
+
+    async def stop(self) -> None:
+        """End every call; what was answered is durable. The database is the caller's to close."""
+        self._ticks.cancel()
+        await asyncio.gather(self._ticks, return_exceptions=True)
+        await self._server.stop(0 if self.fatal.done() else _GRACE_S)
+        await self._journal.close()
+
+
+async def run_coordinator(directory: Path, listen: str, *, ignore_interrupt: bool = False) -> None:
+    """Run until SIGTERM or SIGINT. Raises DataError, ListenError, and what made it end itself."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, *(() if ignore_interrupt else (signal.SIGINT,))):
+        loop.add_signal_handler(number, stop.set)
+    endpoint = usable("--listen", listen)
+    database = SqliteDatabase(directory, random_id)
+    try:
+        server = CoordinatorServer(database, endpoint)
+        await server.start()
+        saved = database.saved
+        logger.info(
+            "started coordinator=embedded endpoint=%s dir=%s cluster=%x revision=%d keys=%d "
+            "leases=%d start=%d",
+            endpoint,
+            directory,
+            saved.cluster_id,
+            saved.revision,
+            server.machine.versions.live,
+            len(saved.leases),
+            saved.term,
+        )
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((stopped, server.fatal), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        await server.stop()
+        if server.fatal.done():
+            raise server.fatal.result()
+    finally:
+        database.close()

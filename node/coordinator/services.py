@@ -1,0 +1,196 @@
+"""etcd's services on gRPC: decode, let the machine answer, wait until it is durable, reply.
+
+The loop is the one that calls the machine, so requests are carried out one after the other. An
+exception that is no refusal may have left a request half applied: the process ends, and what the
+disk holds is whole.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from ha.coordinator import methods
+from ha.coordinator.methods import Answer, Method, Request
+from ha.coordinator.verdicts import AUTH_NOT_ENABLED
+from tandemlog.v1 import coordinator_pb2 as pb
+
+from .journal import Journal
+from .machine import Machine
+from .refusals import RefusedError, busy, over
+from .watch_stream import DurableRevision, WatchStream
+from .watchers import WatchCount, Watchers
+
+VERSION = "3.4.0-tandemlog"
+"""Of the API; etcd's clients want a version of this form."""
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Handlers: TypeAlias = dict[Method[Any, Any], Handler]
+
+
+class EtcdServices:
+    """See the module. `monotonic` in seconds; `size` gives the bytes on disk."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        journal: Journal,
+        durable: DurableRevision,
+        monotonic: Callable[[], float],
+        size: Callable[[], int],
+        endpoint: str,
+    ) -> None:
+        self._machine = machine
+        self._journal = journal
+        self._durable = durable
+        self._monotonic = monotonic
+        self._size = size
+        self._endpoint = endpoint
+        self._watches = WatchCount(machine.limits.watches)
+        self._streams = 0
+
+    def add_to(self, server: aio.Server) -> None:
+        """Serve on `server`; before it starts."""
+        by_service: dict[str, dict[str, Handler]] = {}
+        for method, handler in self._handlers().items():
+            by_service.setdefault(method.full_service, {})[method.name] = handler
+        for service, handlers in by_service.items():
+            server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(service, handlers),)
+            )
+
+    def tick(self) -> None:
+        """Time passes; to be called ten times a second."""
+        try:
+            self._machine.advance(self._monotonic())
+            self._journal.add(self._machine.take_changes())
+        except Exception as error:
+            self._journal.fail(error)
+            raise
+
+    def _handlers(self) -> Handlers:
+        machine = self._machine
+        unary: Iterable[tuple[Method[Any, Any], Callable[[Any, float], Any]]] = (
+            (methods.RANGE, machine.range),
+            (methods.PUT, machine.put),
+            (methods.DELETE_RANGE, machine.delete_range),
+            (methods.TXN, machine.txn),
+            (methods.COMPACT, machine.compact),
+            (methods.LEASE_GRANT, machine.lease_grant),
+            (methods.LEASE_REVOKE, machine.lease_revoke),
+            (methods.LEASE_TIME_TO_LIVE, machine.lease_time_to_live),
+            (methods.LEASE_LEASES, machine.lease_leases),
+            (methods.AUTHENTICATE, _no_authentication),
+            (methods.STATUS, self._status),
+            (methods.MEMBER_LIST, self._members),
+        )
+        handlers: Handlers = {method: self._unary(method, call) for method, call in unary}
+        handlers[methods.LEASE_KEEP_ALIVE] = grpc.stream_stream_rpc_method_handler(self._keep_alive)
+        handlers[methods.WATCH] = grpc.stream_stream_rpc_method_handler(self._watch)
+        return handlers
+
+    def _unary(
+        self, method: Method[Request, Answer], call: Callable[[Request, float], Answer]
+    ) -> Handler:
+        async def serve(data: bytes, context: Any) -> bytes:
+            return await self._answered(context, method, call, data)
+
+        return grpc.unary_unary_rpc_method_handler(serve)
+
+    async def _answered(
+        self,
+        context: Any,
+        method: Method[Request, Answer],
+        call: Callable[[Request, float], Answer],
+        data: bytes,
+    ) -> bytes:
+        refusal: RefusedError | None = None
+        encoded = b""
+        try:
+            request = self._decoded(method, data)
+            self._check_disk(method)
+            encoded = call(request, self._monotonic()).SerializeToString()
+        except RefusedError as error:
+            refusal = error
+        except Exception as error:
+            self._journal.fail(error)
+            raise
+        self._journal.add(self._machine.take_changes())
+        await self._journal.durable()
+        if refusal is not None:
+            await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+        return encoded
+
+    def _decoded(self, method: Method[Request, Answer], data: bytes) -> Request:
+        limit = self._machine.limits.request_bytes
+        if len(data) > limit:
+            raise over("bytes of a request", len(data), limit)
+        try:
+            return method.request.FromString(data)
+        except DecodeError:
+            name = method.request.DESCRIPTOR.name
+            text = f"coordinator: the request is not a valid {name}"
+            raise RefusedError("INVALID_ARGUMENT", text) from None
+
+    def _check_disk(self, method: Method[Request, Answer]) -> None:
+        waiting, limit = self._journal.waiting_bytes, self._machine.limits.waiting_bytes
+        if method in (methods.PUT, methods.TXN) and waiting > limit:
+            raise busy("bytes that wait for the disk", waiting, limit)
+
+    async def _keep_alive(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        method = methods.LEASE_KEEP_ALIVE
+        async with self._stream(context):
+            async for data in requests:
+                call = self._machine.lease_keep_alive
+                await context.write(await self._answered(context, method, call, data))
+
+    async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> None:
+        watchers = Watchers(self._machine, self._watches)
+        async with self._stream(context):
+            await WatchStream(watchers, self._durable, context.write).serve(requests)
+
+    @asynccontextmanager
+    async def _stream(self, context: Any) -> AsyncIterator[None]:
+        """Around one stream: counted, and a refusal is its status."""
+        self._streams += 1
+        try:
+            if self._streams > self._machine.limits.streams:
+                raise busy("streams", self._streams, self._machine.limits.streams)
+            yield
+        except RefusedError as refusal:
+            await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+        finally:
+            self._streams -= 1
+
+    def _status(self, _: pb.StatusRequest, now: float) -> pb.StatusResponse:
+        machine = self._machine
+        return pb.StatusResponse(
+            header=machine.header(),
+            version=VERSION,
+            dbSize=self._size(),
+            dbSizeInUse=machine.versions.live_bytes + machine.versions.log_bytes,
+            leader=machine.saved.member_id,
+            raftIndex=machine.revision,
+            raftAppliedIndex=machine.revision,
+            raftTerm=machine.saved.term,
+        )
+
+    def _members(self, _: pb.MemberListRequest, now: float) -> pb.MemberListResponse:
+        url = f"http://{self._endpoint}"
+        member = pb.Member(ID=self._machine.saved.member_id, name="embedded", clientURLs=[url])
+        return pb.MemberListResponse(header=self._machine.header(), members=[member])
+
+
+def _no_authentication(_: pb.AuthenticateRequest, now: float) -> pb.AuthenticateResponse:
+    raise RefusedError("FAILED_PRECONDITION", AUTH_NOT_ENABLED)
+
+
+async def tick_forever(services: EtcdServices, seconds: float = 0.1) -> None:
+    """The clock of the leases."""
+    while True:
+        services.tick()
+        await asyncio.sleep(seconds)

@@ -1,0 +1,240 @@
+"""Coordinators as real processes: etcd, and the embedded one; started, killed, paused.
+
+with EtcdProcesses(folder, 3) as etcd:
+    etcd.members[0].pause()
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+import needs
+from ha.coordinator.methods import RANGE
+from running import ROOT, free_ports, wait_until
+from tandemlog.v1 import coordinator_pb2 as pb
+
+
+def etcd_or_skip() -> None:
+    """Skip the test where etcd is not installed; fail it where it must run."""
+    missing = [name for name in ("etcd", "etcdctl") if shutil.which(name) is None]
+    if missing:
+        reason = f"not on PATH: {', '.join(missing)}"
+        pytest.fail(reason) if needs.must_run() else pytest.skip(reason)
+
+
+def openssl_or_skip() -> None:
+    """As etcd_or_skip."""
+    if shutil.which("openssl") is None:
+        reason = "not on PATH: openssl"
+        pytest.fail(reason) if needs.must_run() else pytest.skip(reason)
+
+
+@dataclass
+class Process:
+    """One server. `command` starts it, again and again on the same data."""
+
+    name: str
+    endpoint: str
+    command: list[str]
+    folder: Path
+    process: subprocess.Popen[bytes] | None = None
+    log: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder / f"{self.name}.log"
+
+    def start(self) -> "Process":
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT
+            )
+        return self
+
+    def wait_ready(self) -> "Process":
+        """Until it answers a linearizable read, without TLS and users."""
+
+        def ready() -> bool:
+            self.check()
+            return self.answers()
+
+        wait_until(f"{self.name} to answer", ready)
+        return self
+
+    def check(self) -> None:
+        """AssertionError with its log, where it has ended."""
+        if self.process is None or self.process.poll() is not None:
+            raise AssertionError(f"{self.name} ended:\n{self.tail()}")
+
+    def answers(self) -> bool:
+        with grpc.insecure_channel(self.endpoint) as channel:
+            call = channel.unary_unary(
+                RANGE.path,
+                request_serializer=pb.RangeRequest.SerializeToString,
+                response_deserializer=pb.RangeResponse.FromString,
+            )
+            try:
+                call(pb.RangeRequest(key=b"\0"), timeout=1)
+            except grpc.RpcError:
+                return False
+        return True
+
+    def stop(self) -> int:
+        """End it cleanly; its exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(30)
+
+    def kill(self) -> None:
+        """SIGKILL, also while it is paused, and wait until it is gone."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def tail(self, size: int = 3_000) -> str:
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+
+class EtcdProcesses:
+    """A cluster of real etcd on loopback; `options` go to every member."""
+
+    def __init__(
+        self, folder: Path, members: int, options: Sequence[str] = (), scheme: str = "http"
+    ) -> None:
+        ports = free_ports(2 * members)
+        clients, peers = ports[:members], ports[members:]
+        initial = ",".join(f"e{n}=http://127.0.0.1:{port}" for n, port in enumerate(peers))
+        self.members = [
+            Process(
+                f"e{number}",
+                f"127.0.0.1:{clients[number]}",
+                [
+                    "etcd",
+                    f"--name=e{number}",
+                    f"--data-dir={folder}/e{number}",
+                    f"--listen-client-urls={scheme}://127.0.0.1:{clients[number]}",
+                    f"--advertise-client-urls={scheme}://127.0.0.1:{clients[number]}",
+                    f"--listen-peer-urls=http://127.0.0.1:{peers[number]}",
+                    f"--initial-advertise-peer-urls=http://127.0.0.1:{peers[number]}",
+                    f"--initial-cluster={initial}",
+                    "--heartbeat-interval=100",
+                    "--election-timeout=1000",
+                    *options,
+                ],
+                folder,
+            )
+            for number in range(members)
+        ]
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        return tuple(each.endpoint for each in self.members)
+
+    def __enter__(self) -> "EtcdProcesses":
+        try:
+            for each in self.members:
+                each.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for each in self.members:
+            each.kill()
+
+
+class EmbeddedProcess(Process):
+    """`tandemlog coordinator` on the data in `folder`."""
+
+    def __init__(self, folder: Path, port: int | None = None) -> None:
+        endpoint = f"127.0.0.1:{port or free_ports(1)[0]}"
+        self.data = folder / "data"
+        command = [sys.executable, "-m", "node", "coordinator"]
+        command += ["--dir", str(self.data), "--listen", endpoint]
+        super().__init__("coordinator", endpoint, command, folder)
+
+    def __enter__(self) -> "EmbeddedProcess":
+        try:
+            self.start().wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def etcdctl(endpoint: str, *arguments: str, stdin: str = "") -> str:
+    """What it says on stdout; it must end well."""
+    ended = subprocess.run(
+        ["etcdctl", "--endpoints", endpoint, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "ETCDCTL_API": "3"},
+    )
+    assert ended.returncode == 0, f"etcdctl {' '.join(arguments)}: {ended.stderr}"
+    return ended.stdout
+
+
+def certificates(folder: Path) -> Path:
+    """ca.pem, server.pem (for 127.0.0.1), client.pem and their keys, made by openssl."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    openssl(
+        *("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem"),
+        *("-days", "2", "-subj", "/CN=test authority"),
+    )
+    for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "")):
+        openssl(
+            *("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr"),
+            *("-subj", f"/CN={name}"),
+        )
+        usage = "extendedKeyUsage=serverAuth,clientAuth"
+        (folder / f"{name}.ext").write_text(f"{extra}\n{usage}\n")
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
+            *("-CAcreateserial", "-out", f"{name}.pem", "-days", "2"),
+            *("-extfile", f"{name}.ext"),
+        )
+    return folder
+
+
+@contextlib.contextmanager
+def paused(process: Process):  # type: ignore[no-untyped-def]
+    """While the body runs."""
+    process.pause()
+    try:
+        yield
+    finally:
+        process.resume()

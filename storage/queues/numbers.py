@@ -6,6 +6,9 @@
 
 One turned bit makes 3 into 7, or into 2^40 + 3. Believed, it would drop all that follow, whose
 numbers are below it, and fill the disk with units for messages that never were.
+
+What follows may lie many batches of the log away, for a queue with few messages in each file. So a
+record whose number is not the next one waits for those that tell (`is_undecided`).
 """
 
 from dataclasses import dataclass
@@ -37,6 +40,20 @@ def is_impossible(number: int, physical_offset: int) -> bool:
     """Whether no record there can have that number: a queue counts from 0, and the records before
     it had to lie somewhere below."""
     return number < 0 or number * MIN_RECORD_SIZE > physical_offset
+
+
+def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int) -> bool:
+    """Whether more records of the queue have to be seen before `is_stray` can judge the first of
+    these, with the same `expected`."""
+    number, following = int(numbers[0]), numbers[1 : 1 + _LOOKED_AT]
+    if number <= expected or is_impossible(number, int(physical[0])):
+        return False
+    if len(following) and int(following[0]) == number + 1:
+        return False
+    if expected < 0:
+        return len(following) < 2
+    told = bool(np.isin(following, (expected, expected + 1)).any())
+    return not told and len(following) < _LOOKED_AT
 
 
 def is_stray(

@@ -91,6 +91,14 @@ class QueueMender:
             "try again later"
         )
 
+    def last_records(self) -> NDArray[np.int64]:
+        """i8[queues]: log offset of the newest record of each; -1 where it has none, or is
+        damaged."""
+        count = self._table.count
+        found = np.where(self._units.ends[:count] > 0, self._units.last_physical[:count], -1)
+        found[list(self.damaged)] = -1
+        return found
+
     def name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)
         return f"{topic}/{queue_id}"

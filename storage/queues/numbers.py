@@ -91,6 +91,27 @@ def is_stray(
     return before >= 0 and not _fits(expected - 1, number, np.array([before, place]))
 
 
+def following_number(
+    numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int, before: int
+) -> int:
+    """What the record after these of one queue gets, all that there are; `expected` and `before` as
+    for `is_stray`. One with another number than it says had one too."""
+    unknown = 0
+    for index, (number, place) in enumerate(zip(numbers.tolist(), physical.tolist(), strict=True)):
+        if place <= before:
+            continue  # there already
+        believed = number == expected or (
+            number > expected and not is_stray(numbers[index:], physical[index:], expected, before)
+        )
+        if believed:
+            expected, before = number + 1, place
+        elif expected >= 0:
+            expected += 1
+        else:
+            unknown += 1
+    return expected if expected >= 0 else unknown
+
+
 def _fits(number: int, later: int, physical: NDArray[np.int64]) -> bool:
     """Whether there is room in the log for the records between two."""
     return (later - number) * MIN_RECORD_SIZE <= int(physical[1]) - int(physical[0])

@@ -66,8 +66,10 @@ class _TailNumbers:
     def __init__(self, parts: StoreParts) -> None:
         self._following = parts.queue_table.next_queue_offsets
         self._table = parts.queue_table
-        # log offset of the last record of each queue so far
+        # log offset of the last record of each queue so far; -1 for a damaged one all the time:
+        # all of its records come again, and what it knows to be its end does not say which it had
         self._last = parts.queues.mender.last_records()
+        self._damaged = list(parts.queues.damaged)
         self._doubted: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
 
     def keep(self, dense: int, number: int, physical_offset: int) -> None:
@@ -98,6 +100,7 @@ class _TailNumbers:
         queues = runs.queues[plain]
         following[queues] = np.maximum(known, ends)[plain]
         self._last[queues] = np.maximum(last, newest)[plain]
+        self._last[self._damaged] = -1
         for run in np.flatnonzero(~plain).tolist():
             rows = slice(int(runs.starts[run]), int(runs.starts[run] + runs.counts[run]))
             pieces = self._doubted.setdefault(int(runs.queues[run]), [])

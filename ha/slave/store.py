@@ -23,7 +23,7 @@ from tandemlog.format.fast_crc import crc32
 from tandemlog.format.files.epochs import EpochTable
 
 from ..config import HaConfig
-from ..errors import ChunkDamagedError, DivergedError, NotRunningError
+from ..errors import ChunkDamagedError, DivergedError, LogMovedError, NotRunningError
 from ..frame_limits import MAX_CHECKSUMS
 from ..protocol.frames import Checksum, Hello
 from ..protocol.handshake import SlaveView, checksum_blocks
@@ -211,6 +211,12 @@ class SlaveStore:
 
     def _prepare(self, action: StoreAction) -> None:
         if isinstance(action, CheckProof):
+            begin = self.store.log.min_offset
+            if action.start < begin:
+                raise LogMovedError(
+                    f"the log begins at {begin} now: retention has deleted {action.start}..{begin} "
+                    "since the handshake, which begins again"
+                )
             mine = self.crc(action.start, action.end)
             if mine != action.crc:
                 raise DivergedError(action.start, action.end, mine, action.crc)

@@ -8,7 +8,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
 from ha.config import HaConfig, Role
-from ha.errors import ChunkDamagedError, DivergedError
+from ha.errors import ChunkDamagedError, DivergedError, LogMovedError
 from ha.protocol.frames import Hello, Metadata
 from ha.slave.session import (
     AcceptEpoch,
@@ -56,6 +56,21 @@ class Bench:
     def prepared(self) -> None:
         assert self.slave.run([AcceptEpoch(1, MASTER), BeginAt(0, 4096), Prepared()])
         self.calls.clear()
+
+
+def test_a_log_that_has_lost_its_begin_to_retention_is_compared_anew_by_the_next_handshake() -> (
+    None
+):
+    """The proof is about bytes that were there when the slave greeted."""
+    disk = FakeDisk()
+    bench = Bench(disk)
+    bench.prepared()
+    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    disk.start = len(DATA) // 2
+    del disk.data[: disk.start]
+    with pytest.raises(LogMovedError, match="the log begins at 50 now: retention has deleted 20"):
+        bench.slave.run([CheckProof(20, 100, zlib.crc32(DATA[20:]))])
+    bench.slave.run([CheckProof(50, 100, zlib.crc32(DATA[50:]))])
 
 
 def test_bytes_are_durable_before_they_are_reported() -> None:

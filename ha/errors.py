@@ -36,6 +36,11 @@ class DivergedError(HaError):
         self.end = end
 
 
+class LogMovedError(HaError):
+    """Retention has deleted bytes that the handshake was about. The stream ends; the next handshake
+    begins with what is left."""
+
+
 class ChunkDamagedError(HaError):
     """A chunk differs from what the master has read, or has no record where one must begin. Nothing
     from there on is stored or acknowledged; the next stream asks for it again."""

@@ -23,7 +23,7 @@ from tandemlog.format.fast_crc import crc32
 from tandemlog.format.files.epochs import EpochTable
 
 from ..config import HaConfig
-from ..errors import ChunkDamagedError, DivergedError, NotRunningError
+from ..errors import ChunkDamagedError, DivergedError, LogMovedError, NotRunningError
 from ..frame_limits import MAX_CHECKSUMS
 from ..protocol.frames import Checksum, Hello
 from ..protocol.handshake import SlaveView, checksum_blocks
@@ -104,7 +104,12 @@ class SlaveStore:
         self._master_confirm = self._master_end = 0
         self._intake, self._damaged_until = self.store.raw_intake(), 0
         low, high = log.min_offset, log.wrote.value
-        entries = tuple(self.store.epochs.table.entries)
+        # of a term that begins at the end no byte came: what comes there may be of the one before
+        epochs = self.store.epochs
+        begun = epochs.table.truncate_suffix(max(high, low + 1))
+        if begun != epochs.table and not distrust:  # one that lies gives way to the master's
+            epochs.replace(begun)
+        entries = tuple(epochs.table.entries)
         # A store that never followed or led knows nothing of what this cluster confirmed.
         known = self.state.accepted_epoch > 0
         confirm = min(self.store.confirmed.value, high) if known else 0
@@ -206,6 +211,12 @@ class SlaveStore:
 
     def _prepare(self, action: StoreAction) -> None:
         if isinstance(action, CheckProof):
+            begin = self.store.log.min_offset
+            if action.start < begin:
+                raise LogMovedError(
+                    f"the log begins at {begin} now: retention has deleted {action.start}..{begin} "
+                    "since the handshake, which begins again"
+                )
             mine = self.crc(action.start, action.end)
             if mine != action.crc:
                 raise DivergedError(action.start, action.end, mine, action.crc)

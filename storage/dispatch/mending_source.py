@@ -19,6 +19,7 @@ from ..log.scan import (
     MAX_TAIL,
     Damage,
     next_record,
+    whole_but_for_a_length,
     whole_but_for_body,
     whole_but_for_head,
 )
@@ -125,12 +126,13 @@ class MendingSource(DispatchSource):
         self.passed = {at: damage for at, damage in self.passed.items() if damage.end <= end}
 
     def _lost(self, start: int, end: int) -> LostRecord | None:
-        """What the bytes start..end still say, if they are one record and its head alone is bad, or
-        its body, as dispatch finds with property_crc."""
+        """What the bytes start..end still say, if they are one record and its head alone is bad,
+        one length in it, or its body, as dispatch finds with property_crc."""
         if end - start > MAX_TAIL or start // self.log.file_size != (end - 1) // self.log.file_size:
             return None
         data = bytes(self.log.view(start, end - start))
-        record = whole_but_for_head(data, start) or whole_but_for_body(data, start)
+        found = (whole_but_for_head, whole_but_for_a_length, whole_but_for_body)
+        record = next((each for judge in found if (each := judge(data, start)) is not None), None)
         if record is None or not names_a_folder(record.topic):
             return None
         return LostRecord(

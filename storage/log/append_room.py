@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import copy_slices, first_true, windows
-from tandemlog.format.columns.headers import gather_headers
+from tandemlog.format.columns.faults import first_hole
+from tandemlog.format.columns.headers import HeaderColumns, gather_headers
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE, MAX_PROPERTIES, PROPERTY_END
 from tandemlog.format.record.property_crc import have_property_crc
 
 from ..errors import BatchRefusedError
 from .batch_check import CheckedBatch
-from .record_check import bad_record
+from .record_check import PAGE_OF_ZEROS, bad_record
 
 MOST_PROPERTIES: Final = MAX_PROPERTIES - CRC_PROPERTY_SIZE
 _SIZE: Final = np.dtype(">i4")
@@ -34,7 +35,7 @@ def with_room(checked: CheckedBatch) -> CheckedBatch:
     source = np.frombuffer(checked.batch.records, np.uint8)
     headers = gather_headers(source, checked.positions, checked.sizes)
     lengths = headers.properties_length
-    _check(source, checked, lengths)
+    _check(source, checked, headers)
     sizes = checked.sizes + CRC_PROPERTY_SIZE
     positions = sizes.cumsum() - sizes
     data = np.zeros(int(sizes.sum()), np.uint8)
@@ -48,10 +49,8 @@ def with_room(checked: CheckedBatch) -> CheckedBatch:
     )
 
 
-def _check(
-    source: NDArray[np.uint8], checked: CheckedBatch, lengths: NDArray[np.signedinteger]
-) -> None:
-    ends = checked.positions + checked.sizes
+def _check(source: NDArray[np.uint8], checked: CheckedBatch, headers: HeaderColumns) -> None:
+    ends, lengths = checked.positions + checked.sizes, headers.properties_length
     long = first_true(lengths > MOST_PROPERTIES)
     if long >= 0:
         raise BatchRefusedError(
@@ -68,6 +67,9 @@ def _check(
         raise bad_record(
             "properties", f"end them with 0x02: the node adds {CRC32} after them", open_end
         )
+    hole = first_hole(source, headers, longer_by=CRC_PROPERTY_SIZE)
+    if hole >= 0:
+        raise bad_record("properties", PAGE_OF_ZEROS, hole)
     alike = first_true(have_property_crc(source, checked.positions, checked.sizes))
     if alike >= 0:
         raise bad_record(

@@ -33,6 +33,7 @@ from ..errors import BatchRefusedError
 LIGHT_NUMBERS: Final = MULTI_QUEUE_OFFSET.encode() + bytes([NAME_END])
 """A property that a broker writes: units in further queues, of any topic, with numbers of its own
 choice. A client could write into queues of other topics."""
+PAGE_OF_ZEROS: Final = "a zero byte in them is what a lost page looks like"
 CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
 
@@ -152,7 +153,7 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
             "properties", f"{MULTI_QUEUE_OFFSET} is written by brokers only: leave it out", index
         )
     if length >= PAGE and b"\0" in properties:
-        raise bad_record("properties", "a zero byte in them is what a lost page looks like", index)
+        raise bad_record("properties", PAGE_OF_ZEROS, index)
     if properties.endswith(b"\0"):
         raise bad_record(
             "properties", "a zero byte at their end is what a torn write looks like", index

@@ -30,7 +30,10 @@ from tandemlog.format.columns.headers import HeaderColumns
 from tandemlog.format.columns.resync import MAGICS, magic_positions
 from tandemlog.format.columns.walk import StopReason, WalkResult
 from tandemlog.format.constants import (
+    BODY_LENGTH_OFFSET,
+    BORN_TIMESTAMP_OFFSET,
     FIXED_SIZE,
+    IPV6_EXTRA,
     MAGIC_BLANK,
     MAGIC_OFFSET,
     MAGIC_V1,
@@ -38,9 +41,11 @@ from tandemlog.format.constants import (
     MIN_RECORD_SIZE,
     PAGE,
     PHYSICAL_OFFSET_OFFSET,
+    SYS_FLAG_OFFSET,
 )
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import Record, decode_record
+from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
@@ -255,6 +260,37 @@ def whole_but_for_body(data: bytes, offset: int) -> Record | None:
     except CorruptRecordError:
         return None
     return record if record.size == len(data) else None
+
+
+def whole_but_for_a_length(data: bytes, offset: int) -> Record | None:
+    """The record that `data`, at log `offset`, is if one bit of a length inside it is turned, or of
+    the flags that tell how long its hosts are; None where more is."""
+    data = _without_blank(data)
+    if len(data) < MIN_RECORD_SIZE or int.from_bytes(data[:MAGIC_OFFSET]) != len(data):
+        return None
+    mended = bytearray(data)
+    for place, bit in _bits_of_lengths(data):
+        mended[place] ^= bit
+        try:
+            return decode_record(mended, physical_offset=offset)
+        except CorruptRecordError:
+            mended[place] ^= bit
+    return None
+
+
+def _bits_of_lengths(data: bytes) -> Iterator[tuple[int, int]]:
+    """(byte, mask) of each bit that says where a part of the record in `data` ends, by what the
+    lengths before it say; those outside `data` left out."""
+    flags = int.from_bytes(data[SYS_FLAG_OFFSET:BORN_TIMESTAMP_OFFSET])
+    wide = [bit for bit in (BORN_HOST_IPV6, STORE_HOST_IPV6) if flags & bit]
+    width = 1 if data[MAGIC_OFFSET : MAGIC_OFFSET + len(MAGICS[0])] == MAGICS[0] else 2
+    body = BODY_LENGTH_OFFSET + IPV6_EXTRA * len(wide)
+    topic = body + 4 + int.from_bytes(data[body : body + 4])
+    properties = topic + width + int.from_bytes(data[topic : topic + width])
+    for begin, size in ((body, 4), (topic, width), (properties, 2)):
+        for place in range(begin, min(begin + size, len(data))):
+            yield from ((place, 1 << bit) for bit in range(8))
+    yield from ((BORN_TIMESTAMP_OFFSET - 1, bit) for bit in (BORN_HOST_IPV6, STORE_HOST_IPV6))
 
 
 def _without_blank(data: bytes) -> bytes:

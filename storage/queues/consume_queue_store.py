@@ -234,8 +234,7 @@ class ConsumeQueueStore:
         """
         with self._lock, Change(self._units):
             gone = list(queues)
-            for dense in gone:
-                self.mark_damaged(dense, "it is being rebuilt")
+            self.mender.rebuild_begin(gone)
             self._forget(gone)
 
     def rebuild_put(
@@ -421,8 +420,8 @@ class ConsumeQueueStore:
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
         next_in_queue = runs.contiguous & (runs.first == self._units.ends[runs.queues])
-        if self.mender.damaged and not remake:
-            next_in_queue &= ~np.isin(runs.queues, list(self.mender.damaged))
+        if self.mender.damaged:
+            next_in_queue &= ~self.mender.takes_apart(runs.queues, remake)
         grown = next_in_queue
         if not next_in_queue.all():
             grown = next_in_queue.copy()

@@ -22,7 +22,7 @@ from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..errors import CorruptStoreError, StoreBusyError
 from .floors import QueueFloors
-from .numbers import is_impossible, is_stray
+from .numbers import is_impossible, is_stray, is_undecided
 from .queue_table import QueueTable
 from .runs import QueueRuns
 from .units import Change, QueueUnits
@@ -42,6 +42,8 @@ class QueueMender:
         self.from_log_start = True
         self._units = units
         self._table = table
+        # dense -> numbers and cells of records that those behind them have to confirm
+        self._undecided: dict[int, tuple[NDArray[np.int64], NDArray[np.void]]] = {}
 
     def contradict(self, dense: int, reason: str, log_offset: int) -> None:
         """A queue that has all its units, of the records below `log_offset`, has one that is not
@@ -59,10 +61,22 @@ class QueueMender:
             self.damaged = {**self.damaged, dense: reason}
             self.floors.keep(dense, max(end, int(self._units.ends[dense])))
 
+    def rebuild_begin(self, queues: Iterable[int]) -> None:
+        """The units of these queues are about to go, and to come again from the log."""
+        for dense in queues:
+            self.mark_damaged(dense, "it is being rebuilt")
+            self._undecided.pop(dense, None)
+
+    def takes_apart(self, queues: NDArray[np.int64], remake: frozenset[int]) -> NDArray[np.bool_]:
+        """Which of these queues take nothing without `put`, whatever comes."""
+        return np.isin(queues, list(self._undecided if remake else self.damaged))
+
     def healed(self, queues: Iterable[int]) -> None:
         """These queues are whole again, and end at their floor at least."""
         whole = set(queues)
         for dense in whole:
+            if dense in self._undecided:
+                self._take_again(dense, *self._undecided[dense], more=False)
             self.raise_to(dense, self.floors.of(dense))
         self.floors.whole(whole)
         self.damaged = {q: why for q, why in self.damaged.items() if q not in whole}
@@ -76,6 +90,14 @@ class QueueMender:
             f"consume queue {self.name(dense)} is being rebuilt from the log ({reason}): "
             "try again later"
         )
+
+    def last_records(self) -> NDArray[np.int64]:
+        """i8[queues]: log offset of the newest record of each; -1 where it has none, or is
+        damaged."""
+        count = self._table.count
+        found = np.where(self._units.ends[:count] > 0, self._units.last_physical[:count], -1)
+        found[list(self.damaged)] = -1
+        return found
 
     def name(self, dense: int) -> str:
         topic, queue_id = self._table.name(dense)
@@ -142,7 +164,19 @@ class QueueMender:
             units.fill(dense, end)
 
     def _remake(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
-        """Append whatever numbers the log has: rare, so one unit after the other."""
+        """Append whatever numbers the log has, behind those that waited for these."""
+        if dense in self._undecided:
+            numbers, waiting = self._undecided[dense]
+            offsets = np.concatenate((numbers, offsets))
+            cells = np.concatenate((waiting, cells))
+        self._take_again(dense, offsets, cells, more=True)
+        return True
+
+    def _take_again(
+        self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void], *, more: bool
+    ) -> None:
+        """Rare, so one unit after the other; `more` records of the queue may follow these. Where
+        it raises the same may come again: what is there by then is skipped."""
         units = self._units
         held = self.floors.held.get(dense)
         physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
@@ -151,6 +185,9 @@ class QueueMender:
             empty = end == 0 and units.queue(dense).first < 0
             before = -1 if empty else int(units.last_physical[dense])
             expected = -1 if empty else end
+            if more and is_undecided(offsets[index:], physical[index:], expected):
+                self._undecided[dense] = offsets[index:], cells[index:]
+                return
             if is_stray(offsets[index:], physical[index:], expected, before, held):
                 logger.warning(
                     "the record at offset %d of the log says that it is number %d of %s, but %d "
@@ -168,7 +205,7 @@ class QueueMender:
                     logger.warning("the log has no %d..%d of %s", end, offset - 1, self.name(dense))
                     units.fill(dense, offset)
             units.extend(dense, cells[index : index + 1])
-        return True
+        self._undecided.pop(dense, None)
 
     def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
         """Whether the queue holds these units already; those of deleted files count as held where

@@ -7,6 +7,9 @@
 One flipped bit turns 3 into 7, or into 2^40 + 3. If the queue accepted that number, it would drop
 all following records, whose numbers are lower, and fill the disk with units for messages that never
 existed.
+
+The following records may lie many batches of the log away, in a queue with few messages per file.
+So a record whose number is not the next one waits until they have come (`is_undecided`).
 """
 
 from dataclasses import dataclass
@@ -38,6 +41,20 @@ def is_impossible(number: int, physical_offset: int) -> bool:
     """Whether no record there can have that number: a queue counts from 0, and the records before
     it had to lie somewhere below."""
     return number < 0 or number * MIN_RECORD_SIZE > physical_offset
+
+
+def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int) -> bool:
+    """Whether more records of the queue have to be seen before `is_stray` can judge the first of
+    these, with the same `expected`."""
+    number, following = int(numbers[0]), numbers[1 : 1 + _LOOKED_AT]
+    if number <= expected or is_impossible(number, int(physical[0])):
+        return False
+    if len(following) and int(following[0]) == number + 1:
+        return False
+    if expected < 0:
+        return len(following) < 2
+    told = bool(np.isin(following, (expected, expected + 1)).any())
+    return not told and len(following) < _LOOKED_AT
 
 
 def is_stray(
@@ -73,6 +90,27 @@ def is_stray(
     if bool(np.isin(following, (expected, expected + 1)).any()):
         return True
     return before >= 0 and not _fits(expected - 1, number, np.array([before, place]))
+
+
+def following_number(
+    numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int, before: int
+) -> int:
+    """What the record after these of one queue gets, all that there are; `expected` and `before` as
+    for `is_stray`. One with another number than it says had one too."""
+    unknown = 0
+    for index, (number, place) in enumerate(zip(numbers.tolist(), physical.tolist(), strict=True)):
+        if place <= before:
+            continue  # there already
+        believed = number == expected or (
+            number > expected and not is_stray(numbers[index:], physical[index:], expected, before)
+        )
+        if believed:
+            expected, before = number + 1, place
+        elif expected >= 0:
+            expected += 1
+        else:
+            unknown += 1
+    return expected if expected >= 0 else unknown
 
 
 def _fits(number: int, later: int, physical: NDArray[np.int64]) -> bool:

@@ -11,13 +11,20 @@ This is the one place that says what the next record of a queue gets when nothin
 appended: the greatest of what its queue knows (its end, or where it is damaged the end that it
 will have at least: floors.py) and what the tail holds. So nothing that one of them knows is
 undone by another, and only what cuts the log lowers it: then the queue itself ends lower.
+
+Dispatch doubts the number of a damaged record (numbers.py), so it is doubted here as well: records
+that continued behind a false one would all be left out of their queue.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tandemlog.format.columns.dispatch import unit_columns
+from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..dispatch.producer_feed import feed
+from ..queues.numbers import following_number
+from ..queues.runs import regroup
 from ..queues.unit_queues import queue_of, queues_of
 from ..store_parts import StoreParts
 
@@ -33,7 +40,7 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
         # whatever units these have by now: the rest of theirs may lie anywhere
         dispatched = 0
     begin_at_ends(parts)
-    table, following = parts.queue_table, parts.queue_table.next_queue_offsets
+    table, numbers = parts.queue_table, _TailNumbers(parts)
     position, time = max(dispatched, parts.log.min_offset), 0
     while position < end:
         batch = parts.source.batch(position, end, index=False)
@@ -41,16 +48,70 @@ def read_tail(parts: StoreParts, end: int) -> tuple[int, int]:
             break
         columns, lost = batch.columns, batch.lost
         if lost is not None:
-            dense = queue_of(table, lost.topic, lost.queue_id)
-            if dense >= 0 and following[dense] == lost.queue_offset:
-                following[dense] += 1
+            numbers.keep(queue_of(table, lost.topic, lost.queue_id), lost.queue_offset, batch.start)
         found = unit_columns(columns)
-        np.maximum.at(following, queues_of(table, found), found.queue_offset + 1)
+        numbers.take(queues_of(table, found), found.queue_offset, found.units)
         feed(parts.producers, batch)
         if columns.count:
             time = int(columns.store_timestamp[-1])
         position = batch.end
+    numbers.settle()
     return position, time
+
+
+class _TailNumbers:
+    """The next queue offsets, raised by records in the order of the log. A queue whose numbers do
+    not simply continue is judged when all of its records are known."""
+
+    def __init__(self, parts: StoreParts) -> None:
+        self._following = parts.queue_table.next_queue_offsets
+        self._table = parts.queue_table
+        # log offset of the last record of each queue so far; -1 for a damaged one all the time:
+        # all of its records come again, and what it knows to be its end does not say which it had
+        self._last = parts.queues.mender.last_records()
+        self._damaged = list(parts.queues.damaged)
+        self._doubted: dict[int, list[tuple[NDArray[np.int64], NDArray[np.int64]]]] = {}
+
+    def keep(self, dense: int, number: int, physical_offset: int) -> None:
+        """A damaged record still says its number, of a queue that cannot be where `dense` < 0."""
+        if dense in self._doubted:
+            self._doubted[dense].append(
+                (np.array([number], np.int64), np.array([physical_offset], np.int64))
+            )
+        elif dense >= 0 and self._following[dense] == number:
+            self._following[dense] += 1
+
+    def take(
+        self, dense: NDArray[np.int64], numbers: NDArray[np.int64], units: NDArray[np.void]
+    ) -> None:
+        if not len(dense):
+            return
+        new = np.full(self._table.count - len(self._last), -1, np.int64)
+        self._last = np.concatenate((self._last, new))
+        runs, following = regroup(dense, numbers, units), self._following
+        ends, physical = runs.first + runs.counts, runs.cells.view(UNIT_DTYPE)["physical_offset"]
+        newest = physical[runs.starts + runs.counts - 1].astype(np.int64)
+        known, last = following[runs.queues], self._last[runs.queues]
+        plain = runs.contiguous & (runs.first >= 0) & (runs.first <= known)
+        # numbers that are there already, of records that are not
+        plain &= (ends >= known) | (newest <= last) | (last < 0)
+        if self._doubted:
+            plain &= ~np.isin(runs.queues, list(self._doubted))
+        queues = runs.queues[plain]
+        following[queues] = np.maximum(known, ends)[plain]
+        self._last[queues] = np.maximum(last, newest)[plain]
+        self._last[self._damaged] = -1
+        for run in np.flatnonzero(~plain).tolist():
+            rows = slice(int(runs.starts[run]), int(runs.starts[run] + runs.counts[run]))
+            pieces = self._doubted.setdefault(int(runs.queues[run]), [])
+            pieces.append((runs.offsets[rows], physical[rows].astype(np.int64)))
+
+    def settle(self) -> None:
+        for dense, pieces in self._doubted.items():
+            known, before = int(self._following[dense]), int(self._last[dense])
+            numbers, physical = (np.concatenate(each) for each in zip(*pieces, strict=True))
+            found = following_number(numbers, physical, known if before >= 0 else -1, before)
+            self._following[dense] = max(known, found)
 
 
 def begin_at_ends(parts: StoreParts) -> None:

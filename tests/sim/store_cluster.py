@@ -13,7 +13,7 @@ from dataclasses import replace
 from random import Random
 
 from ha.config import HaConfig, Replication, Role
-from ha.errors import ChunkDamagedError, DivergedError, HaError
+from ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
 from ha.master import term as master_term
 from ha.master.group import MasterGroup
 from ha.master.metadata_sync import MetadataSource, TableCursor
@@ -195,7 +195,7 @@ class StoreCluster(Cluster):
             slave.work.clear()
             self.obey_slave(node, [Disconnect("diverged")])
             return
-        except ChunkDamagedError as fault:
+        except (ChunkDamagedError, LogMovedError) as fault:
             self.note(f"{node.name}: {fault}")
             slave.work.clear()
             self.obey_slave(node, [Disconnect(str(fault))])

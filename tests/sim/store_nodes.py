@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fakes.clock import FakeClock
-from ha.errors import ChunkDamagedError, DivergedError, HaError
+from ha.errors import ChunkDamagedError, DivergedError, HaError, LogMovedError
 from ha.master.metadata_sync import MetadataSource, TableCursor
 from ha.state import HaState
 from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
@@ -113,7 +113,7 @@ class Trouble:
     def __exit__(self, kind: object, fault: BaseException | None, trace: object) -> None:
         if fault is None or not isinstance(fault, Exception):
             return  # all is well, or the process died
-        if isinstance(fault, ViolationError | DivergedError | BatchRefusedError):
+        if isinstance(fault, ViolationError | DivergedError | LogMovedError | BatchRefusedError):
             return
         node = self._node
         if node.may_hear_damage and isinstance(fault, ChunkDamagedError):

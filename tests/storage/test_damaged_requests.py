@@ -19,7 +19,7 @@ def mark(sequence: int) -> ProducerMark:
     return ProducerMark("p", 0, sequence, 0, COUNT)
 
 
-def damaged(number: int, head: bytes, *, confirmed: bool) -> tuple[Bench, list[int]]:
+def damaged(number: int, head: bytes, *, confirmed: bool, at: int = 0) -> tuple[Bench, list[int]]:
     """A promoted slave whose log has a plain record and a request, of which record `number` is
     damaged; where its records begin, and its end."""
     master = Bench(REPLICATED)
@@ -30,7 +30,7 @@ def damaged(number: int, head: bytes, *, confirmed: bool) -> tuple[Bench, list[i
     data = bytearray(master.store.log.read(0, end))
     begins = [*walk(data).positions.astype(np.int64).tolist(), end]
     start, stop = begins[1 + number], begins[2 + number]
-    data[start : start + len(head)] = head
+    data[start + at : start + at + len(head)] = head
 
     slave = Bench(REPLICATED, topics=())
     slave.store.topics.replace_from_json(master.store.topics.to_json())
@@ -56,6 +56,23 @@ def test_it_is_complete(number: int, confirmed: bool, reopened: bool) -> None:
         slave.store.advance_confirmed(begins[-1])
         slave.kill()
         slave.store.become_master(3)
+    assert slave.put_marked(mark(0), COUNT).duplicate
+    assert slave.store.log.wrote.value == begins[-1]
+    assert not slave.put_marked(mark(1), COUNT).duplicate
+
+
+LENGTHS = (84, 87)
+"""Bytes of the length of a body."""
+
+
+@pytest.mark.parametrize("at", LENGTHS)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_one_of_which_a_length_is_damaged_is_complete(number: int, at: int) -> None:
+    """Counted without that record its last one would be stored once more."""
+    slave, begins = damaged(
+        number, b"\x01" if at == LENGTHS[0] else b"\x04", at=at, confirmed=False
+    )
+    assert slave.store.queue_table.next_queue_offsets[0] == 1 + COUNT
     assert slave.put_marked(mark(0), COUNT).duplicate
     assert slave.store.log.wrote.value == begins[-1]
     assert not slave.put_marked(mark(1), COUNT).duplicate

@@ -7,6 +7,7 @@ import pytest
 from fakes.batches import Put, batch_of
 from fakes.stores import CONFIG, Bench, marked
 from storage.errors import BatchRefusedError, StoreBusyError
+from tandemlog.format.constants import PAGE
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.property_crc import verify_property_crc
 from tandemlog.format.record.record import decode_record, encode_record
@@ -110,6 +111,33 @@ def test_what_leaves_no_room_is_refused(
         bench.store.append(batch_of(puts))
     assert (caught.value.code, caught.value.record_index) == (code, count - 1)
     assert bench.store.log.wrote.value == 0
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+@pytest.mark.parametrize("property_crc", [True, False])
+@pytest.mark.parametrize("length", [PAGE - 21, PAGE - 20, PAGE - 1, PAGE])
+def test_a_zero_byte_that_is_taken_outlives_a_power_cut(
+    count: int, length: int, property_crc: bool
+) -> None:
+    """With its CRC a record's properties may be long enough to hide a lost page."""
+    bench = Bench(replace(CONFIG, commit_log_file_size=1 << 20, property_crc=property_crc))
+    bench.put(3)
+    bench.settle()
+    bench.store.persist()
+    properties = b"K\x01\0".ljust(length - 1, b"v") + b"\x02"
+    batch = batch_of([Put("T", 0, b"%d" % n, properties) for n in range(count)])
+    bench.clock.advance(1)
+    taken = 3
+    if length < PAGE - (20 if property_crc else 0):
+        bench.store.append(batch)
+        taken += count
+    else:
+        with pytest.raises(BatchRefusedError, match="a zero byte in them"):
+            bench.store.append(batch)
+    bench.put(5)
+    bench.settle()
+    bench.crash()
+    assert len(bench.bodies()) == taken + 5
 
 
 def test_a_record_that_fits_only_without_it_is_refused() -> None:

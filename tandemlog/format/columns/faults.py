@@ -192,11 +192,15 @@ def _walk_as_guessed(
     return WalkResult(guess, headers.stored_size, after, stop, fault), headers
 
 
-def first_hole(data: NDArray[np.uint8], headers: HeaderColumns, first: int = 0) -> int:
+def first_hole(
+    data: NDArray[np.uint8], headers: HeaderColumns, first: int = 0, *, longer_by: int = 0
+) -> int:
     """The first record from `first` on whose properties are long enough to hide a page of the
     disk, and have a zero byte, which is in no text; -1 for none. No CRC covers them: a page of
-    body that is lost is seen, one at a record's end too, as the next record is lost with it."""
-    for row in (np.flatnonzero(headers.properties_length[first:] >= PAGE) + first).tolist():
+    body that is lost is seen, one at a record's end too, as the next record is lost with it.
+    `longer_by`: bytes that the properties are still to get."""
+    least = PAGE - longer_by
+    for row in (np.flatnonzero(headers.properties_length[first:] >= least) + first).tolist():
         start = int(headers.properties_start[row])
         if not data[start : start + int(headers.properties_length[row])].all():
             return int(row)

@@ -8,7 +8,7 @@ import pytest
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore, record
 from ha.config import HaConfig, Role
-from ha.errors import DivergedError
+from ha.errors import ChunkDamagedError, DivergedError, LogMovedError
 from ha.protocol.frames import Hello, Metadata
 from ha.slave.session import (
     AcceptEpoch,
@@ -56,6 +56,21 @@ class Bench:
     def prepared(self) -> None:
         assert self.slave.run([AcceptEpoch(1, MASTER), BeginAt(0, 4096), Prepared()])
         self.calls.clear()
+
+
+def test_a_log_that_has_lost_its_begin_to_retention_is_compared_anew_by_the_next_handshake() -> (
+    None
+):
+    """The proof is about bytes that were there when the slave greeted."""
+    disk = FakeDisk()
+    bench = Bench(disk)
+    bench.prepared()
+    bench.slave.run_settled([Append(0, DATA, EpochEntry(1, 0))])
+    disk.start = len(DATA) // 2
+    del disk.data[: disk.start]
+    with pytest.raises(LogMovedError, match="the log begins at 50 now: retention has deleted 20"):
+        bench.slave.run([CheckProof(20, 100, zlib.crc32(DATA[20:]))])
+    bench.slave.run([CheckProof(50, 100, zlib.crc32(DATA[50:]))])
 
 
 def test_bytes_are_durable_before_they_are_reported() -> None:
@@ -132,6 +147,20 @@ def test_other_bytes_than_the_masters_stop_everything() -> None:
     with pytest.raises(DivergedError, match=r"bytes 20\.\.100"):
         bench.slave.run([CheckProof(20, 100, 1), Append(100, DATA, None)])
     assert bench.store.log.wrote.value == 100
+
+
+def test_a_term_of_which_no_byte_came_is_forgotten() -> None:
+    """Else the next master's bytes would be those of a term in which they were not written, and a
+    replica that has them under their own would be told that they are lost."""
+    bench = Bench()
+    bench.prepared()
+    bench.slave.run_settled([Append(0, DATA, EpochEntry(4, 0))])
+    with pytest.raises(ChunkDamagedError):
+        bench.slave.run([Append(100, DATA, EpochEntry(5, 100), crc=1)])
+    assert bench.greet().epochs == (EpochEntry(4, 0),)
+    # the next master had more of term 4 than the one of term 5
+    bench.slave.run_settled([Append(100, DATA, None), Append(200, DATA, EpochEntry(7, 200))])
+    assert bench.store.epochs.table.entries == (EpochEntry(4, 0), EpochEntry(7, 200))
 
 
 def test_an_epoch_is_remembered_once() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.memory_files import MemoryFiles
 from storage.disk.mapped_file_queue import MappedFileQueue
-from storage.log.scan import LogScanner, whole_but_for_head
+from storage.log.scan import LogScanner, whole_but_for_a_length, whole_but_for_head
 from tandemlog.format.record.record import encode_blank, encode_record
 
 DIRECTORY = Path("/store/commitlog")
@@ -146,3 +146,30 @@ def test_a_damaged_head_is_told_also_in_the_last_record_of_a_file(blank: bytes) 
     found = whole_but_for_head(bytes(damaged), 700)
     assert found is not None
     assert (found.topic, found.queue_id, found.body) == ("T", 3, b"b" * 50)
+
+
+@pytest.mark.parametrize("born_host", ["127.0.0.1:5", "[::1]:5"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("body", [b"b" * 50, b""])
+def test_a_turned_bit_of_a_length_is_told(born_host: str, version: int, body: bytes) -> None:
+    record = encode_record(
+        topic="orders", body=body, queue_id=3, physical_offset=700, born_host=born_host,
+        version=version, properties=b"TAGS\x01a\x02",
+    )  # fmt: skip
+    length = 84 + 12 * born_host.startswith("[")
+    topic = length + 4 + len(body)
+    properties = topic + version + len("orders")
+    places = [
+        *range(length, length + 4),
+        *range(topic, topic + version),
+        properties,
+        properties + 1,
+    ]
+    for place, bit in [(each, 1 << n) for each in places for n in range(8)] + [(39, 16), (39, 32)]:
+        damaged = bytearray(record)
+        damaged[place] ^= bit
+        found = whole_but_for_a_length(bytes(damaged), 700)
+        assert found is not None, (place, bit)
+        assert (found.topic, found.queue_id, found.body) == ("orders", 3, body), (place, bit)
+        damaged[4] ^= 1
+        assert whole_but_for_a_length(bytes(damaged), 700) is None

@@ -11,7 +11,7 @@ from storage.errors import CorruptStoreError
 from tandemlog.format.constants import FIXED_SIZE
 
 REPLICATED = replace(CONFIG, confirm=ConfirmSource.REPLICATION)
-SIZE, PHYSICAL = 0, 28
+SIZE, QUEUE_OFFSET, PHYSICAL = 0, 20, 28
 
 
 def following(master: Bench, config: StoreConfig = REPLICATED) -> Bench:
@@ -109,6 +109,29 @@ def test_damage_in_the_last_record_leaves_the_log_as_long_as_the_other_replicas_
     assert slave.put(queue_id=1).segments[0].queue_offsets.tolist() == [20]
     confirm_all(slave)
     assert len(slave.bodies(queue_id=1)) == 20
+
+
+@pytest.mark.parametrize("at", [0, 4, 6, 7])
+@pytest.mark.parametrize("known", [0, 10])
+@pytest.mark.parametrize("hit", [20, 21, 38, 39])
+def test_a_turned_bit_in_a_number_costs_no_later_message(at: int, known: int, hit: int) -> None:
+    """What is not dispatched yet tells the next numbers, and dispatch would doubt those that go on
+    behind a false one."""
+    master, starts = filled()
+    slave = following(master)
+    copy(master, slave)
+    slave.store.advance_confirmed(starts[known])
+    path, position = log_byte(starts[hit])
+    flip(slave, path, position + QUEUE_OFFSET + at)
+    lead(slave, 2)
+    assert slave.store.queue_table.next_queue_offsets[:2].tolist() == [20, 20]
+    for _ in range(3):
+        slave.put(2, queue_id=0)
+        slave.put(2, queue_id=1)
+        confirm_all(slave)
+    for queue_id in (0, 1):
+        missing = queue_id == hit % 2
+        assert len(slave.bodies(queue_id=queue_id)) in (26, 26 - missing), queue_id
 
 
 @pytest.mark.parametrize("missing", [1, 5, 60, 120, 190])

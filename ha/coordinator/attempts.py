@@ -11,8 +11,8 @@ changed, not after.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from grpc import aio
 
@@ -31,6 +31,7 @@ from .verdicts import (
     unless_cancelled,
 )
 
+Each = TypeVar("Each")
 Metadata = tuple[tuple[str, str], ...]
 _LEADER: Metadata = (("hasleader", "true"),)
 
@@ -45,9 +46,11 @@ class Attempts:
         self._token = ""
         self._auth_is_off = False
         self._trusted: set[str] = set()
+        self._closed = asyncio.Event()
         self.guard = AnswerGuard()
 
     async def close(self) -> None:
+        self._closed.set()
         await self._connections.close()
 
     async def unary(
@@ -79,8 +82,8 @@ class Attempts:
         call = self.stream(channel, method, metadata, self._left(endpoint, until))
         try:
             sent = self._monotonic()
-            await call.write(request)
-            answer = await call.read()
+            await self._unless_closed(endpoint, call.write(request))
+            answer = await self._unless_closed(endpoint, call.read())
         except aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
         except asyncio.InvalidStateError as error:
@@ -177,7 +180,8 @@ class Attempts:
         )
         seconds = self._left(endpoint, until)
         try:
-            answer: Answer = await call(request, metadata=metadata, timeout=seconds)
+            asked = call(request, metadata=metadata, timeout=seconds)
+            answer: Answer = await self._unless_closed(endpoint, asked)
         except aio.AioRpcError as error:
             raise self._failed(endpoint, error) from error
         except asyncio.CancelledError as error:
@@ -207,6 +211,20 @@ class Attempts:
                 error.verdict = Verdict.ELSEWHERE
             raise
         self._token = answer.token
+
+    async def _unless_closed(self, endpoint: str, waiting: Awaitable[Each]) -> Each:
+        """What `waiting` gives. Closing a channel ends most of the calls on it, but not one whose
+        first bytes are not sent yet. Raises AttemptError if this client was closed meanwhile."""
+        asked = asyncio.ensure_future(waiting)
+        closing = asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait((asked, closing), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                raise AttemptError(Verdict.AMBIGUOUS, endpoint, "this client was closed")
+            return await asked
+        finally:
+            asked.cancel()
+            closing.cancel()
 
     def _failed(self, endpoint: str, error: aio.AioRpcError) -> AttemptError:
         failed = attempt_error(endpoint, error)

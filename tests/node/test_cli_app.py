@@ -8,6 +8,7 @@ import pytest
 
 from node.cli import app
 from node.cli.exit_codes import MEANING, USAGE
+from node.cli.verdict import Level
 
 
 def run(
@@ -21,7 +22,10 @@ def run(
     return ended.value.code, captured.out, captured.err
 
 
-@pytest.mark.parametrize("command", [(), *[(name,) for name in app.COMMANDS], ("topic", "create")])
+SAME_CODES = [(name,) for name in app.COMMANDS if name != "check"]
+
+
+@pytest.mark.parametrize("command", [(), *SAME_CODES, ("topic", "create")])
 def test_help_tells_the_exit_codes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
@@ -30,6 +34,15 @@ def test_help_tells_the_exit_codes(
     text = " ".join(out.split())
     assert "Exit codes:" in text
     assert all(f"{each} {meaning}" in text for each, meaning in MEANING.items())
+
+
+def test_check_has_the_exit_codes_of_a_monitoring_plugin(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(monkeypatch, capsys, "check", "--help")
+    assert code == 0
+    text = " ".join(out.split())
+    assert all(f"{level.value} {level.name}" in text for level in Level)
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("--version", "list")])

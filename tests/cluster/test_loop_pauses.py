@@ -27,10 +27,10 @@ from node.services.call_door import MAX_REQUEST_BYTES
 from running import free_ports
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 
 MAX_PAUSE_MS = 50
-TRIES = 3
+TRIES = 6
 BIG = 4 << 20
 TOPICS = 20_000
 BROKER = "/tandemlog.v1.Broker/"

@@ -20,7 +20,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.arrays.ragged import all_true, compact, first_true, none_true, windows
+from tandemlog.format.arrays.ragged import (
+    all_true,
+    compact,
+    first_true,
+    gather_rows,
+    none_true,
+    windows,
+)
 from tandemlog.format.columns.crcs import first_bad_crc
 from tandemlog.format.columns.faults import first_hole
 from tandemlog.format.columns.headers import HeaderColumns, gather_headers
@@ -45,6 +52,8 @@ from ..errors import BatchRefusedError
 from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, check_record
 
 FEW_RECORDS: Final = 64
+MOST_WIDTH: Final = 4
+"""Times their mean length that the longest properties may have to be searched as rows."""
 
 _MARK_END: Final = np.uint16(int.from_bytes(MARK_NAME[-2:], sys.byteorder))
 _CRC_NAME_START: Final = np.uint64(int.from_bytes(CRC_NAME[:8], sys.byteorder))
@@ -232,20 +241,41 @@ def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, 
     first with a producer's mark that it may not have; -1 for none."""
     if not headers.count:
         return -1, -1
+    start, length = int(headers.properties_start[0]), int(headers.properties_length[0])
+    try:
+        mark_in(data[start : start + length].tobytes())
+        marked = -1
+    except FormatError:
+        marked = 0
+    if not _may_name(data, headers):
+        return -1, marked
     flat, offsets = compact(data, headers.properties_start, headers.properties_length)
     text = flat.tobytes()
     light = _row_of(text, offsets, LIGHT_NUMBERS, 0)
-    begin = int(offsets[1])
-    try:
-        mark_in(text[:begin])
-    except FormatError:
-        return light, 0
+    return light, marked if marked == 0 else _row_of(text, offsets, MARK_NAME, int(offsets[1]))
+
+
+def _may_name(data: NDArray[np.uint8], headers: HeaderColumns) -> bool:
+    """Whether the exact search is needed: one look at rows as wide as the longest properties, which
+    costs half as much as to put the properties end to end, and at times sees too much."""
+    lengths = headers.properties_length
+    width = int(lengths.max())
+    if width < len(MARK_NAME):
+        return False
+    if width > MOST_WIDTH * max(1, int(lengths.mean())):
+        return True
+    text = gather_rows(data, headers.properties_start, width).tobytes()
+    if LIGHT_NUMBERS in text:
+        return True
     # For a name as short as that find takes three times as long as a look at all pairs of bytes.
-    for first in (begin, begin + 1):
-        pairs = max(len(flat) - first, 0) // 2
-        if not none_true(flat[first : first + 2 * pairs].view(np.uint16) == _MARK_END):
-            return light, _row_of(text, offsets, MARK_NAME, begin)
-    return light, -1
+    flat = np.frombuffer(text, np.uint8, offset=width)
+    return any(
+        not none_true(
+            flat[first : first + (len(flat) - first) // 2 * 2].view(np.uint16) == _MARK_END
+        )
+        for first in (0, 1)
+        if len(flat) > first
+    )
 
 
 def _row_of(text: bytes, offsets: NDArray[np.int64], name: bytes, start: int) -> int:

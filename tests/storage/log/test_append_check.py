@@ -199,6 +199,14 @@ def test_a_mark_behind_the_first_record_is_refused(properties: bytes, count: int
         assert "__TL_SEQ may be in the first record of a request only" in str(fault)
 
 
+def test_a_mark_beside_much_longer_properties_is_refused() -> None:
+    """Properties of much unlike lengths are searched one by one, not as rows of one width."""
+    many = puts(MANY, Put(properties=MARK))
+    many[MANY - 1] = Put(properties={"document": "x" * 3_000})
+    fault = refusal(batch_of(many))
+    assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", TARGET)
+
+
 @pytest.mark.parametrize("count", [1, FEW, MANY])
 @pytest.mark.parametrize(
     ("properties", "reason"),

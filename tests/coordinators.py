@@ -7,7 +7,6 @@ with EtcdProcesses(folder, 3) as etcd:
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,11 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
-import pytest
 
 import needs
 from ha.coordinator.methods import RANGE
-from running import ROOT, free_ports, wait_until
+from running import ROOT, ServerProcess, free_ports, wait_until
 from tandemlog.v1 import coordinator_pb2 as pb
 
 
@@ -27,19 +25,17 @@ def etcd_or_skip() -> None:
     """Skip the test where etcd is not installed; fail it where it must run."""
     missing = [name for name in ("etcd", "etcdctl") if shutil.which(name) is None]
     if missing:
-        reason = f"not on PATH: {', '.join(missing)}"
-        pytest.fail(reason) if needs.must_run() else pytest.skip(reason)
+        needs.cannot_run(f"not on PATH: {', '.join(missing)}")
 
 
 def openssl_or_skip() -> None:
     """As etcd_or_skip."""
     if shutil.which("openssl") is None:
-        reason = "not on PATH: openssl"
-        pytest.fail(reason) if needs.must_run() else pytest.skip(reason)
+        needs.cannot_run("not on PATH: openssl")
 
 
 @dataclass
-class Process:
+class Process(ServerProcess):
     """One server. `command` starts it, again and again on the same data."""
 
     name: str
@@ -93,25 +89,6 @@ class Process:
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(30)
-
-    def kill(self) -> None:
-        """SIGKILL, also while it is paused, and wait until it is gone."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def tail(self, size: int = 3_000) -> str:
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
-
-    def _signal(self, number: signal.Signals) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
 
 
 class EtcdProcesses:

@@ -10,6 +10,9 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 GOLDEN = Path(__file__).resolve().parent.parent.parent / "shared" / "golden"
 
@@ -48,6 +51,11 @@ def missing(group: str) -> str:
     """Why `group` cannot run here; empty where it can."""
     need = NEEDS.get(group)
     return need() if need is not None else ""
+
+
+def cannot_run(reason: str) -> NoReturn:
+    """End the test that needs what is missing: skipped, or failed if it must run."""
+    pytest.fail(reason) if must_run() else pytest.skip(reason)
 
 
 def must_run() -> bool:

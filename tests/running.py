@@ -105,8 +105,35 @@ def toml(values: dict[str, Any]) -> str:
     return "\n".join(plain) + "\n"
 
 
+class ServerProcess:
+    """What the process of a server may suffer, once it was started."""
+
+    process: subprocess.Popen[bytes] | None
+    log: Path
+
+    def kill(self) -> None:
+        """SIGKILL, also while it is paused, and wait until it is gone."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def tail(self, size: int = 4_000) -> str:
+        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is None:
+            raise AssertionError(f"{self.log} has no process yet: it was never started")
+        self.process.send_signal(number)
+
+
 @dataclass
-class NodeProcess:
+class NodeProcess(ServerProcess):
     """One node; `settings` are those of its TOML file. `store` is where its store lies."""
 
     folder: Path
@@ -191,26 +218,6 @@ class NodeProcess:
             raise AssertionError(f"{self.node_id} was never started")
         self.process.terminate()
         return self.process.wait(timeout_s)
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-
-    def pause(self) -> None:
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._signal(signal.SIGCONT)
-
-    def tail(self, size: int = 4_000) -> str:
-        return self.log.read_text(errors="replace")[-size:] if self.log.exists() else ""
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self.process is None:
-            raise AssertionError(f"{self.node_id} was never started")
-        self.process.send_signal(number)
 
     def read_queue(self, topic: str, queue_id: int, start: int = 0) -> list[Record]:
         """Every message of a queue that this node itself serves, from `start` on."""

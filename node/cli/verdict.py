@@ -60,12 +60,9 @@ def _critical(topology: Topology) -> list[str]:
         return [*found, "no reachable node is the master"]
     if master.state != "running":
         found.append(f"the master {master.node_id} is {master.state}: {master.detail}")
-    in_sync = sum(node.in_sync for node in topology.nodes)
-    if topology.replication == "sync" and in_sync < topology.min_in_sync:
-        found.append(
-            f"puts are refused: {counted(in_sync, 'node')} in sync, "
-            f"min_in_sync is {topology.min_in_sync}"
-        )
+    elif master.detail and not found:
+        # it says why it refuses puts; members of the in-sync set that are dead stay in it
+        found.append(f"the master {master.node_id} acknowledges no puts: {master.detail}")
     return found
 
 

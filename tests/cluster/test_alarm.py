@@ -32,6 +32,13 @@ def test_an_alarm_is_seen_everywhere(tmp_path: Path) -> None:
         healthy = program("check", "--endpoint", master.endpoint)
         assert healthy.returncode == 0, healthy.stdout
         assert healthy.stdout.startswith("OK: n0 is the master, 1 slave in sync")
+        slave.kill()
+        wait_until("the master to refuse puts", lambda: master.http_status("/master") == 503)
+        alone = program("check", "--endpoint", master.endpoint)
+        assert alone.returncode == 2, alone.stdout
+        assert alone.stdout.startswith("CRITICAL: the master n0 acknowledges no puts: ")
+        slave.start()
+        running.wait_in_sync()
         master.stop()
         shutil.rmtree(master.store)
         master.start()

@@ -30,7 +30,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 
 MAX_PAUSE_MS = 50
-TRIES = 6
+TRIES = 3
 BIG = 4 << 20
 TOPICS = 20_000
 BROKER = "/tandemlog.v1.Broker/"

@@ -329,7 +329,12 @@ class MessageStore:
 
     def raw_intake(self) -> RawIntake:
         """Checks and stores the bytes of one stream of a master."""
-        return RawIntake(self.log.file_size, partial(self.append_raw, whole=True), self.append_raw)
+        return RawIntake(
+            self.log.file_size,
+            partial(self.append_raw, whole=True),
+            self.append_raw,
+            self.log.starts.add,
+        )
 
     def pass_over(self, start: int, end: int) -> None:
         """The master's own log has no record in start .. end-1, so dispatch must not stop there."""

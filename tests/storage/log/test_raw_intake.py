@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from storage.disk.files import Buffer
 from storage.errors import DamagedChunkError
 from storage.log.raw_intake import MAX_RECORD_BYTES, RawIntake
-from tandemlog.format.record.record import encode_blank, encode_record
+from tandemlog.format.record.record import decode_record, encode_blank, encode_record
 
 FILE = 4096
 
@@ -65,7 +65,8 @@ def test_whole_records_come_through_however_they_are_cut(
 ) -> None:
     log, ends = log_of(sizes, host)
     taken = Taken()
-    intake = RawIntake(FILE, taken.store)
+    starts: list[int] = []
+    intake = RawIntake(FILE, taken.store, remember=lambda found: starts.extend(found.tolist()))
     stops = {0, *ends}
     position = 0
     while position < len(log):
@@ -76,6 +77,8 @@ def test_whole_records_come_through_however_they_are_cut(
         held = len(taken.data)
         assert held in stops or held % FILE == 0, "only whole records are in the log"
     assert taken.data == log
+    assert [decode_record(log, start).physical_offset for start in starts] == starts
+    assert len(starts) == len(sizes), "dispatch is told where each record begins"
 
 
 @given(

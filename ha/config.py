@@ -5,10 +5,11 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What the configuration makes of a node."""
+    """What the configuration makes of a node; ELECTED: the cluster decides (ha/election)."""
 
     MASTER = "master"
     SLAVE = "slave"
+    ELECTED = "elected"
 
 
 class Replication(Enum):
@@ -16,10 +17,17 @@ class Replication(Enum):
 
     ASYNC: the confirm offset is the master's own position. SYNC: it is the lowest durable offset
     of the in-sync set, and the set must have `min_in_sync` members (the master is one of them).
+    SYNC_DEGRADE: as SYNC, but the set may shrink to the master alone, which then continues.
     """
 
     ASYNC = "async"
     SYNC = "sync"
+    SYNC_DEGRADE = "sync-degrade"
+
+    @property
+    def waits(self) -> bool:
+        """Whether an acknowledgement waits for the other members of the in-sync set."""
+        return self is not Replication.ASYNC
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ incarnation      names this disk's history: a new one after lost data, so that a
 accepted_epoch   the highest epoch this node has followed or led: nothing lower is accepted
 followed         the master of that epoch and its disk: the same master with another disk has
                  lost what was acknowledged, however high its epoch is
+cluster_uuid     the cluster whose coordinator this node obeys; empty with configured roles
+starts           how often this store was started with a coordinator, which counts too: a disk that
+                 counts fewer was rolled back, and gets a new incarnation
 record           the in-sync set of the last term as master: every acknowledged byte is
                  durable on each of its members. A coordinator's record has the same shape.
 
@@ -20,6 +23,7 @@ from .errors import StateFileError
 from .frame_limits import MAX_EPOCH
 
 MAX_KNOWN_NODES = 128
+VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,6 +61,8 @@ class HaState:
     accepted_epoch: int = 0
     followed: Member | None = None
     record: InSyncRecord = field(default_factory=InSyncRecord)
+    cluster_uuid: str = ""
+    starts: int = 0
 
 
 def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:
@@ -69,6 +75,7 @@ def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:
 def encode_state(state: HaState) -> bytes:
     """`state` as UTF-8 JSON, members in order, so that equal states have equal bytes."""
     document = {
+        "version": VERSION,
         "cluster_id": state.cluster_id,
         "node_id": state.node_id,
         "incarnation": state.incarnation,
@@ -81,6 +88,8 @@ def encode_state(state: HaState) -> bytes:
             "unheard": [_member_out(member) for member in sorted(state.record.unheard)],
             "known": sorted(state.record.known),
         },
+        "cluster_uuid": state.cluster_uuid,
+        "starts": state.starts,
     }
     return json.dumps(document, indent=2).encode() + b"\n"
 
@@ -104,9 +113,17 @@ def decode_state(data: bytes) -> HaState:
                 unheard=frozenset(_member_in(each) for each in record["unheard"]),
                 known=frozenset(str(each) for each in record.get("known", ())),
             ),
+            cluster_uuid=str(document.get("cluster_uuid", "")),
+            starts=int(document.get("starts", 0)),
         )
+        version = int(document.get("version", VERSION))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StateFileError(f"the replication state is not readable: {error!r}") from error
+    if version > VERSION:
+        raise StateFileError(
+            f"the replication state is of version {version}, this program reads up to {VERSION}: "
+            "start the newer tandemlog that wrote it"
+        )
     check_reachable(state.accepted_epoch, "accepted_epoch")
     check_reachable(state.record.epoch, "in_sync.epoch")
     return state

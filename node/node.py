@@ -20,6 +20,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 
+from ha.config import HaConfig
+from ha.coordinator.etcd_client import connect, since_boot
+from ha.election.agent import ElectionAgent, Identity
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
 from ha.slave.slave import ReplicationSlave
@@ -27,6 +30,7 @@ from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
+from .cluster_rows import rows_without_master
 from .http.health import Health, NodeNumbers
 from .process.memory import collect_rarely, give_back_at_rest
 from .pulls.known_queues import KnownQueues
@@ -37,7 +41,10 @@ from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
-from .roles import MasterRole, NodeRole, SlaveRole
+from .roles.elected_roles import AgentCalls, ElectedRoles
+from .roles.master_role import MasterRole
+from .roles.role import NodeRole
+from .roles.slave_role import SlaveRole
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
@@ -73,6 +80,9 @@ class Node:
         self._started_at = time.monotonic()
         self._close_replication: Callable[[], Awaitable[None]] = _nothing
         self._slave: ReplicationSlave | None = None
+        self._elected: ElectedRoles | None = None
+        self.agent: ElectionAgent | None = None
+        self._taking_part: asyncio.Task[None] | None = None
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -115,6 +125,8 @@ class Node:
             http_endpoint=self.endpoints.http,
             store_host=self.endpoints.store_host,
         )
+        if self.config.elects:
+            return await self._start_election(config)
         if self.config.role == "master":
             master = ReplicationMaster(self.store, config, self._clock)
             self._close_replication = master.close
@@ -132,9 +144,69 @@ class Node:
         self.role = SlaveRole(slave, self.config.master)
         return slave.servicer
 
+    async def _start_election(self, config: HaConfig) -> ReplicationService:
+        """The cluster decides over the role; nothing does before `_follow`."""
+        endpoints, put = self.endpoints, self.config.put
+        roles = self._elected = ElectedRoles(
+            self.store,
+            config,
+            self._clock,
+            rows=self._rows_without_master,
+            max_unconfirmed_bytes=put.max_unconfirmed_bytes,
+            timeout_ms=put.timeout_ms,
+            fatal=self._end_by,
+        )
+        self._close_replication = self._leave_cluster
+        self._undo.push_async_callback(self._leave_cluster)
+        state = await roles.prepare()
+        coordinator = connect(self.config.coordinator_options())
+        self._undo.push_async_callback(coordinator.close)
+        identity = Identity(
+            config.node_id,
+            endpoints.advertise,
+            endpoints.http,
+            endpoints.store_host,
+            state.cluster_uuid,
+            state.starts,
+        )
+        agent = self.agent = ElectionAgent(
+            coordinator,
+            roles,
+            identity,
+            config,
+            self.config.election_config(),
+            self._clock,
+            since_boot,
+        )
+        roles.agent = AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault)
+        self.role = roles.switch
+        return roles.replication.servicer
+
+    async def _leave_cluster(self) -> None:
+        """The lease is given back first, so that the others elect while this node stops."""
+        if self._taking_part is not None:
+            await _cancelled(self._taking_part)
+            self._taking_part = None
+        if self.agent is not None:
+            await self.agent.resign()
+        if self._elected is not None:
+            await self._elected.close()
+
+    def _rows_without_master(self, reason: str) -> Sequence[common_pb2.NodeStatus]:
+        assert self.agent is not None
+        assert self._elected is not None
+        return rows_without_master(
+            self.agent.snapshot, self.store, self._elected.state, self.config.node_id, reason
+        )
+
     def _follow(self) -> None:
         """A slave takes log after everything else is set up: a port in use is reported before a
-        byte is cut or stored, and late imports do not share the processor with the stream."""
+        byte is cut or stored, and late imports do not share the processor with the stream. For the
+        same reason a node takes part in elections only now."""
+        if self.agent is not None and self._elected is not None:
+            self._elected.switch.on_change = self.waiters.look
+            self._taking_part = asyncio.create_task(self.agent.run(), name="election")
+            self._taking_part.add_done_callback(self._replication_ended)
         if self._slave is None:
             return
         task = asyncio.create_task(self._slave.run(), name="replication")
@@ -239,6 +311,10 @@ class Node:
     def _replication_ended(self, task: asyncio.Task[None]) -> None:
         # it runs until it is cancelled; any other end is one that only an operator can mend
         if not task.cancelled() and (problem := task.exception()) is not None:
+            self._end_by(problem)
+
+    def _end_by(self, problem: BaseException) -> None:
+        if not self.fatal.done():
             self.fatal.set_result(problem)
 
     # ---- what the node says of itself
@@ -323,7 +399,7 @@ class Node:
         status = self.status()
         logger.info(
             "started role=%s endpoint=%s http=%s epoch=%d log=%d..%d seconds=%.3f",
-            self.config.role,
+            "elected" if self.config.elects else self.config.role,
             self.endpoints.advertise,
             self.endpoints.http or "none",
             status.epoch,

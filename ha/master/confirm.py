@@ -40,6 +40,12 @@ class ConfirmTracker:
         """A slave's new stream sends from `start`; what it acknowledged before is forgotten."""
         self.matches[member.node_id] = Match(member.incarnation, start)
 
+    def forget(self, node_id: str) -> None:
+        """Nothing that this slave has acknowledged counts until its next stream."""
+        match = self.matches.get(node_id)
+        if match is not None:
+            match.durable = None
+
     def sent(self, node_id: str, end: int) -> None:
         """Bytes below `end` have gone to this slave: more it cannot have."""
         match = self.matches[node_id]

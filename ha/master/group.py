@@ -9,6 +9,11 @@ record is durable, `closed` when a stream ended. If `seen_epoch` is above the ow
 records it: the next term must be higher. A master's term is one object of this class: its epoch
 never changes, so a new term is a new object and nothing of an old one can leak into it.
 
+A process may stand still (SIGSTOP, a machine that sleeps) while others elect. Every call tells
+`now`, so a group that was elected notices: if nothing was called for `dead_after_ms`, it ends all
+sessions. What slaves acknowledged before the pause then counts for nothing, and each has to greet
+again in this epoch, which a slave that follows a newer master does not do.
+
 Whose word counts: no node, known or not, has to cut its log below what it knows to be confirmed,
 but only one that is in the in-sync set, or was, can stop puts with an alarm or advance the epoch.
 The hello of any other node is refused and changes nothing. A master that knows no other node (its
@@ -16,7 +21,7 @@ disk may be new) accepts alarms from all nodes, but still takes no epoch from th
 never in the set are listed while they are connected and a while longer, at most MAX_OTHERS of them.
 """
 
-from ..config import HaConfig, Replication
+from ..config import HaConfig
 from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
 from ..protocol.handshake import MasterView
 from ..state import InSyncRecord, Member
@@ -64,6 +69,7 @@ class MasterGroup:
         # what the slaves that the alarms name have said of themselves
         self.alarmed: dict[str, Hello] = {}
         self.seen_epoch = view.epoch
+        self._looked_at = now
         # versions that a node must have taken before it may join
         self.needed_tables: dict[str, int] = {}
 
@@ -73,6 +79,7 @@ class MasterGroup:
 
     def receive(self, session: MasterSession, frame: SlaveFrame, now: float) -> list[MasterAction]:
         """Take a frame in; returns what to send to that slave."""
+        self.notice_pause(now)
         if isinstance(frame, Hello) and session.state is SessionState.WAITING:
             return self._join(session, frame, now)
         actions = session.receive(frame, now)
@@ -88,8 +95,32 @@ class MasterGroup:
             del self.sessions[hello.node_id]
             self.progress[hello.node_id].connected = False
 
-    def positions(self, *, own: int, end: int, minimum: int) -> int:
+    def acts_alone(self) -> bool:
+        """Whether an acknowledgement needs no other node."""
+        if not self.config.replication.waits:
+            return True
+        return all(members == {self.me} for members in self.set.in_force())
+
+    def stood_still(self, now: float) -> bool:
+        """Whether no call has come for so long that another node may lead."""
+        silent_ms = (now - self._looked_at) * 1000
+        return self.view.elected and silent_ms > self.config.dead_after_ms
+
+    def notice_pause(self, now: float) -> bool:
+        """Whether this process stood still until now; see the module."""
+        paused = self.stood_still(now)
+        self._looked_at = max(self._looked_at, now)
+        if paused:
+            for session in [*self.sessions.values()]:
+                session.close(
+                    f"this master stood still for more than {self.config.dead_after_ms} ms"
+                )
+                self.tracker.forget(session.hello.node_id if session.hello is not None else "")
+        return paused
+
+    def positions(self, *, own: int, end: int, minimum: int, now: float) -> int:
         """The master's own log has moved; returns the confirm offset."""
+        self.notice_pause(now)
         self.tracker.own = own
         self.view.end_offset = end
         self.view.min_offset = minimum
@@ -100,6 +131,7 @@ class MasterGroup:
 
         It is in force from now on, beside the recorded set.
         """
+        self.notice_pause(now)
         self._forget_others(now)
         need = max(self.tracker.value, self.epoch_start)
         return self.set.propose(
@@ -115,7 +147,7 @@ class MasterGroup:
 
     def admission(self, now: float) -> str | None:
         """Why a put that waits for slaves cannot be accepted now; None if it can."""
-        if self.config.replication is not Replication.SYNC:
+        if not self.config.replication.waits:
             return None
         if self.alarms:
             return "; ".join(self.alarms.values())
@@ -141,6 +173,8 @@ class MasterGroup:
                 f"{MAX_OTHERS} slaves that are not in sync are connected already", retry=True
             )
         actions = session.receive(hello, now)
+        if session.seen_epoch and self.known(hello.node_id):
+            self.seen_epoch = max(self.seen_epoch, session.seen_epoch)
         if session.alarm:
             return self._alarm(session, hello)
         if not session.streaming:
@@ -160,7 +194,7 @@ class MasterGroup:
     def tables_held(self, kind: str, version: int) -> bool:
         """Whether every in-sync member has taken that version of a table: any of them that becomes
         the master has it."""
-        if self.config.replication is not Replication.SYNC:
+        if not self.config.replication.waits:
             return True
         sets = self.set.in_force()
         return min(len(each) for each in sets) >= self.config.required and all(
@@ -254,10 +288,7 @@ class MasterGroup:
         return []
 
     def _confirm(self) -> int:
-        if self.config.replication is Replication.SYNC:
-            sets = self.set.in_force()
-        else:
-            sets = (frozenset({self.me}),)
+        sets = self.set.in_force() if self.config.replication.waits else (frozenset({self.me}),)
         self.view.confirm = self.tracker.advance(sets)
         return self.view.confirm
 

@@ -22,7 +22,7 @@ from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
 
-from ..config import HaConfig, Replication
+from ..config import HaConfig
 from ..errors import NotRunningError, TooManyError
 from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
@@ -32,12 +32,13 @@ from ..store_port import GROUPS, TOPICS, StorePort, tables_of
 from .group import MasterGroup
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
+from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
 from .stream import MasterStream
 from .table_waiters import TableWaiters
-from .term import Term, begin_term, own_position
+from .term import Term, WonTerm, begin_term, own_position
 
 if TYPE_CHECKING:
-    from ..state import InSyncRecord
+    from ..state import HaState, InSyncRecord
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,16 @@ MAX_READING = 8
 T = TypeVar("T")
 
 
+def _ignore(reason: str) -> None:
+    return
+
+
 class ReplicationMaster:
-    """See the module. Lives in one event loop from `start` to `close`."""
+    """See the module. Lives in one event loop from `start` to `close`.
+
+    `won` and `keeper` come from an election; without them the roles are configured. `on_deposed` is
+    told when another node was found to lead a later term.
+    """
 
     def __init__(
         self,
@@ -60,9 +69,15 @@ class ReplicationMaster:
         clock: Clock,
         *,
         files: FileSystem | None = None,
+        won: WonTerm | None = None,
+        keeper: RecordKeeper | None = None,
+        on_deposed: Callable[[str], None] = _ignore,
     ) -> None:
         self.store = store
         self.config = config
+        self._won = won
+        self._keeper = keeper if keeper is not None else LocalKeeper()
+        self._on_deposed = on_deposed
         self.servicer = ReplicationService(self._replicate)
         self.clock = clock
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
@@ -105,6 +120,26 @@ class ReplicationMaster:
         """Log offset below which every in-sync member holds the bytes; async: this master does."""
         return self.group.tracker.value
 
+    @property
+    def ha_state(self) -> "HaState | None":
+        """What is durable of this node's part in the cluster; None before `start`."""
+        return None if self._term is None else self._term.state
+
+    def durable_on(self, node_id: str) -> int | None:
+        """What this slave has acknowledged in this term; None if it is not connected."""
+        group = self.group
+        match = group.tracker.matches.get(node_id)
+        return None if match is None or node_id not in group.sessions else match.durable
+
+    def acts_alone(self) -> bool:
+        """Whether an acknowledgement needs no other node."""
+        return self.group.acts_alone()
+
+    def stood_still(self) -> bool:
+        """Whether the event loop has not come to the group for so long that another node may lead.
+        Any thread may ask."""
+        return self.group.stood_still(self.clock.monotonic())
+
     async def start(self) -> None:
         """Begin a term in a new epoch. Raises StateFileError and what the store raises."""
         loop = self._loop = asyncio.get_running_loop()
@@ -117,6 +152,7 @@ class ReplicationMaster:
             state,
             self._state_file.save,
             self.config,
+            self._won,
         )
         self._group = MasterGroup(
             self.config,
@@ -176,7 +212,7 @@ class ReplicationMaster:
         version = tables_of(self.store)[kind].version
         self._look_at_tables_next()
         settled = await self._waiters.wait(kind, version, timeout_s)
-        if settled and self.config.replication is Replication.SYNC:
+        if settled and self.config.replication.waits:
             needed = self.group.needed_tables
             needed[kind] = max(needed.get(kind, version), version)
         return settled
@@ -215,7 +251,10 @@ class ReplicationMaster:
         self._moved_pending = False
         log = self.store.log
         confirm = self.group.positions(
-            own=own_position(self.store), end=log.committed.value, minimum=log.min_offset
+            own=own_position(self.store),
+            end=log.committed.value,
+            minimum=log.min_offset,
+            now=self.clock.monotonic(),
         )
         self._publish(confirm)
 
@@ -264,6 +303,12 @@ class ReplicationMaster:
         term, group, record = self._term, self.group, self._record
         if term is None:
             return
+        if self._won is not None and group.seen_epoch > group.view.epoch:
+            # only the record ends a term; a slave's word is a reason to look at it
+            self._on_deposed(f"a slave has seen epoch {group.seen_epoch}")
+            group.seen_epoch = group.view.epoch
+        if record is not None and not await self._recorded(record):
+            return
         seen = max(term.state.accepted_epoch, group.seen_epoch)
         if record is None and seen == term.state.accepted_epoch:
             return
@@ -275,6 +320,13 @@ class ReplicationMaster:
             confirm = group.persisted(record)
             logger.info("in-sync set: %s", sorted(member.node_id for member in record.members))
             self._publish(confirm)
+
+    async def _recorded(self, record: "InSyncRecord") -> bool:
+        try:
+            return await self._keeper.record(record)
+        except DeposedError as error:
+            self._on_deposed(str(error))
+            return False
 
     def _look_at_tables_next(self) -> None:
         self._tables_at = 0.0

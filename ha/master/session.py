@@ -114,6 +114,7 @@ class MasterSession:
         self.confirm_sent = -1
         self.closed_reason = ""
         self.alarm = ""
+        self.seen_epoch = 0
         self._config = config
         self._chunk_limit = min(LEAST_CHUNK_BYTES, config.chunk_bytes)
         self._last_chunk: tuple[float, int] | None = None
@@ -193,6 +194,7 @@ class MasterSession:
         self.hello = hello
         verdict = decide(hello, self.view)
         self.alarm = verdict.alarm
+        self.seen_epoch = verdict.seen_epoch
         if isinstance(verdict.frame, Refusal):
             self.close(verdict.frame.reason)
             return [SendRefusal(verdict.frame)]

@@ -5,11 +5,14 @@ before.
     (nothing lower is    (a RocketMQ store:     (durable before the first
      served again)        epoch 0)               byte of the term)
 
-The in-sync set begins as the last recorded one: each member may hold acknowledged bytes, so it must
-follow before anything is confirmed, or leave under the lag rule once the others suffice. If this
-master may have lost bytes that it counted as held, they cannot even leave before they have
-followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
-forgotten only when the record that acts on it is durable.
+Which epoch, and which set? If the cluster elects its master, both come from the transaction that
+was won: the caller passes them as `won`, and no other node has that epoch.
+
+With configured roles it is the next epoch that this node knows, and the last recorded set: each
+member may hold acknowledged bytes, so it must follow before anything is confirmed, or leave under
+the lag rule once the others suffice. If this master may have lost bytes that it counted as held,
+they cannot even leave before they have followed: one of them may hold the only copy. The store's
+doubt about that (session_file.py) is forgotten only when the record that acts on it is durable.
 """
 
 import logging
@@ -19,12 +22,24 @@ from dataclasses import dataclass, replace
 from storage.config import FlushMode
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
-from ..config import HaConfig, Replication
+from ..config import HaConfig
+from ..errors import StateFileError
 from ..protocol.handshake import MasterView
 from ..state import HaState, InSyncRecord, Member, check_reachable, remembered
 from ..store_port import StorePort
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WonTerm:
+    """What an election gave this node: see ha/election. Durable at the coordinator."""
+
+    epoch: int
+    version: int
+    in_sync: frozenset[Member]
+    known: frozenset[str] = frozenset()
+    unclean_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +66,21 @@ def begin_term(
     state: HaState,
     save: Callable[[HaState], None],
     config: HaConfig,
+    won: WonTerm | None = None,
 ) -> Term:
-    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does."""
-    epoch = next_epoch(store.epochs.table, state)
+    """Make `store` the master's, in a new epoch. Blocks on the disk; raises what the store does,
+    and StateFileError for an epoch that was won and is not new here."""
     me = Member(state.node_id, state.incarnation)
-    others = frozenset(each for each in state.record.members if each.node_id != me.node_id)
-    unheard = others if may_have_lost(store, config) else state.record.unheard & others
-    if unheard:
-        logger.warning(
-            "this store may lack acknowledged bytes: wait_for=%s reason=%s",
-            sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
-        )  # fmt: skip
-    known = remembered((each.node_id for each in (*others, me)), state.record.known)
-    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard, known)
+    epoch = next_epoch(store.epochs.table, state)
+    if won is None:
+        record, unheard = own_record(store, state, config, epoch)
+    else:
+        record, unheard = won_record(won, me, epoch), frozenset()
+        epoch = won.epoch
     # it follows itself: a node that serves in the same epoch later has another history
     state = replace(state, accepted_epoch=epoch, followed=me, record=record)
     save(state)
-    if config.replication is Replication.SYNC:
+    if config.replication.waits:
         # in async replication no node has acted on it, and a later term may have to
         store.settle_doubt()
         if store.config.flush is FlushMode.ASYNC:
@@ -88,9 +101,40 @@ def begin_term(
         file_size=log.file_size,
         proof_bytes=config.proof_bytes,
         unheard=unheard,
-        known_nodes=known,
+        known_nodes=record.known,
+        elected=won is not None,
+        unclean_epoch=0 if won is None else won.unclean_epoch,
     )
     return Term(state, view, record, me)
+
+
+def own_record(
+    store: StorePort, state: HaState, config: HaConfig, epoch: int
+) -> tuple[InSyncRecord, frozenset[Member]]:
+    """The in-sync set that this node recorded last, and whom it has to hear first."""
+    me = Member(state.node_id, state.incarnation)
+    others = frozenset(each for each in state.record.members if each.node_id != me.node_id)
+    unheard = others if may_have_lost(store, config) else state.record.unheard & others
+    if unheard:
+        logger.warning(
+            "this store may lack acknowledged bytes: wait_for=%s reason=%s",
+            sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
+        )  # fmt: skip
+    known = remembered((each.node_id for each in (*others, me)), state.record.known)
+    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard, known)
+    return record, unheard
+
+
+def won_record(won: WonTerm, me: Member, lowest_epoch: int) -> InSyncRecord:
+    """The set of the transaction that was won. Raises StateFileError if its epoch is not above all
+    that this node knows: the coordinator's data is older than this store."""
+    if won.epoch < lowest_epoch or me not in won.in_sync:
+        raise StateFileError(
+            f"epoch {won.epoch} was won for the members {sorted(won.in_sync)}, but this node is "
+            f"{me} and has seen epoch {lowest_epoch - 1}: the coordinator's data is older than "
+            "this store"
+        )
+    return InSyncRecord(won.epoch, won.version, won.in_sync, frozenset(), won.known)
 
 
 def cover_old_bytes(store: StorePort) -> None:
@@ -105,7 +149,7 @@ def cover_old_bytes(store: StorePort) -> None:
 def may_have_lost(store: StorePort, config: HaConfig) -> bool:
     """Whether bytes that a quorum with this master was promised may be gone from here. In async
     replication the term does not wait."""
-    return config.replication is Replication.SYNC and bool(store.doubt)
+    return config.replication.waits and bool(store.doubt)
 
 
 def own_position(store: StorePort) -> int:

@@ -10,6 +10,10 @@
     never: discard a byte that the slave knows to be confirmed and the master should have.
     That would undo an acknowledgement, so it is refused with an error, and an operator decides.
 
+If the cluster elects its master, an operator may have decided already: the record names the newest
+*unclean* epoch, which may have begun without confirmed bytes. A slave that followed no later one is
+overruled: its log is set aside whole, and the difference is reported.
+
 A master that writes without fsync may itself lack acknowledged bytes after its machine stopped.
 Then it does not truncate a member of its last in-sync set that holds more (`unheard`).
 
@@ -64,6 +68,8 @@ class MasterView:
     proof_bytes: int
     unheard: frozenset[Member] = frozenset()
     known_nodes: frozenset[str] = frozenset()
+    elected: bool = False
+    unclean_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,12 @@ class SlaveView:
     file_size: int
     accepted_epoch: int
     epochs: tuple[EpochEntry, ...] = ()
+    unclean_epoch: int = 0
+
+    @property
+    def overruled(self) -> bool:
+        """Whether what this slave knows to be confirmed may have been given up by an operator."""
+        return is_overruled(self.accepted_epoch, self.unclean_epoch)
 
     @property
     def last_epoch(self) -> int:
@@ -88,10 +100,12 @@ class SlaveView:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The frame to send; `alarm` where the slave proves that this master lost confirmed bytes."""
+    """The frame to send; `alarm` where the slave proves that this master lost confirmed bytes;
+    `seen_epoch` is an epoch above the master's that the slave has seen, 0 for none."""
 
     frame: Answer | Refusal
     alarm: str = ""
+    seen_epoch: int = 0
 
 
 def decide(hello: Hello, view: MasterView) -> Verdict:
@@ -99,7 +113,8 @@ def decide(hello: Hello, view: MasterView) -> Verdict:
     refusal = _identity_refusal(hello, view)
     if refusal is not None:
         return Verdict(refusal)
-    if hello.master_id == view.node_id and hello.master_incarnation != view.incarnation:
+    other_disk = hello.master_id == view.node_id and hello.master_incarnation != view.incarnation
+    if other_disk and not view.elected:  # an election names the disk too
         return _alarm(
             f"slave {hello.node_id} has followed {view.node_id} with another store: the "
             "master's store was lost or replaced, and may lack acknowledged messages. Make a "
@@ -117,6 +132,9 @@ def decide(hello: Hello, view: MasterView) -> Verdict:
                 epoch=view.epoch,
             )
         )
+    if seen > view.epoch and view.elected:
+        reason = f"slave {hello.node_id} has seen epoch {seen}: this master may be deposed"
+        return Verdict(Refusal(reason, retry=True, epoch=view.epoch), seen_epoch=seen)
     if seen > view.epoch:
         return _alarm(
             f"slave {hello.node_id} has seen epoch {seen}, but this master is in epoch "
@@ -161,6 +179,8 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
     if me.file_size != answer.file_size:
         _check_new_file_size(answer, me)
     if answer.action is HelloAction.RESYNC:
+        if me.overruled:
+            return
         if me.confirm > answer.offset:
             raise HandshakeRefusedError(
                 f"refused to set the log aside: bytes {answer.offset}..{me.confirm} are confirmed "
@@ -237,6 +257,11 @@ def _check_resync(answer: Answer, me: SlaveView) -> None:
         )
 
 
+def is_overruled(accepted_epoch: int, unclean_epoch: int) -> bool:
+    """Whether an unclean epoch began after the last one that a node has followed or led."""
+    return accepted_epoch < unclean_epoch
+
+
 def checksum_blocks(start: int, end: int, block: int, crc: Crc) -> tuple[Checksum, ...]:
     """Checksums of the whole log start..end in pieces of `block` bytes, fine ones at the end."""
     return tuple(Checksum(low, high, crc(low, high)) for low, high in _ranges(start, end, block))
@@ -305,6 +330,8 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
     if point < view.min_offset and (point == hello.max_offset or point >= hello.confirm_offset):
         return _resync(view, hello, "the slave's log ends before the master's begins")
     if point < hello.confirm_offset:
+        if is_overruled(hello.accepted_epoch, view.unclean_epoch):
+            return _given_up(hello, view, point)
         return _lost(hello, view, point)
     if point < hello.max_offset and _may_hold_more(hello, view):
         return _withheld(hello, view, point)
@@ -315,6 +342,8 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
 
 
 def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
+    if is_overruled(hello.accepted_epoch, view.unclean_epoch):
+        return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
     # What lies below the master's begin was dropped by retention, not lost.
     if hello.confirm_offset > max(view.min_offset, hello.min_offset):
         return _lost(hello, view, max(view.min_offset, hello.min_offset), EPOCHS_LOST)
@@ -331,6 +360,15 @@ def _lost(hello: Hello, view: MasterView, point: int, hint: str = "") -> Verdict
         f"store aside by hand; {GONE}{hint}",
         view,
     )
+
+
+def _given_up(hello: Hello, view: MasterView, point: int) -> Verdict:
+    reason = (
+        f"epoch {view.unclean_epoch} began without {hello.confirm_offset - point} confirmed bytes "
+        f"of this slave ({point}..{hello.confirm_offset}): they are lost to the cluster, and kept "
+        "in the log that is set aside"
+    )
+    return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
 
 
 def _may_hold_more(hello: Hello, view: MasterView) -> bool:

@@ -26,12 +26,12 @@ class ReplicationService:
     """What a node puts on its gRPC server; `replicate` serves one stream."""
 
     def __init__(self, replicate: Replicate) -> None:
-        self._replicate = replicate
+        self.replicate = replicate
 
     def add_to(self, server: aio.Server) -> None:
         """Serve Replication on `server`; before it starts."""
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(
-            self._replicate
+            self.replicate
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler}),)

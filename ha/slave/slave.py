@@ -8,7 +8,7 @@ load state ──▶ become slave ──▶ greet ──▶ follow ──▶ str
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import tenacity
@@ -26,6 +26,7 @@ from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningEr
 from ..master.members import CATCHING_UP, IN_SYNC, READ_ONLY, STARTING, merged, own_status, row_of
 from ..protocol.frames import Hello
 from ..protocol.replication_service import PATH, ReplicationService, refusing_service
+from ..state import HaState
 from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
 from .session import SlaveSession
@@ -49,6 +50,10 @@ class StreamEndedError(HaError):
     """A stream ended before the slave followed the master."""
 
 
+def _ignore(reason: str) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class FollowState:
     """How the slave is doing. `fault` is empty while it follows, or is about to."""
@@ -61,7 +66,8 @@ class FollowState:
 
 
 class ReplicationSlave:
-    """See the module. `run` until it is cancelled."""
+    """See the module. `run` until it is cancelled. `on_lost` is told each time when a stream could
+    not be opened or has ended."""
 
     def __init__(
         self,
@@ -70,10 +76,14 @@ class ReplicationSlave:
         clock: Clock,
         *,
         files: FileSystem | None = None,
+        unclean_epoch: int = 0,
+        on_lost: Callable[[str], None] = _ignore,
     ) -> None:
         self.store = store
         self.config = config
         self.state = FollowState()
+        self._unclean_epoch = unclean_epoch
+        self._on_lost = on_lost
         self.servicer: ReplicationService = refusing_service(
             lambda: f"{config.node_id} is a slave; its master is at {config.master_endpoint}"
         )
@@ -88,6 +98,11 @@ class ReplicationSlave:
         self._distrust = bool(store.epochs.note)
         self._started_at = clock.monotonic()
 
+    @property
+    def ha_state(self) -> HaState | None:
+        """What is durable of this node's part in the cluster; None before it was read."""
+        return None if self._stored is None else self._stored.state
+
     async def run(self) -> None:
         """Follow the master until cancelled. Raises StateFileError for a store of another node."""
         try:
@@ -99,6 +114,7 @@ class ReplicationSlave:
                 new_incarnation,
                 self.config,
                 self._clock,
+                unclean_epoch=self._unclean_epoch,
             )
             await self._threads.write(self.store.become_slave)
             while True:
@@ -203,6 +219,7 @@ class ReplicationSlave:
     def _lost(self, reason: str) -> None:
         if not self.state.read_only:
             self.state = FollowState(CATCHING_UP, fault=reason)
+        self._on_lost(reason)
 
     def _say_joined(self, session: SlaveSession) -> None:
         self._distrust = False

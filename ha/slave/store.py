@@ -59,7 +59,8 @@ class Outcome:
 
 
 class SlaveStore:
-    """See the module. `save` makes a state durable; `fresh` names a new incarnation."""
+    """See the module. `save` makes a state durable; `fresh` names a new incarnation;
+    `unclean_epoch` is that of the cluster's record (handshake.py), 0 with configured roles."""
 
     def __init__(
         self,
@@ -69,8 +70,11 @@ class SlaveStore:
         fresh: Callable[[], str],
         config: HaConfig,
         clock: Clock,
+        *,
+        unclean_epoch: int = 0,
     ) -> None:
         self.store = store
+        self._unclean_epoch = unclean_epoch
         self.state = state
         self._save = save
         self._fresh = fresh
@@ -124,6 +128,7 @@ class SlaveStore:
             file_size=log.file_size,
             accepted_epoch=self.state.accepted_epoch,
             epochs=() if checksums else entries,
+            unclean_epoch=self._unclean_epoch,
         )
         followed = self.state.followed
         greeting = replace(

@@ -26,9 +26,12 @@ from pydantic_settings import (
 )
 
 from ha.config import HaConfig, Replication, Role
+from ha.coordinator.options import CoordinatorOptions, Tls
+from ha.election.config import ElectionConfig
 from storage.config import ConfirmSource, RetentionConfig, StoreConfig
 
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
+from .coordinator_section import CoordinatorSection
 from .sections import (
     LimitsSection,
     LogSection,
@@ -96,6 +99,9 @@ class NodeConfig(BaseSettings):
     replication: ReplicationSection = Field(
         default=ReplicationSection(), description="See [replication]."
     )
+    coordinator: CoordinatorSection = Field(
+        default=CoordinatorSection(), description="See [coordinator]."
+    )
     put: PutSection = Field(default=PutSection(), description="See [put].")
     pull: PullSection = Field(default=PullSection(), description="See [pull].")
     limits: LimitsSection = Field(default=LimitsSection(), description="See [limits].")
@@ -122,13 +128,18 @@ class NodeConfig(BaseSettings):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "NodeConfig":
+        if self.elects and self.model_fields_set & {"role", "master"}:
+            raise ValueError(
+                "role and master: with coordinator.endpoints the cluster elects; leave them out"
+            )
         if self.role == "slave" and not self.master:
             raise ValueError("master: a slave needs the endpoint of its master")
-        if self.replication.min_in_sync > 1 and self.replication.mode is Replication.ASYNC:
+        if self.replication.min_in_sync > 1 and self.replication.mode is not Replication.SYNC:
             raise ValueError('replication.min_in_sync above 1 needs replication.mode = "sync"')
         if not self.listen:
             raise ValueError("listen: must be host:port")
         # the rules of the packages themselves
+        self.election_config()
         self.store_config(store_host="127.0.0.1:1")
         self.ha_config(endpoint="127.0.0.1:1", http_endpoint="", store_host="127.0.0.1:1")
         return self
@@ -142,13 +153,44 @@ class NodeConfig(BaseSettings):
         values["confirm"] = ConfirmSource.REPLICATION
         return StoreConfig(**values)
 
+    @property
+    def elects(self) -> bool:
+        """Whether the cluster elects its master; else roles are configured."""
+        return bool(self.coordinator.endpoints)
+
+    def election_config(self) -> ElectionConfig:
+        """The settings of elections."""
+        section = self.coordinator
+        return ElectionConfig(
+            founders=frozenset(section.members),
+            priority=section.priority,
+            may_lead=section.may_lead,
+            lease_ttl_s=section.lease_ttl_s,
+            renew_s=section.renew_ms / 1000,
+            margin_s=section.margin_ms / 1000,
+            budget_s=section.budget_ms / 1000,
+        )
+
+    def coordinator_options(self) -> CoordinatorOptions:
+        """How this node reaches the coordinator. Raises ConfigError for a file that cannot be
+        read."""
+        section = self.coordinator
+        return CoordinatorOptions(
+            endpoints=section.endpoints,
+            attempt_s=section.attempt_ms / 1000,
+            budget_s=section.budget_ms / 1000,
+            tls=_tls(section),
+            user=section.user,
+            password=section.password,
+        )
+
     def ha_config(self, *, endpoint: str, http_endpoint: str, store_host: str) -> HaConfig:
         """The replication's settings; the endpoints are those that others use."""
         values = dict(self.replication)
         return HaConfig(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
-            role=Role(self.role),
+            role=Role.ELECTED if self.elects else Role(self.role),
             endpoint=endpoint,
             http_endpoint=http_endpoint,
             store_host=store_host,
@@ -156,6 +198,23 @@ class NodeConfig(BaseSettings):
             replication=values.pop("mode"),
             **values,
         )
+
+
+def _tls(section: CoordinatorSection) -> Tls | None:
+    names = (section.ca_file, section.cert_file, section.key_file)
+    if not any(names):
+        return None
+    ca, certificate, key = (_pem(name) for name in names)
+    return Tls(ca, certificate, key)
+
+
+def _pem(name: str) -> bytes | None:
+    if not name:
+        return None
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}") from error
 
 
 def split_endpoint(text: str) -> tuple[str, int]:

@@ -164,9 +164,10 @@ class TopicTable:
     def version(self) -> int:
         return self._file.version
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener()` after every change, in the thread that made it."""
-        self._listeners.add(listener)
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener()` after every change, in the thread that made it. Returns the function
+        that removes it."""
+        return self._listeners.add(listener)
 
     def get(self, name: str) -> TopicConfig | None:
         return self.table.get(name)

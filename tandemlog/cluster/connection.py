@@ -49,6 +49,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+OTHERS_S = 1.0
+"""After the first response of a round, for the others."""
+
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
     ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE),
@@ -257,7 +260,7 @@ class Connection:
         self, endpoints: dict[str, None]
     ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, str]]:
         """The responses by endpoint, and for the others the reason why there is none; endpoints
-        that the responses name are asked as well. Once a master has responded the others get only a
+        that the responses name are asked as well. Once a node has responded the others get only a
         short time, so that a dead host does not delay the caller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
@@ -281,6 +284,7 @@ class Connection:
                             tasks[loop.create_task(self._describe(other))] = other
                     if answer.master_id and answer.answered_by == answer.master_id:
                         deadline = min(deadline, loop.time() + 0.2)
+                    deadline = min(deadline, loop.time() + OTHERS_S)
         finally:
             for task in tasks:
                 task.cancel()

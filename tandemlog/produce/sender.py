@@ -8,6 +8,9 @@ One task runs streams one after the other; inside a stream a second one writes. 
 stream (a broken connection, a silent node, an answer that says "not now") leads to the same
 place: look for the master, open a new stream, write again all that has no outcome (chain.py).
 Streams without progress back off. An idle stream stays open.
+
+A master that stands still, or is cut off, ends no stream. So while answers are due and none comes,
+the other nodes are asked who the master is: if it is another one by now, the stream is given up.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
@@ -35,6 +38,9 @@ from .chain import Chain, Numbers, ProducerEndedError
 from .put_batch import PutBatch
 
 logger = logging.getLogger(__name__)
+
+SILENCE_S: Final = 0.5
+"""Without an answer that is due, before the other nodes are asked for the master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +214,9 @@ class Sender:
         if not self._numbers.settled:
             await self._settle(node)
         call = node.broker.Append()
+        self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
+        doubter = self._loop.create_task(self._doubt(node, call), name="tandemlog-doubter")
         try:
             async with asyncio.timeout(None) as self._guard:
                 while True:
@@ -229,8 +237,9 @@ class Sender:
         finally:
             self._guard = None
             writer.cancel()
+            doubter.cancel()
             call.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            await asyncio.gather(writer, doubter, return_exceptions=True)
 
     def _received(self, response: broker_pb2.AppendResponse, node: Node) -> None:
         try:
@@ -249,6 +258,22 @@ class Sender:
             logger.exception("a request could not be written")
             self._failure = error
             call.cancel()
+
+    async def _doubt(self, node: Node, call: "aio.StreamStreamCall[Any, Any]") -> None:
+        """Give the stream up if the node is silent and another one is the master by now."""
+        while True:
+            await asyncio.sleep(SILENCE_S)
+            due = None if self._guard is None else self._guard.when()
+            if due is None or self._loop.time() - due + self._options.answer_seconds < SILENCE_S:
+                continue
+            master = (await self._connection.refresh()).authority
+            if master is not None and master.endpoint != node.endpoint:
+                self._failure = NodeUnavailableError(
+                    f"{node.endpoint} is silent, and {master.endpoint} is the master of epoch "
+                    f"{master.epoch} by now"
+                )
+                call.cancel()
+                return
 
     async def _write_all(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
         while True:

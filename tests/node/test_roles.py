@@ -6,7 +6,7 @@ import pytest
 
 from ha.config import Replication
 from node.error_status import RequestRefusedError
-from node.roles import MasterRole
+from node.roles.master_role import MasterRole
 from tandemlog.v1 import broker_pb2, common_pb2
 
 NO_WAIT = broker_pb2.NO_WAIT

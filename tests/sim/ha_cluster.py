@@ -323,6 +323,7 @@ class Cluster:
             own=master_term.own_position(store),
             end=store.log.committed.value,
             minimum=store.log.min_offset,
+            now=self.clock.monotonic(),
         )
         store.advance_confirmed(confirm)
         self.acknowledge(node)

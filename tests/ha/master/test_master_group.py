@@ -59,7 +59,7 @@ def refused(actions: list[MasterAction]) -> str:
 
 
 def grown(made: MasterGroup, end: int) -> int:
-    return made.positions(own=end, end=end, minimum=0)
+    return made.positions(own=end, end=end, minimum=0, now=0.0)
 
 
 def settle(made: MasterGroup, now: float) -> None:

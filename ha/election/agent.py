@@ -1,0 +1,448 @@
+"""The async shell of an election: keeps a lease, watches the keys, executes what the RoleLoop says.
+
+    watch ──▶ snapshot ─┐                          ┌─▶ host: lead, follow, step down
+    poll, 1 s ──────────┼─▶ RoleLoop.decide ─▶ step ┼─▶ coordinator: transaction, then look again
+    lease, 1 s ─────────┘   (after every change)   └─▶ wait
+    probes of the leader's port, when its stream has ended
+
+Three tasks run side by side and are restarted if they fail: none of them being alive is needed for
+safety. While the coordinator is away the last snapshot stands: the role stays as it is, and nothing
+is elected.
+"""
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+
+from storage.clock import Clock
+from storage.errors import StoreError
+
+from ..config import HaConfig
+from ..coordinator.coordinator import Coordinator
+from ..coordinator.errors import (
+    CoordinatorError,
+    CoordinatorUnavailableError,
+    LeaseLostError,
+    UnknownOutcomeError,
+)
+from ..coordinator.values import Put, Txn
+from ..errors import HaError
+from ..master.term import WonTerm
+from .config import ElectionConfig
+from .host import RoleHost
+from .keys import ClusterKeys
+from .leases import HeldLease
+from .probe import port_is_closed
+from .record_keeper import ElectedKeeper
+from .role_loop import (
+    ElectionRules,
+    Follow,
+    KeepLeading,
+    Lead,
+    Own,
+    RoleLoop,
+    Send,
+    Step,
+    StepDown,
+    Wait,
+)
+from .snapshot import Snapshot, SnapshotBuilder
+from .switchover import HELD_BACK, CannotSwitchError, Switching, switch_target
+from .transactions import ask, hand_over, renew
+from .values import LeaderValue, MemberValue, RosterValue, encode
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 1.0
+RESTART_S = 0.5
+SWITCH_LOOK_S = 0.01
+FAILED_TERM_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How others reach this node, which cluster it has belonged to so far (empty: none), and how
+    often its store was started, this time included."""
+
+    node_id: str
+    endpoint: str
+    http_endpoint: str
+    store_host: str
+    cluster_uuid: str = ""
+    starts: int = 0
+
+
+class ElectionAgent:
+    """See the module. `run` until it is cancelled; one event loop. `since_boot` is a clock that
+    runs while the machine sleeps, in seconds."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        host: RoleHost,
+        identity: Identity,
+        config: HaConfig,
+        election: ElectionConfig,
+        clock: Clock,
+        since_boot: Callable[[], float],
+    ) -> None:
+        self.keys = ClusterKeys(config.cluster_id)
+        self.session = secrets.token_hex(8)
+        self.lease = HeldLease(election.margin_s)
+        self.leading = 0
+        self.why = "not started"
+        self.heard_at: float | None = None
+        self._coordinator = coordinator
+        self._host = host
+        self._identity = identity
+        self._election = election
+        self._clock = clock
+        self._since_boot = since_boot
+        self._uuid = identity.cluster_uuid
+        rules = ElectionRules(
+            config.replication,
+            config.required,
+            election.founders,
+            election.lease_ttl_s + election.margin_s,
+        )
+        self._loop = RoleLoop(self.keys, rules)
+        self._builder = SnapshotBuilder(self.keys)
+        self._begun = 0
+        self._registered = 0
+        self._following: LeaderValue | None = None
+        self._has_role = False
+        self._wake = asyncio.Event()
+        self._probing: asyncio.Task[None] | None = None
+        self._switching: Switching | None = None
+        self._failed_until = 0.0
+        self._published: MemberValue | None = None
+        self._polled_at = float("-inf")
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The keys as this node saw them last."""
+        return self._builder.snapshot
+
+    def lease_fault(self) -> str:
+        """Why this node may not count on being the only leader now; empty if it may."""
+        left = self.lease.remaining_s(self._since_boot())
+        if left > 0:
+            return ""
+        return "this master's lease at the coordinator has not been renewed in time"
+
+    def stream_lost(self) -> None:
+        """The stream to the leader has ended, or cannot be opened: is its port closed?"""
+        if self._following is not None and self._probing is None:
+            task = asyncio.create_task(self._probe(self._following), name="probe")
+            self._probing = task
+            task.add_done_callback(self._probed)
+
+    def look_again(self, reason: str) -> None:
+        """Something was heard of a later term: read the keys now."""
+        logger.info("looking at the cluster's record: %s", reason)
+        self._polled_at = float("-inf")
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Take part until cancelled; the role that the node has then is the caller's to end."""
+        async with asyncio.TaskGroup() as tasks:
+            for task in (self._keep_lease, self._watch, self._decide):
+                tasks.create_task(self._supervised(task), name=f"election{task.__name__}")
+
+    async def resign(self) -> None:
+        """Before a stop: the lease is given back, so that others elect at once."""
+        lease, self.lease.lease = self.lease.lease, None
+        if lease is not None:
+            with suppress(CoordinatorError, TimeoutError):
+                async with asyncio.timeout(self._election.budget_s):
+                    await self._coordinator.revoke_lease(lease.lease_id)
+
+    async def _supervised(self, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception:
+                logger.exception("a task of the election failed and is restarted")
+                await asyncio.sleep(RESTART_S)
+
+    # ---- the keys
+
+    async def _watch(self) -> None:
+        listing = await self._read()
+        async with aclosing(
+            self._coordinator.watch(self.keys.all, listing.revision + 1)
+        ) as updates:
+            async for update in updates:
+                self._builder.take(update)
+                self.heard_at = self._since_boot()
+                self._wake.set()
+
+    async def _read(self) -> Snapshot:
+        """All keys as they are now. Waits while the coordinator is away."""
+        while True:
+            try:
+                return await self._read_once()
+            except CoordinatorUnavailableError as error:
+                self.why = f"the coordinator cannot be reached: {error}"
+                if not self._has_role:
+                    await self._wait(self.why)
+                await asyncio.sleep(POLL_S)
+
+    async def _read_once(self) -> Snapshot:
+        self._polled_at = self._since_boot()
+        snapshot = self._builder.take(await self._coordinator.range(self.keys.all))
+        self.heard_at = self._since_boot()
+        self._wake.set()
+        return snapshot
+
+    # ---- the lease
+
+    async def _keep_lease(self) -> None:
+        while True:
+            began = self._since_boot()
+            try:
+                await self._renew()
+            except LeaseLostError as error:
+                logger.warning("the lease was lost: %s", error)
+                self.lease.lost()
+                self._published = None
+                continue
+            except CoordinatorUnavailableError as error:
+                logger.warning("the lease could not be renewed: %s", error)
+            except UnknownOutcomeError:
+                logger.info("a renewal got no answer")
+            spent = self._since_boot() - began
+            await asyncio.sleep(max(0.05, self._election.renew_s - spent))
+
+    async def _renew(self) -> None:
+        if self.lease.lease is None:
+            self.lease.renewed(await self._coordinator.grant_lease(self._election.lease_ttl_s))
+        else:
+            self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
+        me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
+        if self.leading and snapshot.leader is not None:
+            sent_at = self._since_boot()
+            txn = renew(self.keys, snapshot.leader_created, me, lease_id)
+            if (await self._coordinator.txn(txn)).succeeded:
+                self.lease.proved(sent_at)
+            else:
+                await self._read_once()
+        elif me != self._published:
+            await self._coordinator.txn(
+                Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
+            )
+        self._published = me
+        self._wake.set()
+
+    def _member(self) -> MemberValue:
+        identity, log = self._identity, self._host.own_log()
+        obstacle = log.obstacle
+        if not self._election.may_lead:
+            obstacle = obstacle or "the configuration forbids it (coordinator.may_lead)"
+        if self._since_boot() < self._failed_until:
+            obstacle = obstacle or "its last attempt to lead failed"
+        return MemberValue(
+            node_id=identity.node_id,
+            incarnation=log.incarnation,
+            session=self.session,
+            endpoint=identity.endpoint,
+            http_endpoint=identity.http_endpoint,
+            store_host=identity.store_host,
+            accepted_epoch=log.accepted_epoch,
+            last_epoch=log.last_epoch,
+            end_offset=log.end_offset,
+            priority=self._election.priority,
+            obstacle=obstacle,
+        )
+
+    # ---- decisions
+
+    async def _register(self) -> None:
+        """Count this start in the roster. A disk that counts fewer starts than the roster was
+        rolled back (a backup, a snapshot of the machine), and may lack what it acknowledged."""
+        node_id, starts = self._identity.node_id, self._identity.starts
+        while True:
+            entry = (await self._read()).roster.get(node_id)
+            counted = 0 if entry is None else entry.starts
+            if counted >= starts and not self._registered:
+                await self._host.renew_incarnation(
+                    f"it counts {starts} starts, the cluster has seen {counted}"
+                )
+            starts = max(starts, counted + 1)
+            if self._registered and counted >= self._registered:
+                return
+            self._registered = starts
+            value = RosterValue(starts, removed=entry is not None and entry.removed)
+            with suppress(CoordinatorUnavailableError, UnknownOutcomeError):
+                txn = Txn(then=(Put(self.keys.in_roster(node_id), encode(value)),))
+                await self._coordinator.txn(txn)
+
+    async def _decide(self) -> None:
+        await self._register()
+        while True:
+            self._wake.clear()
+            if self._since_boot() - self._polled_at >= POLL_S:
+                try:
+                    await self._read_once()
+                    self._wake.clear()
+                except CoordinatorUnavailableError as error:
+                    self.why = f"the coordinator cannot be reached: {error}"
+            own = Own(self._member(), self.leading, self._begun, self.lease.lease_id, self._uuid)
+            step = self._loop.decide(
+                self.snapshot, own, self._since_boot(), self._clock.now_ms(), uuid.uuid4().hex
+            )
+            pause = await self._execute(step)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _execute(self, step: Step) -> float:
+        """Do it; how long to wait for something to change."""
+        if isinstance(step, Lead):
+            await self._lead(step)
+        elif isinstance(step, Follow):
+            await self._follow(step.leader)
+        elif isinstance(step, StepDown):
+            await self._step_down(step.reason)
+        elif isinstance(step, Send):
+            self.why = step.reason
+            return await self._send(step)
+        elif isinstance(step, KeepLeading):
+            return await self._keep_leading(step)
+        elif isinstance(step, Wait):
+            if step.reason != self.why:
+                self.why = step.reason
+                logger.info("%s", step.reason)
+            if step.leave or not self._has_role:
+                await self._wait(step.reason)
+            else:
+                self._host.say_why(step.reason)
+            return min(step.seconds, POLL_S)
+        return POLL_S
+
+    async def _lead(self, step: Lead) -> None:
+        record = step.record
+        self._begun = record.epoch
+        logger.info("won epoch %d: %s", record.epoch, record.reason)
+        won = WonTerm(
+            record.epoch, record.version, record.in_sync, record.known, record.unclean_epoch
+        )
+        keeper = ElectedKeeper(self._coordinator, self.keys, record, step.revision)
+        self._following, self._has_role = None, True
+        self._uuid = self.snapshot.uuid
+        try:
+            await self._host.lead(won, keeper, self._uuid)
+        except (HaError, StoreError, OSError) as error:
+            logger.exception("epoch %d could not begin", record.epoch)
+            self._failed_until = self._since_boot() + FAILED_TERM_S
+            await self.resign()
+            await self._wait(f"this node was elected and could not lead: {error}")
+            return
+        self.leading, self.why = record.epoch, ""
+
+    async def _follow(self, leader: LeaderValue) -> None:
+        following = self._following
+        if following is not None and (following.session, following.epoch) == (
+            leader.session,
+            leader.epoch,
+        ):
+            return
+        record = self.snapshot.record
+        self._uuid = self.snapshot.uuid
+        self._following, self._has_role, self.why = leader, True, ""
+        unclean_epoch = record.unclean_epoch if record is not None else 0
+        await self._host.follow(leader, unclean_epoch, self._uuid)
+
+    async def _step_down(self, reason: str) -> None:
+        logger.warning("stepping down: %s", reason)
+        self._host.fence(reason)
+        self._switching, self.leading = None, 0
+        await self._wait(reason)
+
+    async def _wait(self, reason: str) -> None:
+        self._following, self._has_role = None, True
+        await self._host.wait(reason)
+
+    async def _send(self, step: Send) -> float:
+        logger.info("competing for the leadership: %s", step.reason)
+        try:
+            result = await self._coordinator.txn(step.txn)
+            if not result.succeeded:
+                logger.info("another node was quicker, or the record has changed")
+        except CoordinatorUnavailableError as error:
+            logger.warning("the coordinator cannot be reached: %s", error)
+            return 0.2
+        except UnknownOutcomeError:
+            logger.warning("the outcome of a transaction is unknown: looking at the record")
+        except LeaseLostError:
+            self.lease.lost()
+            return 0.1
+        with suppress(CoordinatorUnavailableError):
+            await self._read_once()
+        return 0.02
+
+    # ---- a planned switch
+
+    async def _keep_leading(self, step: KeepLeading) -> float:
+        if step.request is None:
+            if self._switching is not None:
+                self._end_switch()
+            return POLL_S
+        try:
+            return await self._switch(step)
+        except CannotSwitchError as error:
+            self._end_switch()
+            logger.warning("the switch was refused: %s", error)
+            answer = replace(step.request, outcome=str(error))
+            with suppress(CoordinatorError):
+                await self._coordinator.txn(ask(self.keys, self.snapshot, answer))
+                await self._read_once()
+            return POLL_S
+
+    async def _switch(self, step: KeepLeading) -> float:
+        assert step.request is not None
+        now, snapshot = self._since_boot(), self.snapshot
+        target = switch_target(snapshot, step.request)
+        if self._switching is None or self._switching.target.node_id != target.node_id:
+            logger.info("switching to %s: puts are held back", target.node_id)
+            self._switching = Switching(step.request, target, now)
+            self._host.hold_puts(HELD_BACK)
+            return SWITCH_LOOK_S
+        if self._switching.too_long(now):
+            raise CannotSwitchError(
+                f"{target.node_id} did not have the whole log in time; try again when it lags less"
+            )
+        held = self._host.durable_on(target.node_id)
+        if not self._switching.ready(held, self._host.log_end()):
+            return SWITCH_LOOK_S
+        reason = f"planned switch from {self._identity.node_id}"
+        txn = hand_over(self.keys, snapshot, target, reason, self._clock.now_ms())
+        try:
+            await self._coordinator.txn(txn)
+        except (CoordinatorUnavailableError, UnknownOutcomeError, LeaseLostError) as error:
+            logger.warning("handing over: %s", error)
+        await self._read_once()
+        return SWITCH_LOOK_S
+
+    def _end_switch(self) -> None:
+        self._switching = None
+        self._host.hold_puts("")
+
+    # ---- is the leader's process gone?
+
+    async def _probe(self, leader: LeaderValue) -> None:
+        if await port_is_closed(leader.endpoint):
+            logger.warning("the port of %s is closed: its process is gone", leader.node_id)
+            self._loop.port_is_closed(leader.epoch)
+            self._wake.set()
+        else:
+            self._loop.port_is_open(leader.epoch)
+
+    def _probed(self, task: asyncio.Task[None]) -> None:
+        self._probing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("the leader's port could not be probed: %s", error)

@@ -1,0 +1,66 @@
+"""What an election needs of the node whose role it decides: the seam between agent and node."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..master.record_keeper import RecordKeeper
+from ..master.term import WonTerm
+from .values import LeaderValue
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLog:
+    """`obstacle`: why this node must not lead now, empty if it may. The rest as in MemberValue."""
+
+    incarnation: str
+    accepted_epoch: int
+    last_epoch: int
+    end_offset: int
+    obstacle: str = ""
+
+
+class RoleHost(Protocol):
+    """Changes of the role, one at a time: the agent waits for each. They may block on the disk,
+    and raise what the store and the replication raise."""
+
+    def own_log(self) -> OwnLog:
+        """Cheap, of no I/O."""
+        ...
+
+    async def lead(self, won: WonTerm, keeper: RecordKeeper, cluster_uuid: str) -> None:
+        """Stop following, then begin the term; on return puts are accepted. The node belongs to
+        `cluster_uuid` from now on, as in `follow`."""
+        ...
+
+    async def follow(self, leader: LeaderValue, unclean_epoch: int, cluster_uuid: str) -> None:
+        """Follow this leader in place of whatever was before."""
+        ...
+
+    async def wait(self, reason: str) -> None:
+        """There is no leader."""
+        ...
+
+    def say_why(self, reason: str) -> None:
+        """Why there is no leader now, for those who ask this node; the role stays."""
+        ...
+
+    def fence(self, reason: str) -> None:
+        """From the return on nothing is acknowledged under the present term."""
+        ...
+
+    def hold_puts(self, reason: str) -> None:
+        """Refuse new puts for a moment, with this reason; an empty one accepts them again."""
+        ...
+
+    def durable_on(self, node_id: str) -> int | None:
+        """How far this slave has acknowledged in the present term; None if it is not connected."""
+        ...
+
+    def log_end(self) -> int:
+        """Where the log ends, puts under way included."""
+        ...
+
+    async def renew_incarnation(self, reason: str) -> None:
+        """This disk is not what it was: it joins as a new one. Durable on return; only while there
+        is no role."""
+        ...

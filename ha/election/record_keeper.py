@@ -1,0 +1,74 @@
+"""The in-sync set in the coordinator's record, changed by one compare-and-set.
+
+    record(proposed) ─▶ txn: if `state` is unchanged since revision r ─▶ recorded at r' > r
+                           │ not executed, or the outcome is unknown
+                           ▼
+                        read `state`: newer than r ─▶ that is the record now (or this term is over)
+                                      still r      ─▶ nothing is known: the same again
+
+A request whose outcome is unknown may be executed late. It compares r too and carries the same set,
+so at most one of the repetitions is executed, and it does not matter which.
+"""
+
+import logging
+
+from ..coordinator.coordinator import Coordinator
+from ..coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from ..master.record_keeper import DeposedError
+from ..state import InSyncRecord
+from .keys import ClusterKeys
+from .transactions import change_set, changed
+from .values import ClusterRecord, decode_record
+
+logger = logging.getLogger(__name__)
+
+
+class ElectedKeeper:
+    """See the module: a RecordKeeper for the term that `record` began at `revision`."""
+
+    def __init__(
+        self, coordinator: Coordinator, keys: ClusterKeys, record: ClusterRecord, revision: int
+    ) -> None:
+        self._coordinator = coordinator
+        self._keys = keys
+        self.held = record
+        self._revision = revision
+
+    async def record(self, proposed: InSyncRecord) -> bool:
+        if self.held.version >= proposed.version:
+            return True
+        txn = change_set(self._keys, self.held, self._revision, proposed)
+        try:
+            result = await self._coordinator.txn(txn)
+            if not result.succeeded:
+                await self._read()
+                return self.held.version >= proposed.version
+        except (CoordinatorUnavailableError, UnknownOutcomeError) as error:
+            logger.warning("the in-sync set could not be recorded, trying again: %s", error)
+            return await self._known_now(proposed)
+        self.held, self._revision = changed(self.held, proposed), result.revision
+        return True
+
+    async def _known_now(self, proposed: InSyncRecord) -> bool:
+        try:
+            await self._read()
+        except CoordinatorUnavailableError:
+            return False
+        return self.held.version >= proposed.version
+
+    async def _read(self) -> None:
+        """Take the record over if it is newer; an unchanged one proves nothing."""
+        found = (await self._coordinator.get(self._keys.state)).kv
+        if found is None:
+            raise CoordinatorUnavailableError("the coordinator has lost the cluster's record")
+        if found.mod_revision <= self._revision:
+            return
+        try:
+            record = decode_record(found.value)
+        except ValueError as error:
+            raise CoordinatorUnavailableError(f"the record cannot be read: {error}") from error
+        if record.epoch != self.held.epoch or not record.led_by(
+            self.held.leader, self.held.session
+        ):
+            raise DeposedError(f"{record.leader.node_id} leads epoch {record.epoch}")
+        self.held, self._revision = record, found.mod_revision

@@ -1,0 +1,44 @@
+"""The nodes of the cluster as the coordinator's keys show them, while there is no master to ask."""
+
+from collections.abc import Sequence
+
+from ha.election.snapshot import Snapshot
+from ha.state import HaState
+from storage.message_store import MessageStore
+from tandemlog.v1 import common_pb2
+
+NO_MASTER = "no-master"
+UNREACHABLE = "unreachable"
+
+
+def rows_without_master(
+    snapshot: Snapshot, store: MessageStore, state: HaState, node_id: str, reason: str
+) -> Sequence[common_pb2.NodeStatus]:
+    """Every node of the roster: those with a lease are up. This node's row is fresh, and its
+    detail is `reason`."""
+    record = snapshot.record
+    rows = []
+    for name in sorted({*snapshot.roster, *snapshot.members, node_id}):
+        if snapshot.removed(name) and name != node_id:
+            continue
+        member = snapshot.members.get(name)
+        row = common_pb2.NodeStatus(node_id=name, role=common_pb2.SLAVE, state=UNREACHABLE)
+        if member is not None:
+            row.state, row.detail = NO_MASTER, member.obstacle
+            row.endpoint, row.http_endpoint = member.endpoint, member.http_endpoint
+            row.store_host, row.incarnation = member.store_host, member.incarnation
+            row.epoch, row.wrote_offset = member.accepted_epoch, member.end_offset
+            row.in_sync = record is not None and member.member in record.in_sync
+        if name == node_id:
+            _fill_own(row, store, state, reason)
+        rows.append(row)
+    return rows
+
+
+def _fill_own(row: common_pb2.NodeStatus, store: MessageStore, state: HaState, reason: str) -> None:
+    log = store.log
+    row.state, row.detail = NO_MASTER, reason
+    row.epoch, row.incarnation = state.accepted_epoch, state.incarnation
+    row.min_offset, row.wrote_offset = log.min_offset, log.wrote.value
+    row.flushed_offset, row.confirm_offset = log.flushed.value, store.confirmed.value
+    row.reput_offset, row.commit_log_file_size = store.reputed.value, log.file_size

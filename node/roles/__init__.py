@@ -1,0 +1,1 @@
+"""What a node may do, by its role: see role.py."""

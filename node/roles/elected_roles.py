@@ -1,0 +1,238 @@
+"""The roles of a node whose cluster elects: what the agent decides, done to the store.
+
+    follow   stop the role before ▸ a ReplicationSlave of this leader
+    lead     stop the role before ▸ a ReplicationMaster in the epoch that was won ▸ puts
+    wait     stop the role before
+
+Every change begins with a role that acknowledges nothing, and ends the one before completely, its
+threads included, before the next one touches the log. The store stays open, reads continue.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ha.config import HaConfig, Role
+from ha.election.host import OwnLog
+from ha.election.values import LeaderValue
+from ha.master.master import ReplicationMaster
+from ha.master.record_keeper import RecordKeeper
+from ha.master.term import WonTerm
+from ha.slave.slave import ReplicationSlave
+from ha.state import HaState
+from ha.state_file import StateFile, new_incarnation
+from storage.clock import Clock
+from storage.disk.real_files import RealFileSystem
+from storage.message_store import MessageStore
+from tandemlog.v1 import common_pb2
+
+from .master_role import MasterRole
+from .role_switch import ReplicationSwitch, RoleSwitch
+from .slave_role import SlaveRole
+from .waiting_role import WaitingRole
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCalls:
+    """What the roles tell the agent, and ask it."""
+
+    stream_lost: Callable[[], None]
+    look_again: Callable[[str], None]
+    lease_fault: Callable[[], str]
+
+
+class ElectedRoles:
+    """See the module: a RoleHost. Lives in one event loop; `fatal` hears of what only an operator
+    can mend. `prepare`, then `agent` is set, then the agent calls."""
+
+    agent: AgentCalls
+
+    def __init__(
+        self,
+        store: MessageStore,
+        config: HaConfig,
+        clock: Clock,
+        *,
+        rows: Callable[[str], Sequence[common_pb2.NodeStatus]],
+        max_unconfirmed_bytes: int,
+        timeout_ms: int,
+        fatal: Callable[[BaseException], None],
+    ) -> None:
+        self.switch = RoleSwitch(WaitingRole("this node is starting", rows))
+        self.replication = ReplicationSwitch(config.node_id)
+        self._store = store
+        self._config = config
+        self._clock = clock
+        self._rows = rows
+        self._max_unconfirmed_bytes = max_unconfirmed_bytes
+        self._timeout_ms = timeout_ms
+        self._fatal = fatal
+        self._file = StateFile(store.config.directory, RealFileSystem())
+        self._state: HaState | None = None
+        self._master: ReplicationMaster | None = None
+        self._slave: ReplicationSlave | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._unlisten: Callable[[], None] | None = None
+
+    @property
+    def state(self) -> HaState:
+        """What this node remembers, as the present role has it."""
+        state = self._state
+        for role in (self._master, self._slave):
+            if role is not None and role.ha_state is not None:
+                state = role.ha_state
+        assert state is not None, "prepare comes first"
+        return state
+
+    @property
+    def master(self) -> ReplicationMaster | None:
+        return self._master
+
+    async def prepare(self) -> HaState:
+        """Count this start, and doubt the disk if the store does: bytes that were acknowledged may
+        be missing, so it is another disk from now on. Raises StateFileError."""
+        self._state = await asyncio.to_thread(self._prepared)
+        return self._state
+
+    def _prepared(self) -> HaState:
+        state = self._file.load(self._config)
+        state = replace(state, starts=state.starts + 1)
+        doubt = self._store.doubt
+        if doubt:
+            logger.warning("this disk joins as a new one, it may lack messages: %s", doubt)
+            state = replace(state, incarnation=new_incarnation())
+        self._file.save(state)
+        if doubt:
+            self._store.settle_doubt()
+        self._store.become_slave()
+        return state
+
+    async def renew_incarnation(self, reason: str) -> None:
+        """This disk is not what it was: join as a new one. Durable on return."""
+        logger.warning("this disk joins as a new one: %s", reason)
+        await self._change(lambda state: replace(state, incarnation=new_incarnation()))
+
+    # ---- what the agent asks for
+
+    def own_log(self) -> OwnLog:
+        state, store = self.state, self._store
+        last = store.epochs.table.last
+        failure = store.failure
+        return OwnLog(
+            incarnation=state.incarnation,
+            accepted_epoch=state.accepted_epoch,
+            last_epoch=0 if last is None else last.epoch,
+            end_offset=store.log.wrote.value,
+            obstacle="" if failure is None else f"its store has failed: {failure}",
+        )
+
+    async def lead(self, won: WonTerm, keeper: RecordKeeper, cluster_uuid: str) -> None:
+        await self._stop("this node is about to lead")
+        await self._remember_cluster(cluster_uuid)
+        master = ReplicationMaster(
+            self._store,
+            replace(self._config, role=Role.MASTER),
+            self._clock,
+            won=won,
+            keeper=keeper,
+            on_deposed=self.agent.look_again,
+        )
+        try:
+            await master.start()
+        except BaseException:
+            await master.close()
+            raise
+        self._master = master
+        self._unlisten = self._store.topics.listen(master.metadata_changed)
+        self.replication.current = master.servicer
+        role = MasterRole(
+            self._store,
+            master,
+            max_unconfirmed_bytes=self._max_unconfirmed_bytes,
+            timeout_ms=self._timeout_ms,
+            lease_fault=self.agent.lease_fault,
+        )
+        self.switch.set(role)
+
+    async def follow(self, leader: LeaderValue, unclean_epoch: int, cluster_uuid: str) -> None:
+        await self._stop(f"this node is about to follow {leader.node_id}")
+        await self._remember_cluster(cluster_uuid)
+        slave = ReplicationSlave(
+            self._store,
+            replace(self._config, role=Role.SLAVE, master_endpoint=leader.endpoint),
+            self._clock,
+            unclean_epoch=unclean_epoch,
+            on_lost=lambda _: self.agent.stream_lost(),
+        )
+        self._slave = slave
+        self._following = asyncio.create_task(slave.run(), name="replication")
+        self._following.add_done_callback(self._following_ended)
+        self.switch.set(SlaveRole(slave, leader.endpoint))
+
+    async def wait(self, reason: str) -> None:
+        await self._stop(reason)
+
+    def say_why(self, reason: str) -> None:
+        role = self.switch.current
+        if isinstance(role, WaitingRole):
+            role.reason = reason
+
+    def fence(self, reason: str) -> None:
+        self.switch.set(WaitingRole(reason, self._rows))
+
+    def hold_puts(self, reason: str) -> None:
+        role = self.switch.current
+        if isinstance(role, MasterRole):
+            role.held_back = reason
+
+    def durable_on(self, node_id: str) -> int | None:
+        master = self._master
+        return None if master is None else master.durable_on(node_id)
+
+    def log_end(self) -> int:
+        return self._store.log.wrote.value
+
+    async def close(self) -> None:
+        """End the role; the store stays open."""
+        await self._stop("this node is stopping")
+
+    # ---- how
+
+    async def _stop(self, reason: str) -> None:
+        """End what there is, completely; from the first line on nothing is acknowledged."""
+        self.fence(reason)
+        self.replication.current = None
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
+        master, slave, task = self._master, self._slave, self._following
+        if master is not None:
+            await asyncio.to_thread(self._store.become_slave)
+            await master.close()
+            self._state, self._master = master.ha_state or self._state, None
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+            self._following = None
+        if slave is not None:
+            self._state, self._slave = slave.ha_state or self._state, None
+
+    async def _remember_cluster(self, cluster_uuid: str) -> None:
+        if cluster_uuid and self.state.cluster_uuid != cluster_uuid:
+            await self._change(lambda state: replace(state, cluster_uuid=cluster_uuid))
+
+    async def _change(self, change: Callable[[HaState], HaState]) -> None:
+        """Only while no role runs: each has its own copy."""
+        state = change(self.state)
+        await asyncio.to_thread(self._file.save, state)
+        self._state = state
+
+    def _following_ended(self, task: asyncio.Task[None]) -> None:
+        # it runs until it is cancelled; any other end is one that only an operator can mend
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._fatal(problem)

@@ -1,0 +1,126 @@
+"""The role of the node that takes puts."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from ha.master.master import ReplicationMaster
+from storage.config import FlushMode
+from storage.message_store import MessageStore
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError
+
+ADMISSION_STEP_S = 0.05
+
+
+class MasterRole:
+    """See the module. `lease_fault` says why the lease does not hold, if the cluster elects: it
+    counts where this node acknowledges alone. `held_back`, if not empty, is why puts have to wait a
+    moment."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        replication: ReplicationMaster,
+        *,
+        max_unconfirmed_bytes: int = 1 << 30,
+        timeout_ms: int = 5_000,
+        lease_fault: Callable[[], str] | None = None,
+    ) -> None:
+        self.held_back = ""
+        self._lease_fault = lease_fault
+        self._store = store
+        self._replication = replication
+        self._max_unconfirmed_bytes = max_unconfirmed_bytes
+        self._timeout_ms = timeout_ms
+
+    def epoch(self) -> int | None:
+        if self._lease_fault is not None and (
+            self._replication.stood_still()
+            or (self._replication.acts_alone() and self._lease_fault())
+        ):
+            return None
+        return self._replication.epoch
+
+    def admit(self, durability: int) -> None:
+        if self.held_back:
+            raise RequestRefusedError(common_pb2.NOT_IN_SYNC, self.held_back)
+        if self._lease_fault is not None and self._replication.acts_alone():
+            fault = self._lease_fault()
+            if fault:
+                raise RequestRefusedError(common_pb2.NOT_IN_SYNC, fault)
+        self._admit_more_log()
+        if durability == broker_pb2.NO_WAIT:
+            return
+        reason = self._replication.admission()
+        if reason is not None:
+            raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+
+    def _admit_more_log(self) -> None:
+        """What is not confirmed cannot be dropped by retention: without replicas it would grow
+        until the disk is full."""
+        if not self._replication.config.replication.waits:
+            return
+        waiting = self._store.log.wrote.value - self._store.confirmed.value
+        if waiting >= self._max_unconfirmed_bytes:
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"{waiting} bytes of the log are not yet confirmed by the in-sync replicas, the "
+                f"limit put.max_unconfirmed_bytes is {self._max_unconfirmed_bytes}: wait until the "
+                "slaves have caught up, or raise the limit",
+                limit=self._max_unconfirmed_bytes,
+                actual=waiting,
+            )
+
+    async def admit_change(self) -> None:
+        """A change that too few replicas could take is refused before it is made; slaves that are
+        just coming, after a start, are waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_ms / 1000
+        while (reason := self._replication.admission()) is not None:
+            if loop.time() >= deadline:
+                raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+            await asyncio.sleep(ADMISSION_STEP_S)
+
+    async def settle(self, table: str) -> None:
+        if not await self._replication.table_settled(table, self._timeout_ms / 1000):
+            raise RequestRefusedError(
+                common_pb2.OUTCOME_UNKNOWN,
+                f"the change of {table} is durable on the master, but not every in-sync replica "
+                f"acknowledged it within {self._timeout_ms} ms: it may be lost if the master is; "
+                "check the replicas, then try again",
+            )
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        flushed = self._store.log.flushed.value
+        synchronous = self._replication.config.replication.waits
+        flush_waits = self._store.config.flush is FlushMode.SYNC and flushed < end_offset
+        if flush_waits or not synchronous:
+            return broker_pb2.FLUSH_DISK_TIMEOUT, f"flushed only up to {flushed}"
+        confirmed = self._store.confirmed.value
+        return (
+            broker_pb2.FLUSH_SLAVE_TIMEOUT,
+            f"the in-sync replicas have the log only up to {confirmed}",
+        )
+
+    def require_master(self, what: str) -> None:
+        return
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        return self._replication.members()
+
+    def alarms(self) -> Mapping[str, str]:
+        return self._replication.group.alarms
+
+    def put_fault(self) -> str:
+        lease = "" if self._lease_fault is None else self._lease_fault()
+        return (
+            self._store.read_only_reason
+            or self.held_back
+            or lease
+            or self._replication.admission()
+            or ""
+        )
+
+    def read_fault(self) -> str:
+        return ""

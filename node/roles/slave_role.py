@@ -1,0 +1,62 @@
+"""The role of a node that follows a master."""
+
+from collections.abc import Mapping, Sequence
+
+from ha.slave.slave import ReplicationSlave
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError
+
+
+class SlaveRole:
+    """The role of a node that follows a master."""
+
+    def __init__(self, replication: ReplicationSlave, master: str) -> None:
+        self._replication = replication
+        self._master = master
+
+    def epoch(self) -> int | None:
+        return None
+
+    def admit(self, durability: int) -> None:
+        self.require_master("send puts to")
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        return broker_pb2.UNKNOWN_ERROR, "this node is a slave"
+
+    async def admit_change(self) -> None:
+        self.require_master("change topics on")
+
+    async def settle(self, table: str) -> None:
+        self.require_master(f"change {table} on")
+
+    def require_master(self, what: str) -> None:
+        raise RequestRefusedError(
+            common_pb2.NOT_MASTER,
+            f"this node is a slave; {what} the master, {self._master}",
+            hint=self._master,
+        )
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        """As the master told; before it has told anything, its address is all that is known."""
+        rows = self._replication.members()
+        if any(row.role == common_pb2.MASTER for row in rows):
+            return rows
+        master = common_pb2.NodeStatus(
+            node_id=self._master,
+            role=common_pb2.MASTER,
+            endpoint=self._master,
+            state="unreachable",
+            detail="not known yet",
+        )
+        return [master, *rows]
+
+    def alarms(self) -> Mapping[str, str]:
+        return {}
+
+    def put_fault(self) -> str:
+        return "this node is a slave"
+
+    def read_fault(self) -> str:
+        state = self._replication.state
+        return state.fault or ("no stream from the master yet" if not state.master_id else "")

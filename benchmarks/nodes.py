@@ -13,6 +13,7 @@ from typing import Any
 import tandemlog
 from benchmarks.workload import QUEUES, topics
 from node.cli.local_cluster import LocalCluster, Wishes, plan_cluster
+from node.cli.local_coordinator import PORT_DISTANCE, PORTS
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 
@@ -24,6 +25,7 @@ def free_base(distance: int = 100, nodes: int = 3) -> int:
             for each in (
                 *range(port, port + nodes),
                 *range(port + distance, port + distance + nodes),
+                *range(port + PORT_DISTANCE, port + PORT_DISTANCE + PORTS),
             ):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", each))

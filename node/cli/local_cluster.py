@@ -4,11 +4,12 @@
     DIR/up.lock               held by the `up` that runs it
     DIR/n0/node.toml          configuration of a node, written at each start
     DIR/n0/node.log           what it says
-    DIR/n0/store/             its store; the master's may lie elsewhere (--store)
+    DIR/n0/store/             its store; n0's may lie elsewhere (--store)
+    DIR/coordinator/          by which the nodes elect their master (local_coordinator.py)
 
-The nodes ignore Ctrl-C, which a terminal sends to the whole group, and are stopped from here: the
-master first, so that its last puts still find their slaves, then the slaves. A node also ends when
-this process does, however it ends.
+Without a coordinator n0 is the master. The nodes ignore Ctrl-C, which a terminal sends to the whole
+group, and are stopped from here: the master first, so that its last puts still find their slaves,
+then the slaves. A node also ends when this process does, however it ends.
 """
 
 import fcntl
@@ -23,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from storage.config import StoreConfig
 from storage.disk.real_files import RealFileSystem
@@ -32,6 +34,8 @@ from tandemlog.format.words import counted
 
 from ..settings.config import ConfigError
 from ..settings.endpoints import usable
+from .local_coordinator import EMBEDDED, NONE, LocalCoordinator
+from .local_process import with_package_path
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2
@@ -39,6 +43,7 @@ DEFAULT_SLAVES = 2
 DEFAULT_LOG_FILE_SIZE = 256 << 20
 MAX_SLAVES = 16
 PLAN = "cluster.json"
+ELECTED = "elected"
 LOCK = "up.lock"
 
 
@@ -71,6 +76,7 @@ class ClusterPlan:
     flush: str = "async"
     replication: str = "sync"
     min_in_sync: int = 1
+    coordinator: str = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class Wishes:
     flush: str | None = None
     replication: str | None = None
     min_in_sync: int | None = None
+    coordinator: str | None = None
 
 
 @dataclass(slots=True)
@@ -172,6 +179,7 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
         flush=wishes.flush or held.flush,
         replication=wishes.replication or held.replication,
         min_in_sync=wishes.min_in_sync or held.min_in_sync,
+        coordinator=wishes.coordinator or held.coordinator,
     )
 
 
@@ -202,6 +210,8 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
         flush=wishes.flush or "async",
         replication=replication,
         min_in_sync=wishes.min_in_sync or min_in_sync,
+        # a node alone has no other one to elect
+        coordinator=wishes.coordinator or (EMBEDDED if slaves else NONE),
     )
 
 
@@ -216,15 +226,17 @@ def _load(path: Path) -> ClusterPlan | None:
 
 
 class LocalCluster:
-    """See the module. `port` is the master's; the slaves follow, HTTP 100 above each."""
+    """See the module. `port` is n0's; the others follow, HTTP 100 above each."""
 
     def __init__(self, directory: Path, plan: ClusterPlan, port: int) -> None:
         self.directory = directory
         self.plan = plan
+        elects = plan.coordinator != NONE
+        self.coordinator = LocalCoordinator(directory, plan.coordinator, port) if elects else None
         self.nodes = [
             NodeProcess(
                 node_id=f"n{number}",
-                role="slave" if number else "master",
+                role=ELECTED if elects else "slave" if number else "master",
                 endpoint=f"127.0.0.1:{port + number}",
                 http_endpoint=f"127.0.0.1:{port + number + HTTP_PORT_DISTANCE}",
                 config=directory / f"n{number}" / "node.toml",
@@ -240,6 +252,8 @@ class LocalCluster:
     def check_ports(self) -> None:
         """Raises ListenError if another process has the port of a node. Were that a node of
         another cluster, its answers would be taken for those of the node that cannot start."""
+        if self.coordinator is not None:
+            self.coordinator.check_ports()
         for node in self.nodes:
             usable(node.node_id, node.endpoint)
             usable(node.node_id, node.http_endpoint)
@@ -257,16 +271,16 @@ class LocalCluster:
     def _toml(self, node: NodeProcess) -> str:
         plan, sizes = self.plan, self.plan.sizes
         store = node.config.parent / "store"
-        if node.role == "master" and plan.store:
+        if node is self.nodes[0] and plan.store:
             store = Path(plan.store)
         return (
             f"# written by `tandemlog up` at each start\n"
             f"cluster_id = {quoted(plan.cluster_id)}\n"
             f"node_id = {quoted(node.node_id)}\n"
-            f"role = {quoted(node.role)}\n"
-            f"master = {quoted(self.nodes[0].endpoint if node.role == 'slave' else '')}\n"
+            f"{self._role(node)}"
             f"listen = {quoted(node.endpoint)}\n"
             f"http_listen = {quoted(node.http_endpoint)}\n"
+            f"{self._coordinator()}"
             f"\n[store]\n"
             f"directory = {quoted(str(store.absolute()))}\n"
             f"commit_log_file_size = {sizes.commit_log_file_size}\n"
@@ -279,8 +293,23 @@ class LocalCluster:
             f"min_in_sync = {plan.min_in_sync}\n"
         )
 
+    def _role(self, node: NodeProcess) -> str:
+        if self.coordinator is not None:
+            return ""
+        master = self.nodes[0].endpoint if node.role == "slave" else ""
+        return f"role = {quoted(node.role)}\nmaster = {quoted(master)}\n"
+
+    def _coordinator(self) -> str:
+        if self.coordinator is None:
+            return ""
+        endpoints = ", ".join(quoted(each) for each in self.coordinator.endpoints)
+        members = ", ".join(quoted(each.node_id) for each in self.nodes)
+        return f"\n[coordinator]\nendpoints = [{endpoints}]\nmembers = [{members}]\n"
+
     def start(self) -> None:
-        """Start every node's process; they find each other."""
+        """Start every process; they find each other."""
+        if self.coordinator is not None:
+            self.coordinator.start()
         for node in self.nodes:
             self.start_node(node)
 
@@ -290,8 +319,6 @@ class LocalCluster:
         It ends with the thread that started it (the kernel counts threads as parents): call this
         in one that lives as long as the cluster.
         """
-        package_root = str(Path(__file__).resolve().parents[2])
-        path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         node.log_start = node.log.stat().st_size if node.log.exists() else 0
         with node.log.open("ab") as log:
             node.process = subprocess.Popen(
@@ -302,20 +329,38 @@ class LocalCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": path},
+                env=with_package_path(),
             )
 
     def stop(self, timeout_s: float = 30.0) -> list[str]:
         """Stop the master, then the slaves; the answer names those that did not stop cleanly."""
         faults: list[str] = []
-        for group in (self.nodes[:1], self.nodes[1:]):
+        masters = self._masters()
+        for group in (masters, [node for node in self.nodes if node not in masters]):
             for node in group:
                 if node.process is not None and node.process.poll() is None:
                     node.process.send_signal(signal.SIGTERM)
             deadline = time.monotonic() + timeout_s
             for node in group:
                 faults += _wait(node, deadline)
+        if self.coordinator is not None:
+            self.coordinator.stop()
         return faults
+
+    def _masters(self) -> list[NodeProcess]:
+        """The node that says of itself that it is the master; n0 if roles are configured."""
+        if self.coordinator is None:
+            return self.nodes[:1]
+        running = [node for node in self.nodes if node.exit_code is None and node.process]
+        return [node for node in running if _says_master(node)][:1]
+
+
+def _says_master(node: NodeProcess) -> bool:
+    try:
+        with urlopen(f"http://{node.http_endpoint}/liveness", timeout=1.0) as response:
+            return bool(json.load(response)["role"] == "master")
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def _wait(node: NodeProcess, deadline: float) -> list[str]:

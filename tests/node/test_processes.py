@@ -75,6 +75,13 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+def nodes(pid: int) -> list[int]:
+    """The children that are nodes, n0 first; the coordinator is one too."""
+    return [
+        each for each in children(pid) if b"--config" in Path(f"/proc/{each}/cmdline").read_bytes()
+    ]
+
+
 @pytest.fixture
 def port() -> int:
     return first_of_free_row(3)
@@ -116,8 +123,8 @@ def test_a_node_that_dies_is_shown_and_the_rest_goes_on(tmp_path: Path, port: in
     sizes = (*SIZES, "--commit-log-file-size=1048576")
     up = Up(tmp_path, port, "--slaves", "1", "--no-restart", *sizes).wait_ready()
     assert up.process.stdout is not None
-    os.kill(children(up.process.pid)[1], signal.SIGKILL)
-    while "n1 slave" not in (line := up.process.stdout.readline()) or "down" not in line:
+    os.kill(nodes(up.process.pid)[1], signal.SIGKILL)
+    while "n1 -" not in (line := up.process.stdout.readline()) or "down" not in line:
         assert line, "the end of n1 was not told"
     assert "was killed by signal 9" in line
     assert f"--config {tmp_path}/n1/node.toml" in line
@@ -131,13 +138,23 @@ def test_a_node_that_dies_is_restarted_and_one_that_is_stopped_is_not(
     sizes = (*SIZES, "--commit-log-file-size=1048576")
     up = Up(tmp_path, port, "--slaves", "1", *sizes).wait_ready()
     assert up.process.stdout is not None
-    master, slave = children(up.process.pid)
-    os.kill(master, signal.SIGKILL)
-    for wanted in ("restarted soon", "n0 master"):
-        while wanted not in (line := up.process.stdout.readline()):
-            assert line, f"the output ended without {wanted!r}"
-    os.kill(slave, signal.SIGTERM)
-    while "n1 slave" not in (line := up.process.stdout.readline()) or "down" not in line:
+    first, second = nodes(up.process.pid)
+
+    def wait_for(*words: str) -> None:
+        assert up.process.stdout is not None
+        for line in iter(up.process.stdout.readline, ""):
+            if all(word in line for word in words):
+                return
+        raise AssertionError(f"the output ended without {words}")
+
+    if not any("n1 slave" in line and "in-sync" in line for line in up.said):
+        wait_for("n1 slave", "in-sync")
+    os.kill(first, signal.SIGKILL)
+    wait_for("n0 -", "restarted soon")
+    wait_for("n1 master")
+    wait_for("n0 slave", "in-sync")
+    os.kill(second, signal.SIGTERM)
+    while "n1 -" not in (line := up.process.stdout.readline()) or "down" not in line:
         assert line, "the end of n1 was not told"
     assert "ended with exit code 0; restart it with" in line
     assert up.interrupt() == 0, "".join(up.said)
@@ -145,10 +162,10 @@ def test_a_node_that_dies_is_restarted_and_one_that_is_stopped_is_not(
 
 def test_the_nodes_end_with_up_however_it_ends(tmp_path: Path, port: int) -> None:
     up = Up(tmp_path, port, "--slaves", "1", *SIZES, "--commit-log-file-size=1048576").wait_ready()
-    nodes = children(up.process.pid)
-    assert len(nodes) == 2
+    processes = children(up.process.pid)
+    assert len(processes) == 3
     up.process.kill()
-    wait_until("the nodes to end", lambda: not any(map(alive, nodes)))
+    wait_until("the nodes to end", lambda: not any(map(alive, processes)))
     up.process.communicate(timeout=10)
     assert not (tmp_path / "n0" / "store" / "abort").exists()
 
@@ -162,8 +179,9 @@ def test_up_says_why_a_node_did_not_start(tmp_path: Path, port: int) -> None:
     assert "n1 ended with exit code 7: " in out.splitlines()[-1]
 
 
-@pytest.mark.parametrize("distance", [0, 1, 101])
+@pytest.mark.parametrize("distance", [0, 1, 50, 101])
 def test_up_starts_nothing_where_a_port_is_taken(tmp_path: Path, port: int, distance: int) -> None:
+    name = "the coordinator" if distance == 50 else f"n{distance % 100}"
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + distance))
         taken.listen()
@@ -171,7 +189,7 @@ def test_up_starts_nothing_where_a_port_is_taken(tmp_path: Path, port: int, dist
         out, _ = up.process.communicate(timeout=60)
     assert up.process.returncode == 8
     assert out == (
-        f"tandemlog: n{distance % 100}: cannot listen on 127.0.0.1:{port + distance}: "
+        f"tandemlog: {name}: cannot listen on 127.0.0.1:{port + distance}: "
         "another process uses the port; choose another --port\n"
     )
     assert not (tmp_path / "cluster.json").exists()

@@ -23,6 +23,7 @@ from ..failures import CommandError, one_line_errors
 from ..local_cluster import (
     DEFAULT_LOG_FILE_SIZE,
     DEFAULT_SLAVES,
+    ELECTED,
     HTTP_PORT_DISTANCE,
     MAX_SLAVES,
     ClusterError,
@@ -33,6 +34,7 @@ from ..local_cluster import (
     locked,
     plan_cluster,
 )
+from ..local_coordinator import ETCD, NONE, PORT_DISTANCE
 from ..nodes_table import alarm_lines, node_rows, picture
 from ..options import DEFAULTS
 from ..restarts import Restarts
@@ -65,7 +67,7 @@ def up_command(
         Path | None,
         typer.Option(
             "--store",
-            help="Existing store of tandemlog or RocketMQ that the master serves in place. "
+            help="Existing store of tandemlog or RocketMQ that the first node serves in place. "
             "[default: a store below --dir]",
             show_default=False,
         ),
@@ -76,8 +78,9 @@ def up_command(
             "--port",
             min=1,
             max=65_535 - HTTP_PORT_DISTANCE - MAX_SLAVES,
-            help="gRPC port of the master. The slaves use the ports after it, and every node "
-            f"serves HTTP {HTTP_PORT_DISTANCE} ports above its gRPC port.",
+            help="gRPC port of the first node. The others use the ports after it, every node "
+            f"serves HTTP {HTTP_PORT_DISTANCE} ports above its gRPC port, and the coordinator is "
+            f"{PORT_DISTANCE} ports above the first node.",
         ),
     ] = DEFAULT_PORT,
     flush: Annotated[
@@ -94,7 +97,8 @@ def up_command(
         typer.Option(
             "--replication",
             help="async: acknowledge a put once the master has it; sync: once every in-sync "
-            "replica has it. [default: as in the last run, else sync]",
+            "replica has it; sync-degrade: the same, but a master whose slaves are all gone "
+            "continues alone. [default: as in the last run, else sync]",
             show_default=False,
         ),
     ] = None,
@@ -109,6 +113,18 @@ def up_command(
             show_default=False,
         ),
     ] = None,
+    etcd: Annotated[
+        bool,
+        typer.Option(
+            "--etcd",
+            help="Elect by a cluster of three etcd members, which are started here too; etcd must "
+            "be installed. [default: by one `tandemlog coordinator`]",
+        ),
+    ] = False,
+    no_election: Annotated[
+        bool,
+        typer.Option("--no-election", help="The first node is the master, whatever happens to it."),
+    ] = False,
     restart: Annotated[
         bool,
         typer.Option("--restart/--no-restart", help="Restart a node of this cluster that dies."),
@@ -152,16 +168,20 @@ def up_command(
         ),
     ] = None,
 ) -> None:
-    """Run a master and its slaves on this machine until Ctrl-C stops them cleanly.
+    """Run a cluster on this machine until Ctrl-C stops it cleanly: a master and its slaves.
 
-    Each node is a separate process in this process group. It logs to DIR/<node>/node.log and reads
-    its configuration from DIR/<node>/node.toml. With --store, the master serves an existing
+    The nodes elect the master: if it dies, an in-sync slave takes over within a second. Each node
+    is a separate process in this process group. It logs to DIR/<node>/node.log and reads its
+    configuration from DIR/<node>/node.toml. With --store, the first node serves an existing
     RocketMQ store in place; if its index or queue files do not have RocketMQ's default sizes, give
     them with --index-slots, --index-entries and --queue-file-size.
     """
     for name, value in (("--flush", flush), ("--replication", replication)):
-        if value not in (None, "async", "sync"):
-            raise typer.BadParameter(f"{name} must be async or sync, not {value!r}")
+        known = ("async", "sync", "sync-degrade") if name == "--replication" else ("async", "sync")
+        if value not in (None, *known):
+            raise typer.BadParameter(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    if etcd and no_election:
+        raise typer.BadParameter("--etcd and --no-election exclude each other")
     wishes = Wishes(
         slaves=slaves,
         store=store,
@@ -172,6 +192,7 @@ def up_command(
         flush=flush,
         replication=replication,
         min_in_sync=min_in_sync,
+        coordinator=ETCD if etcd else NONE if no_election else None,
     )
     with one_line_errors():
         try:
@@ -264,6 +285,8 @@ class _Foreground:
         return self._restarts[node.node_id].ended(node.exit_code, now)
 
     def _restart_ended(self) -> None:
+        if self._restart and self._cluster.coordinator is not None:
+            self._cluster.coordinator.restart_ended()
         now = asyncio.get_running_loop().time()
         for node in self._cluster.nodes:
             restarts = self._restarts[node.node_id]
@@ -284,7 +307,7 @@ class _Foreground:
         plan = self._cluster.plan
         settings = (
             f"cluster {plan.cluster_id}  flush {plan.flush}  replication {plan.replication}  "
-            f"min_in_sync {plan.min_in_sync}"
+            f"min_in_sync {plan.min_in_sync}  coordinator {plan.coordinator}"
         )
         nodes = picture(rows, self._alarms, self._console)
         return Group(Text(settings), nodes, Text(hint, style="dim"))
@@ -306,12 +329,13 @@ class _Foreground:
 
     def _tell_ready(self, topology: Topology) -> None:
         reached = [node for node in topology.nodes if node.reachable]
-        complete = topology.master is not None and len(reached) == len(self._cluster.nodes)
+        master = topology.master
+        complete = master is not None and len(reached) == len(self._cluster.nodes)
         if not self._ready and complete:
             self._ready = True
-            master = self._cluster.nodes[0]
+            first = self._cluster.nodes[0]
             self._console.print(
-                f"ready: {counted(len(reached), 'node')}, --endpoint {master.endpoint}",
+                f"ready: {counted(len(reached), 'node')}, --endpoint {first.endpoint}",
                 markup=False,
             )
             sys.stdout.flush()
@@ -331,7 +355,7 @@ def _process_row(node: NodeProcess, *, restarts: bool) -> dict[str, Any]:
         detail = f"{ending(code)}; {way_back}"
     return {
         "node": node.node_id,
-        "role": node.role,
+        "role": "-" if node.role == ELECTED else node.role,
         "endpoint": node.endpoint,
         "state": state,
         "detail": detail,

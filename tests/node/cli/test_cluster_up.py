@@ -81,25 +81,32 @@ def test_a_plan_that_is_not_readable_is_named(tmp_path: Path) -> None:
         plan_cluster(tmp_path, Wishes())
 
 
+@pytest.mark.parametrize("coordinator", ["none", "embedded"])
 def test_every_node_gets_a_configuration_that_loads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, coordinator: str
 ) -> None:
     monkeypatch.setattr("os.environ", {})
     home = tmp_path / 'a "quoted" übung'
     store = tmp_path / "elsewhere"
     store.mkdir()
-    cluster = LocalCluster(home, plan_cluster(home, Wishes(slaves=2, store=store)), 20_000)
+    wishes = Wishes(slaves=2, store=store, coordinator=coordinator)
+    cluster = LocalCluster(home, plan_cluster(home, wishes), 20_000)
     cluster.write()
     configs = [load_config(node.config) for node in cluster.nodes]
     assert [config.node_id for config in configs] == ["n0", "n1", "n2"]
-    assert [config.role for config in configs] == ["master", "slave", "slave"]
+    if coordinator == "none":
+        assert [config.role for config in configs] == ["master", "slave", "slave"]
+        assert configs[2].master == configs[0].listen
+        assert tomllib.loads(cluster.nodes[0].config.read_text())["master"] == ""
+    else:
+        assert {config.coordinator.endpoints for config in configs} == {("127.0.0.1:20050",)}
+        assert {config.coordinator.members for config in configs} == {("n0", "n1", "n2")}
     assert {config.cluster_id for config in configs} == {cluster.plan.cluster_id}
     assert configs[0].store.directory == store
     assert configs[1].store.directory == home / "n1" / "store"
-    assert configs[2].master == configs[0].listen == "127.0.0.1:20000"
+    assert configs[0].listen == "127.0.0.1:20000"
     assert configs[2].http_listen == "127.0.0.1:20102"
     assert cluster.endpoints == "127.0.0.1:20000,127.0.0.1:20001,127.0.0.1:20002"
-    assert tomllib.loads(cluster.nodes[0].config.read_text())["master"] == ""
 
 
 def test_endings_in_words() -> None:

@@ -1,0 +1,152 @@
+"""Three nodes that elect their master, as real processes, and a client that keeps account.
+
+ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
+Account        a producer thread: what was acknowledged, when, and which puts failed
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from running import SMALL, NodeProcess, free_ports, wait_until
+from tandemlog.message import Message, SendResult
+from tandemlog.sync.admin import Admin
+from tandemlog.sync.producer import Producer
+
+TOPIC = "account"
+QUEUES = 2
+
+
+class ElectedNodes:
+    """See the module. Every node must be up before the first election."""
+
+    def __init__(
+        self, folder: Path, coordinator: Sequence[str], *, mode: str = "sync", min_in_sync: int = 2
+    ) -> None:
+        ports = free_ports(6)
+        names = [f"n{number}" for number in range(3)]
+        self.nodes = []
+        for number, name in enumerate(names):
+            settings: dict[str, Any] = {
+                "cluster_id": "elected",
+                "node_id": name,
+                "listen": f"127.0.0.1:{ports[2 * number]}",
+                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
+                "coordinator": {"endpoints": list(coordinator), "members": names},
+                "store": {"directory": folder / name / "store", **SMALL},
+                "replication": {"mode": mode, "min_in_sync": min_in_sync},
+            }
+            self.nodes.append(NodeProcess(folder / name, settings))
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [node.endpoint for node in self.nodes]
+
+    def master(self) -> NodeProcess | None:
+        """The node that could acknowledge a put now, by its own HTTP endpoint."""
+        return next(
+            (node for node in self.nodes if node.alive and node.http_status("/master") == 200), None
+        )
+
+    def wait_master(self, other_than: NodeProcess | None = None) -> NodeProcess:
+        found: list[NodeProcess] = []
+
+        def there() -> bool:
+            master = self.master()
+            if master is not None and master is not other_than:
+                found.append(master)
+            return bool(found)
+
+        wait_until("a master that acknowledges", there, 60)
+        return found[0]
+
+    def wait_all_in_sync(self) -> None:
+        def settled() -> bool:
+            return all(
+                node.http_status("/in-sync") == 200 and node.http_status("/readiness?lag=0") == 200
+                for node in self.nodes
+            )
+
+        wait_until("every node to be in sync", settled, 60)
+
+    def epoch(self, node: NodeProcess) -> int:
+        status = node.status()
+        assert status is not None, f"{node.node_id} does not answer:\n{node.tail()}"
+        return status.epoch
+
+    def __enter__(self) -> "ElectedNodes":
+        try:
+            for node in self.nodes:
+                node.start(wait=False)
+            self.wait_master()
+            self.wait_all_in_sync()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            node.kill()
+
+
+class Account:
+    """One put at a time, its payload a number; `with` it while things happen to the nodes."""
+
+    def __init__(self, endpoints: list[str]) -> None:
+        self.acknowledged: dict[int, SendResult] = {}
+        self.times: list[float] = []
+        self.failed: list[str] = []
+        self._endpoints = endpoints
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._send, name="account")
+
+    def __enter__(self) -> "Account":
+        with Admin(self._endpoints) as admin:
+            admin.create_topic(TOPIC, QUEUES)
+        self._thread.start()
+        wait_until("the first acknowledged puts", lambda: len(self.times) > 20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join(60)
+
+    def wait_more(self, after: float) -> None:
+        """Until puts are acknowledged that were sent well after `after` (monotonic seconds)."""
+        wait_until("puts to be acknowledged again", lambda: sum(t > after for t in self.times) > 20)
+
+    def longest_gap(self) -> float:
+        """Seconds between two acknowledgements."""
+        return max(b - a for a, b in zip(self.times, self.times[1:], strict=False))
+
+    def check(self, nodes: Sequence[NodeProcess]) -> None:
+        """Each node has each acknowledged message once, at the place that was acknowledged, and no
+        message twice."""
+        for node in nodes:
+            held = {
+                (queue_id, record.queue_offset): record.body
+                for queue_id in range(QUEUES)
+                for record in node.read_queue(TOPIC, queue_id)
+            }
+            assert len(set(held.values())) == len(held), f"{node.node_id} has a message twice"
+            for number, place in self.acknowledged.items():
+                found = held.get((place.queue_id, place.queue_offset))
+                assert found == str(number).encode(), (
+                    f"{node.node_id} has {found!r} at {place}, where {number} was acknowledged"
+                )
+
+    def _send(self) -> None:
+        number = 0
+        with Producer(self._endpoints) as producer:
+            while not self._end.is_set():
+                try:
+                    sent = producer.send(Message(TOPIC, str(number).encode()))
+                    self.acknowledged[number] = sent.result(60)
+                except Exception as error:
+                    self.failed.append(repr(error))
+                else:
+                    self.times.append(time.monotonic())
+                number += 1

@@ -2,7 +2,8 @@
 
     1  a master on a copy of the store, two slaves with empty disks
     2  the slaves take the log and rebuild queues and index: equal to RocketMQ's own?
-    3  producers and consumers (on a slave), a slave and the master killed and started again
+    3  producers and consumers (on a slave); a slave is killed, then the master, and another node
+       takes over
     4  every node read back, every acknowledged message accounted for, logs compared
 
 usage: demo.py [--messages N] [--keep DIR]      ends non-zero if anything is off
@@ -123,8 +124,9 @@ def wait_caught_up(cluster: LocalCluster, admin: tandemlog.Admin, description: s
         }
         deadline = time.monotonic() + 60
         while True:
-            nodes = {each.node_id: each for each in admin.cluster().nodes if each.reachable}
-            master = nodes.get(cluster.nodes[0].node_id)
+            topology = admin.cluster()
+            nodes = {each.node_id: each for each in topology.nodes if each.reachable}
+            master = topology.master
             if master is not None:
                 for name, node in nodes.items():
                     progress.update(
@@ -184,6 +186,7 @@ class Load:
 
     def __init__(self, cluster: LocalCluster, messages: int) -> None:
         self.acknowledged: list[bytes] = []
+        self.times: list[float] = []
         self.failed: list[str] = []
         self.seen: Counter[bytes] = Counter()
         self._endpoints = [node.endpoint for node in cluster.nodes]
@@ -239,6 +242,7 @@ class Load:
                     try:
                         future.result(90)
                         self.acknowledged.append(body)
+                        self.times.append(time.monotonic())
                     except TandemlogError as problem:
                         self.failed.append(str(problem))
                 time.sleep(0.02)  # so that the kills fall into the middle
@@ -254,22 +258,48 @@ class Load:
                         self.seen[message.body] += 1
 
 
-def disturb(cluster: LocalCluster) -> Iterator[None]:
+def disturb(cluster: LocalCluster, admin: tandemlog.Admin, load: Load) -> Iterator[None]:
     """SIGKILL to a slave and then to the master, each started again a moment later.
 
     A generator that gets a step every 0.1 s: nodes end with the thread that started them, so it
     is the main thread that does.
     """
-    for node in (cluster.nodes[1], cluster.nodes[0]):
+    for role in ("slave", "master"):
         for _ in range(15):
             yield
-        console.print(f"  kill -9 {node.node_id} ({node.role})")
+        while not all(each.in_sync for each in admin.cluster().nodes):
+            yield
+        master = admin.cluster().master_id
+        node = next(
+            each for each in cluster.nodes if (each.node_id == master) == (role == "master")
+        )
+        console.print(f"  kill -9 {node.node_id} ({role})")
+        killed = time.monotonic()
         if node.process is not None:
             node.process.kill()
             node.process.wait()
+        if role == "master":
+            yield from wait_for_successor(admin, load, master, killed)
         for _ in range(5):
             yield
         cluster.start_node(node)
+
+
+def wait_for_successor(
+    admin: tandemlog.Admin, load: Load, master: str, killed: float
+) -> Iterator[None]:
+    """Until another node leads and acknowledges; prints how long clients had to wait."""
+    while (found := admin.cluster()).master is None or found.master_id == master:
+        yield
+    while not (after := [at for at in load.times if at > killed + 0.05]):
+        yield
+    before = max(at for at in load.times if at <= killed + 0.05)
+    leader = found.master
+    epoch = leader.epoch if leader is not None else 0
+    console.print(
+        f"  {found.master_id} leads epoch {epoch}: the next put was acknowledged "
+        f"{after[0] - before:.2f} s after the last one before"
+    )
 
 
 # ---- reading back
@@ -345,7 +375,7 @@ def result_table(
         good = good and not lost and not twice and not lag
         table.add_row(
             node.node_id,
-            node.role,
+            state[node.node_id].role,
             f"{len(acknowledged):,}",
             f"{found.total():,}",
             str(lost),
@@ -385,11 +415,11 @@ def run(work: Path, messages: int) -> bool:
             wait_caught_up(cluster, admin, "dispatched")
             prove_rebuilt(cluster, original, sizes)
             console.print(
-                f"[bold]3[/] {PRODUCERS} producers, consumers on a slave, two nodes killed"
+                f"[bold]3[/] {PRODUCERS} producers, consumers; a slave and the master killed"
             )
             admin.create_topic(TOPIC, queues=QUEUES)
             load = Load(cluster, messages)
-            load.run(disturb(cluster))
+            load.run(disturb(cluster, admin, load))
             wait_caught_up(cluster, admin, "caught up")
             console.print("[bold]4[/] every node read back")
             table, good = result_table(cluster, admin, load, time.monotonic() - began)
@@ -408,7 +438,11 @@ def free_port() -> int:
     """A port with its neighbours free: the slaves and the HTTP ports follow it."""
     for port in range(17_100, 40_000, 500):
         with suppress(OSError):
-            for each in (*range(port, port + 3), *range(port + 100, port + 103)):
+            for each in (
+                *range(port, port + 3),
+                *range(port + 50, port + 51),
+                *range(port + 100, port + 103),
+            ):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", each))
             return port

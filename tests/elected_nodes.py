@@ -63,13 +63,34 @@ class ElectedNodes:
         return found[0]
 
     def wait_all_in_sync(self) -> None:
+        """Until the master counts every node in, and each of them follows it."""
+
         def settled() -> bool:
+            master = self.master()
+            leading = None if master is None else master.status()
+            if master is None or leading is None:
+                return False
+            states = [node.status() for node in self.nodes]
             return all(
-                node.http_status("/in-sync") == 200 and node.http_status("/readiness?lag=0") == 200
-                for node in self.nodes
+                state is not None and state.epoch == leading.epoch and state.in_sync
+                for state in states
             )
 
         wait_until("every node to be in sync", settled, 60)
+
+    def wait_caught_up(self) -> None:
+        """Until every node has dispatched what the master holds now; after the last put."""
+        self.wait_all_in_sync()
+        leading = self.wait_master().status()
+        assert leading is not None
+
+        def settled() -> bool:
+            states = [node.status() for node in self.nodes]
+            return all(
+                state is not None and state.reput_offset >= leading.wrote_offset for state in states
+            )
+
+        wait_until("every node to hold and dispatch the same", settled, 60)
 
     def epoch(self, node: NodeProcess) -> int:
         status = node.status()
@@ -111,6 +132,10 @@ class Account:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Send no more; the last put gets its answer."""
         self._end.set()
         self._thread.join(60)
 
@@ -122,10 +147,11 @@ class Account:
         """Seconds between two acknowledgements."""
         return max(b - a for a, b in zip(self.times, self.times[1:], strict=False))
 
-    def check(self, nodes: Sequence[NodeProcess]) -> None:
+    def check(self, nodes: ElectedNodes) -> None:
         """Each node has each acknowledged message once, at the place that was acknowledged, and no
         message twice."""
-        for node in nodes:
+        nodes.wait_caught_up()
+        for node in nodes.nodes:
             held = {
                 (queue_id, record.queue_offset): record.body
                 for queue_id in range(QUEUES)

@@ -226,7 +226,7 @@ class ElectionAgent:
         me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
         if self.leading and snapshot.leader is not None:
             sent_at = self._since_boot()
-            txn = renew(self.keys, snapshot.leader_created, me, lease_id)
+            txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:
                 self.lease.proved(sent_at)
             else:

@@ -182,6 +182,8 @@ def _fields(data: bytes, kind: type[object]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, str | int):
+        return value
     if isinstance(value, frozenset):
         return sorted((_plain(each) for each in value), key=json.dumps)
     if isinstance(value, Member):
@@ -190,10 +192,7 @@ def _plain(value: object) -> object:
     for name in getattr(type(value), "__annotations__", {}):
         content[name] = getattr(value, name)
     content.pop("lease", None)  # the coordinator's to say
-    return {
-        name: each if isinstance(each, str | int) else _plain(each)
-        for name, each in content.items()
-    }
+    return {name: _plain(each) for name, each in content.items()}
 
 
 def _member(pair: object) -> Member:

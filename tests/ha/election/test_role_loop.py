@@ -50,7 +50,7 @@ def seen(
         record=held,
         record_revision=5,
         leader=leader,
-        leader_created=0 if leader is None else 5,
+        leader_revision=0 if leader is None else 5,
         members={"a": A, "b": B, "c": C},
     )
     return replace(base, **changes)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """What an election stands on, without an event loop: one machine of a coordinator, and values.
 
-    keys = SyncCoordinator()
-    keys.found("a", "b", "c")             # a leads epoch 1, all three are in sync and up
-    keys.txn(win(KEYS, keys.snapshot(), ...))
+keys = SyncCoordinator()
+keys.found("a", "b", "c")             # a leads epoch 1, all three are in sync and up
+keys.txn(win(KEYS, keys.snapshot(), ...))
 """
 
 from fakes.fake_coordinator import CoordinatorWorld
@@ -94,5 +94,3 @@ class SyncCoordinator:
         value = LeaderValue(leader, f"{leader}-1", 1, f"{leader}:1")
         self.put(KEYS.leader, value, nodes[leader].lease)
         return nodes
-
-

@@ -307,6 +307,6 @@ def test_a_forced_failover_concerns_its_target_alone() -> None:
     ],
 )
 def test_a_coordinator_that_is_not_believed(snapshot: Snapshot, me: Own, why: str) -> None:
-    """Lesson of Patroni 308: what an old or foreign member of the coordinator says moves nothing."""
+    """Lesson of Patroni 308: what an old or foreign coordinator says moves nothing."""
     assert why in reason(look(snapshot, me, at=LONG))
     assert look(snapshot, replace(me, leading=1)) == KeepLeading()

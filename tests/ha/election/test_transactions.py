@@ -33,9 +33,7 @@ def keys() -> SyncCoordinator:
 
 
 def winning(snapshot: Snapshot, candidate: Candidate, *, unclean: bool = False) -> object:
-    return win(
-        KEYS, snapshot, candidate, required=2, unclean=unclean, reason="test", now_ms=1
-    )
+    return win(KEYS, snapshot, candidate, required=2, unclean=unclean, reason="test", now_ms=1)
 
 
 def test_one_of_two_founders_wins(keys: SyncCoordinator) -> None:

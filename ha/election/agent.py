@@ -119,7 +119,6 @@ class ElectionAgent:
         self._probing: asyncio.Task[None] | None = None
         self._switching: Switching | None = None
         self._failed_until = 0.0
-        self._published: MemberValue | None = None
         self._polled_at = float("-inf")
 
     @property
@@ -209,7 +208,6 @@ class ElectionAgent:
             except LeaseLostError as error:
                 logger.warning("the lease was lost: %s", error)
                 self.lease.lost()
-                self._published = None
                 continue
             except CoordinatorUnavailableError as error:
                 logger.warning("the lease could not be renewed: %s", error)
@@ -231,11 +229,11 @@ class ElectionAgent:
                 self.lease.proved(sent_at)
             else:
                 await self._read_once()
-        elif me != self._published:
+        elif snapshot.members.get(me.node_id) != replace(me, lease=lease_id):
+            # also where it was published: a put of the process before may have come after it
             await self._coordinator.txn(
                 Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
             )
-        self._published = me
         self._wake.set()
 
     def _member(self) -> MemberValue:

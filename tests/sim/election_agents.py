@@ -73,7 +73,7 @@ class ElectionAgents(ElectionCluster):
             self.renew_once(node)
         except LeaseLostError:
             process.lease.lost()
-            process.published, process.renew_at = None, self.now
+            process.renew_at = self.now
         except (CoordinatorUnavailableError, UnknownOutcomeError):
             self.count("renewals failed")
 
@@ -94,10 +94,9 @@ class ElectionAgents(ElectionCluster):
                 self.check_proof(node)
             else:
                 self.read_keys(node)
-        elif me != process.published:
+        elif snapshot.members.get(me.node_id) != replace(me, lease=held.lease_id):
             put = Put(KEYS.member(me.node_id), encode(me), held.lease_id)
             drive(client.txn(Txn(then=(put,))))
-        process.published = me
 
     def check_proof(self, node: ElectedNode) -> None:
         """For the checks: called where the coordinator has confirmed that this node leads."""

@@ -8,7 +8,6 @@ Several nodes may believe to lead at a time; each has the puts that its clients 
 
 from dataclasses import replace
 
-from fakes.fake_store import FakeStore
 from fakes.stream import FakeStream
 from ha.config import HaConfig
 from ha.election.leases import HeldLease
@@ -25,7 +24,15 @@ from ha.protocol.frames import Hello, SlaveFrame
 from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore
 from ha.state import Member
-from sim.election_nodes import KEYS, Coordination, ElectedNode, Process, drive, rules
+from sim.election_nodes import (
+    KEYS,
+    Coordination,
+    ElectedNode,
+    ElectedStore,
+    Process,
+    drive,
+    rules,
+)
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds
 from storage.config import FlushMode
@@ -40,6 +47,7 @@ class ElectionCluster(Cluster):
         self.coordination = Coordination(self.clock, self.rng)
         self.cuts: dict[frozenset[str], float] = {}
         self.ends: dict[int, tuple[str, str]] = {}
+        self.trouble = self.rng.choice((0.1, 0.3, 0.8))
         self.leaders: dict[int, str] = {}
         self.read = bytearray()
 
@@ -73,8 +81,8 @@ class ElectionCluster(Cluster):
         if node.store is not None:
             return
         node.lives += 1
-        node.has_power, node.frozen_until, node.read_to = True, 0.0, 0
-        store = FakeStore(node.disk, node.before, self.flush)
+        node.has_power, node.read_to = True, 0
+        store = ElectedStore(node.disk, node.before, self.flush)
         state = self.state(node)
         if store.doubt:
             self.count("doubts")
@@ -98,7 +106,7 @@ class ElectionCluster(Cluster):
         if node.slave is not None and node.slave.stream is not None:
             node.slave.stream.cut(self.rng)
         node.store = node.master = node.slave = node.process = None
-        node.crash_in, node.frozen_until = -1, 0.0
+        node.crash_in, node.frozen_at, node.frozen_until = -1, 0.0, 0.0
 
     # --- roles
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from fakes.clock import FakeClock
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
+from fakes.fake_store import Buffer, FakeDisk, FakeIntake, FakeStore
 from ha.config import Replication
 from ha.coordinator.values import Listing
 from ha.coordinator.wire import listing, range_request
@@ -22,8 +23,9 @@ from ha.election.record_keeper import ElectedKeeper
 from ha.election.role_loop import ElectionRules, RoleLoop
 from ha.election.snapshot import Snapshot, SnapshotBuilder
 from ha.election.switchover import Switching
-from ha.election.values import ClusterRecord, LeaderValue, MemberValue
+from ha.election.values import ClusterRecord, LeaderValue
 from sim.ha_nodes import NODES, Put, SimNode
+from storage.errors import StoreError
 
 T = TypeVar("T")
 KEYS = ClusterKeys("sim")
@@ -57,7 +59,6 @@ class Process:
     keeper: ElectedKeeper | None = None
     switching: Switching | None = None
     held_back: bool = False
-    published: MemberValue | None = None
     pending: list[Put] = field(default_factory=list)
     renew_at: float = 0.0
     failed_until: float = 0.0
@@ -75,13 +76,40 @@ class ElectedNode(SimNode):
     process: Process | None = None
     has_power: bool = True
     frozen_until: float = 0.0
-    pause_s: float = 0.0
+    frozen_at: float = 0.0
     read_to: int = 0
 
     @property
     def leads(self) -> int:
         """The epoch in which it believes to lead, 0 for none."""
         return self.process.leading if self.process is not None else 0
+
+
+class WholeRecords(FakeIntake):
+    """As the real intake: the beginning of a record waits in memory for its end. A slave that
+    becomes the leader does not open its store again, which would cut a torn record off."""
+
+    def __init__(self, store: FakeStore) -> None:
+        super().__init__(store)
+        self._rest = b""
+
+    def take(self, offset: int, data: Buffer, damaged_until: int = 0) -> None:
+        end = self._store.log.wrote.value + len(self._rest)
+        if offset != end:
+            raise StoreError(f"raw bytes at {offset}, the log ends at {end}")
+        held = self._rest + bytes(data)
+        whole = FakeDisk(data=bytearray(held))
+        whole.cut_torn_tail()
+        if whole.data:
+            self._store.append_raw(self._store.log.wrote.value, bytes(whole.data))
+        self._rest = held[len(whole.data) :]
+
+
+class ElectedStore(FakeStore):
+    """A store whose role changes while it is open."""
+
+    def raw_intake(self) -> WholeRecords:
+        return WholeRecords(self)
 
 
 class Coordination:

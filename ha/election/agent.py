@@ -222,7 +222,9 @@ class ElectionAgent:
         else:
             self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
         me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
-        if self.leading and snapshot.leader is not None:
+        leader = snapshot.leader
+        if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
+            # a key of the next leader, seen before this one has stepped down, would prove nothing
             sent_at = self._since_boot()
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:

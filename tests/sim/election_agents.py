@@ -20,6 +20,7 @@ from ha.election.transactions import ask, hand_over, renew
 from ha.election.values import MemberValue, encode
 from sim.election_cluster import ElectionCluster
 from sim.election_nodes import ELECTION, KEYS, ElectedNode, drive
+from sim.ha_nodes import ViolationError
 
 
 class ElectionAgents(ElectionCluster):
@@ -87,7 +88,9 @@ class ElectionAgents(ElectionCluster):
         else:
             held.renewed(drive(client.keep_alive(held.lease.lease_id)))
         me, snapshot, sent_at = self.member(node), process.snapshot, self.now
-        if process.leading and snapshot.leader is not None:
+        leader = snapshot.leader
+        mine = process.session, process.leading
+        if leader is not None and (leader.session, leader.epoch) == mine:
             txn = renew(KEYS, snapshot.leader_revision, me, held.lease_id)
             if drive(client.txn(txn)).succeeded:
                 held.proved(sent_at)
@@ -99,7 +102,10 @@ class ElectionAgents(ElectionCluster):
             drive(client.txn(Txn(then=(put,))))
 
     def check_proof(self, node: ElectedNode) -> None:
-        """For the checks: called where the coordinator has confirmed that this node leads."""
+        """The coordinator has executed what only the leader can change."""
+        record = self.coordination.record()
+        if record is None or (record.leader.node_id, record.epoch) != (node.name, node.leads):
+            raise ViolationError(f"{node.name} renewed epoch {node.leads}, the record is {record}")
 
     # --- decisions
 

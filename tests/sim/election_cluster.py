@@ -60,7 +60,7 @@ class ElectionCluster(Cluster):
         return {name: ElectedNode(name, disks[name].disk) for name in NODES}
 
     def config(self, name: str) -> HaConfig:
-        return replace(super().config(name), forget_after_ms=5_000)
+        return replace(super().config(name), chunk_bytes=300, window_bytes=1200)
 
     def node(self, name: str) -> ElectedNode:
         found = self.nodes[name]
@@ -93,10 +93,13 @@ class ElectionCluster(Cluster):
         self.serial += 1
         config = self.config(node.name)
         node.process = Process(
-            session=f"s{self.serial}",
+            session=self.new_session(node),
             client=self.coordination.client(),
             loop=RoleLoop(KEYS, rules(config.replication, config.required)),
         )
+
+    def new_session(self, node: SimNode) -> str:
+        return f"s{self.serial}"
 
     def stop(self, node: SimNode) -> None:
         assert isinstance(node, ElectedNode)
@@ -164,6 +167,7 @@ class ElectionCluster(Cluster):
         self.note(f"{node.name} leads epoch {record.epoch} at {store.log.wrote.value}")
         self.leads_alone(node, record.epoch)
         self.check_leader(node)
+        self.check_recorded(node)
 
     def follow(self, node: ElectedNode, leader: LeaderValue) -> None:
         process, store = node.process, node.store
@@ -327,8 +331,20 @@ class ElectionCluster(Cluster):
         """An acknowledged record is durable on every node that may be elected now."""
         record = self.coordination.record()
         assert record is not None
+        if len(record.in_sync) < self.min_in_sync:
+            raise ViolationError(f"acknowledged {put.start} with the set {record.in_sync}")
         for member in record.in_sync:
             self.check_member(member, put)
+
+    def check_recorded(self, master: SimNode) -> None:
+        """All that is acknowledged is on the nodes that may be elected now."""
+        record = self.coordination.record()
+        assert record is not None
+        if self.acked and len(record.in_sync) < self.min_in_sync:
+            raise ViolationError(f"the set has shrunk to {record.in_sync}")
+        for member in record.in_sync:
+            for put in self.acked.values():
+                self.check_member(member, put)
 
     def check_member(self, member: Member, put: Put) -> None:
         node = self.node(member.node_id)

@@ -56,9 +56,9 @@ class ElectionWorld(ElectionAgents):
         self.keep_leases()
         kind = self.rng.random()
         leading = [each for each in self.elected if each.master]
-        if leading and (0.12 < kind < 0.34 or 0.80 < kind < 0.84 or kind > 0.99):
+        if leading and (0.10 < kind < 0.34 or 0.80 < kind < 0.84 or kind > 0.99):
             node = self.rng.choice(leading)
-        if kind < 0.12:
+        if kind < 0.10:
             self.put()
         elif kind < 0.965:
             if node.process is None:
@@ -83,7 +83,7 @@ class ElectionWorld(ElectionAgents):
 
     def turn(self, node: ElectedNode, kind: float) -> None:
         """Something that a process does by itself."""
-        if kind < 0.18:
+        if kind < 0.16:
             if self.flush is FlushMode.SYNC or self.rng.random() < 0.1:
                 self.flush_node(node)
         elif kind < 0.34:
@@ -163,7 +163,7 @@ class ElectionWorld(ElectionAgents):
         elif kind < 0.44:
             node.crash_in = self.rng.randint(0, 6)
         elif kind < 0.62:
-            self.freeze(node, self.rng.choice((0.5, 2.0, 5.0, 9.0, 15.0)))
+            self.freeze(node, self.rng.choice((0.5, 2.0, 5.0, 8.0, 9.0, 12.0)))
         elif kind < 0.74:
             other = self.rng.choice([name for name in NODES if name != node.name])
             self.cuts[frozenset((node.name, other))] = self.now + self.rng.random() * 12

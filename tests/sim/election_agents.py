@@ -118,6 +118,12 @@ class ElectionAgents(ElectionCluster):
             self.look_soon(node)
         else:
             self.hear_keys(node)
+        self.decide(node)
+
+    def decide(self, node: ElectedNode) -> None:
+        """By what it knows."""
+        process = node.process
+        assert process is not None
         self.serial += 1
         own = Own(
             self.member(node),

@@ -152,6 +152,10 @@ class Coordination:
         for _ in range(3):
             broken = self._rng.random() < self.trouble
             client.faults.append(self._rng.choice(list(Fault)) if broken else None)
+        if client.faults[0] in (Fault.LOST_ANSWER, Fault.DELAYED) and self._rng.random() < 0.5:
+            # and what became of it cannot be read for a while
+            client.faults[1] = client.faults[2] = Fault.UNREACHABLE
+            self.cut[name] = self._clock.monotonic() + self._rng.random() * 4
 
     def deliver(self) -> None:
         """Something that was delayed arrives, in any order."""

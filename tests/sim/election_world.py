@@ -60,12 +60,14 @@ class ElectionWorld(ElectionAgents):
             node = self.rng.choice(leading)
         if kind < 0.10:
             self.put()
-        elif kind < 0.965:
+        elif kind < 0.963:
             if node.process is None:
                 if self.rng.random() < 0.05:
                     self.guarded(node, lambda: self.start(node))
             elif self.awake(node):
                 self.turn(node, kind)
+        elif kind < 0.967:
+            self.replay_ack()
         elif kind < 0.975:
             self.coordination.deliver()
         elif kind < 0.98:
@@ -145,6 +147,16 @@ class ElectionWorld(ElectionAgents):
         elif not stream.master_open:
             self.obey_slave(node, [Disconnect("the stream ended")])
 
+    def replay_ack(self) -> None:
+        """A proxy delivers an old acknowledgement on a newer stream of the same node."""
+        if not self.stale_acks:
+            return
+        name, data = self.rng.choice(self.stale_acks)
+        streams = [each for node in self.elected if node.master for each in node.master.streams]
+        for session, stream in streams:
+            if session.hello is not None and session.hello.node_id == name:
+                stream.to_master.appendleft(data)
+
     # --- misfortune
 
     def misfortune(self, node: ElectedNode) -> None:
@@ -153,16 +165,16 @@ class ElectionWorld(ElectionAgents):
             self.rng.choice(self.streams).cut(self.rng)
         elif kind < 0.20 and self.streams:
             self.rng.choice(self.streams).frozen_until = self.now + self.rng.random() * 5
-        elif kind < 0.30:
+        elif kind < 0.28:
             self.note(f"{node.name} killed")
             self.stop(node)
-        elif kind < 0.38:
+        elif kind < 0.36:
             self.note(f"{node.name} loses power")
             self.stop(node)
             self.power_cut(node)
-        elif kind < 0.44:
+        elif kind < 0.42:
             node.crash_in = self.rng.randint(0, 6)
-        elif kind < 0.62:
+        elif kind < 0.64:
             self.freeze(node, self.rng.choice((0.5, 2.0, 5.0, 8.0, 9.0, 12.0)))
         elif kind < 0.74:
             other = self.rng.choice([name for name in NODES if name != node.name])
@@ -283,6 +295,8 @@ class ElectionWorld(ElectionAgents):
             stream.frozen_until = 0.0
         self.keep_leases()
         for node in self.elected:
+            if node.frozen_at:
+                continue
             node.crash_in = -1
             if node.slave is not None and node.slave.broken:
                 self.stop(node)

@@ -366,4 +366,3 @@ class ElectionCluster(Cluster):
                 )
         if node.disk.data[: len(self.read)] != self.read:
             raise ViolationError(f"{node.name} leads without what was read before")
-

@@ -97,8 +97,6 @@ def no_pause(this: MasterGroup, now: float) -> bool:
     return False
 
 
-
-
 DECIDE, CHECK_ANSWER, RECORD = decide, check_answer, ElectedKeeper.record
 MUTATIONS: dict[str, list[Patch]] = {
     "any node may be elected": [

@@ -14,7 +14,13 @@ from unittest.mock import patch
 import pytest
 
 from sim.election_mutations import MUTATIONS
-from sim.election_scenes import forgotten_epoch, sleeping_leader
+from sim.election_scenes import (
+    acknowledged_before,
+    forgotten_epoch,
+    joined_unknowingly,
+    lost_tail,
+    sleeping_leader,
+)
 from sim.election_world import ElectionWorld, play
 from sim.ha_nodes import ViolationError
 from sim.ha_world import digest
@@ -33,6 +39,8 @@ CAUGHT_AT = {
     "transactions compare no revision": 10,
     "a restarted process continues its term": 1,
     "slaves keep what their leader does not have": 1,
+    "a member joins without what was confirmed": 1,
+    "a disk that lost its tail keeps its name": 1,
     "a leader counts what it has not fsynced": 1,
     "a leaving member is not waited for any more": 2,
 }
@@ -41,7 +49,18 @@ BY_SCENE: dict[str, Callable[[int], ElectionWorld]] = {
     "a renewal proves nothing": sleeping_leader,
     "a leader that stood still continues": sleeping_leader,
     "slaves accept lower epochs": forgotten_epoch,
+    "acks count in any epoch and incarnation": acknowledged_before,
+    "a member joins without what was confirmed": lost_tail,
+    "a joining member counts only when recorded": joined_unknowingly,
+    "a disk that lost its tail keeps its name": lost_tail,
 }
+SCENES = (
+    sleeping_leader,
+    forgotten_epoch,
+    lost_tail,
+    joined_unknowingly,
+    acknowledged_before,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +84,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert digest(play(5)) == digest(play(5))
 
 
-@pytest.mark.parametrize("scene", [sleeping_leader, forgotten_epoch])
+@pytest.mark.parametrize("scene", SCENES)
 def test_scenes(scene: Callable[[int], ElectionWorld]) -> None:
     for seed in range(3):
         scene(seed)

@@ -47,7 +47,7 @@ class ElectionCluster(Cluster):
         self.coordination = Coordination(self.clock, self.rng)
         self.cuts: dict[frozenset[str], float] = {}
         self.ends: dict[int, tuple[str, str]] = {}
-        self.trouble = self.rng.choice((0.1, 0.3, 0.8))
+        self.trouble = self.rng.choice((0.1, 0.2, 0.5))
         self.leaders: dict[int, str] = {}
         self.read = bytearray()
 

@@ -119,7 +119,7 @@ class Coordination:
         self.world = CoordinatorWorld(clock)
         self.cut: dict[str, float] = {}
         self.listings: deque[Listing] = deque(maxlen=15)
-        self.trouble = rng.choice((0.0, 0.05, 0.3))
+        self.trouble = rng.choice((0.0, 0.03, 0.12))
         self._rng = rng
         self._clock = clock
 

@@ -119,7 +119,6 @@ class ElectionAgent:
         self._probing: asyncio.Task[None] | None = None
         self._switching: Switching | None = None
         self._failed_until = 0.0
-        self._published: MemberValue | None = None
         self._polled_at = float("-inf")
 
     @property
@@ -209,7 +208,6 @@ class ElectionAgent:
             except LeaseLostError as error:
                 logger.warning("the lease was lost: %s", error)
                 self.lease.lost()
-                self._published = None
                 continue
             except CoordinatorUnavailableError as error:
                 logger.warning("the lease could not be renewed: %s", error)
@@ -224,18 +222,20 @@ class ElectionAgent:
         else:
             self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
         me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
-        if self.leading and snapshot.leader is not None:
+        leader = snapshot.leader
+        if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
+            # a key of the next leader, seen before this one has stepped down, would prove nothing
             sent_at = self._since_boot()
-            txn = renew(self.keys, snapshot.leader_created, me, lease_id)
+            txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:
                 self.lease.proved(sent_at)
             else:
                 await self._read_once()
-        elif me != self._published:
+        elif snapshot.members.get(me.node_id) != replace(me, lease=lease_id):
+            # also where it was published: a put of the process before may have come after it
             await self._coordinator.txn(
                 Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
             )
-        self._published = me
         self._wake.set()
 
     def _member(self) -> MemberValue:

@@ -160,11 +160,11 @@ class RoleLoop:
         if forced := self._forced(snapshot, record, own, now, now_ms):
             return forced
         if leader is not None and not mine:
-            self._leaderless = None
             gone = self._is_gone(leader, record, own)
-            return (
-                self._compete(snapshot, record, own, now, now_ms, gone) if gone else Follow(leader)
-            )
+            if gone:
+                return self._compete(snapshot, record, own, now, now_ms, gone)
+            self._leaderless = None
+            return Follow(leader)
         return self._compete(snapshot, record, own, now, now_ms, "the leader's lease has expired")
 
     def _distrust(self, snapshot: Snapshot, own: Own) -> str:
@@ -298,6 +298,7 @@ class RoleLoop:
         if request is None or request.kind != FORCED or request.target != own.me.node_id:
             return None
         if snapshot.leader is not None:
+            self._held_until = 0, 0.0
             return Wait(f"forced failover: the lease of {snapshot.leader.node_id} still holds", 0.2)
         if self._held_until[0] != snapshot.request_revision:
             # the lease is gone at the coordinator; its holder's clock may differ by the margin

@@ -28,16 +28,15 @@ ValueT = TypeVar("ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """See the module. `*_revision` is the revision of the last change of that key, `leader_created`
-    the one that made the leader's key; 0 for a key that is not there. `fault` names the key that
-    cannot be read."""
+    """See the module. `*_revision` is the revision of the last change of that key, 0 for a key
+    that is not there. `fault` names the key that cannot be read."""
 
     revision: int = 0
     uuid: str = ""
     record: ClusterRecord | None = None
     record_revision: int = 0
     leader: LeaderValue | None = None
-    leader_created: int = 0
+    leader_revision: int = 0
     members: Mapping[str, MemberValue] = field(default_factory=dict)
     roster: Mapping[str, RosterValue] = field(default_factory=dict)
     settings: SettingsValue = field(default_factory=SettingsValue)
@@ -127,7 +126,7 @@ class SnapshotBuilder:
             value = _readable(LeaderValue, leader)
             if value is None:
                 return replace(snapshot, fault=f"{self._keys.leader.decode()} cannot be read")
-            return replace(snapshot, leader=value, leader_created=leader.create_revision)
+            return replace(snapshot, leader=value, leader_revision=leader.mod_revision)
         return snapshot
 
     def _below(self, prefix: bytes) -> Iterable[KeyValue]:

@@ -6,7 +6,7 @@ executed, and one that arrives late finds another revision. Each puts the whole 
 
 from dataclasses import dataclass, replace
 
-from ..coordinator.values import Compare, Delete, KeyRange, Put, Txn, absent, same_key, unchanged
+from ..coordinator.values import Compare, Delete, KeyRange, Put, Txn, absent, unchanged
 from ..frame_limits import MAX_EPOCH
 from ..state import InSyncRecord, Member, remembered
 from .keys import ClusterKeys
@@ -143,7 +143,7 @@ def hand_over(
         compares=(
             unchanged(keys.state, snapshot.record_revision),
             unchanged(keys.request, snapshot.request_revision),
-            same_key(keys.leader, snapshot.leader_created),
+            unchanged(keys.leader, snapshot.leader_revision),
         ),
         then=(
             *_begin(keys, candidate, following, now_ms, unclean=False),
@@ -162,10 +162,12 @@ def hold_again(keys: ClusterKeys, snapshot: Snapshot, candidate: Candidate) -> T
     )
 
 
-def renew(keys: ClusterKeys, leader_created: int, me: MemberValue, lease: int) -> Txn:
-    """That this node leads is proved by a change that compares its key, not by a renewed lease."""
+def renew(keys: ClusterKeys, leader_revision: int, me: MemberValue, lease: int) -> Txn:
+    """That this node leads is proved by a change that compares its key, not by a renewed lease.
+    The next leader may put the key without it having been absent, so what is compared is its last
+    change, not its creation."""
     return Txn(
-        compares=(same_key(keys.leader, leader_created),),
+        compares=(unchanged(keys.leader, leader_revision),),
         then=(Put(keys.member(me.node_id), encode(me), lease),),
     )
 
@@ -216,8 +218,8 @@ def _begin(
 
 def _as_seen(keys: ClusterKeys, snapshot: Snapshot) -> Compare:
     """The leader's key is the one that was seen, or is still absent."""
-    if snapshot.leader_created:
-        return same_key(keys.leader, snapshot.leader_created)
+    if snapshot.leader_revision:
+        return unchanged(keys.leader, snapshot.leader_revision)
     return absent(keys.leader)
 
 

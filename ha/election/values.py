@@ -134,9 +134,12 @@ def encode(value: object) -> bytes:
 def decode_record(data: bytes) -> ClusterRecord:
     """Raises ValueError, as all of these."""
     fields = _fields(data, ClusterRecord)
-    fields["leader"] = _member(fields["leader"])
-    fields["in_sync"] = frozenset(_member(each) for each in fields["in_sync"])
-    fields["known"] = frozenset(str(each) for each in fields.get("known", ()))
+    try:
+        fields["leader"] = _member(fields["leader"])
+        fields["in_sync"] = frozenset(_member(each) for each in fields["in_sync"])
+        fields["known"] = frozenset(str(each) for each in fields.get("known", ()))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"a part is missing or of a wrong kind: {error!r}") from error
     record = _made(ClusterRecord, fields)
     if not 0 < record.epoch <= MAX_EPOCH or not 0 <= record.unclean_epoch <= record.epoch:
         raise ValueError(f"epoch {record.epoch} (unclean {record.unclean_epoch}) is out of range")
@@ -182,6 +185,8 @@ def _fields(data: bytes, kind: type[object]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, str | int):
+        return value
     if isinstance(value, frozenset):
         return sorted((_plain(each) for each in value), key=json.dumps)
     if isinstance(value, Member):
@@ -190,10 +195,7 @@ def _plain(value: object) -> object:
     for name in getattr(type(value), "__annotations__", {}):
         content[name] = getattr(value, name)
     content.pop("lease", None)  # the coordinator's to say
-    return {
-        name: each if isinstance(each, str | int) else _plain(each)
-        for name, each in content.items()
-    }
+    return {name: _plain(each) for name, each in content.items()}
 
 
 def _member(pair: object) -> Member:

@@ -1,24 +1,31 @@
-"""More worlds of real stores than the tests play, and one of them again.
+"""More worlds than the tests play, and one of them again: of real stores, or of elections.
 
 PYTHONPATH=tests python -m sim 5000            seeds 0..4999, on all processors
 PYTHONPATH=tests python -m sim 5000 7000       seeds 5000..6999
 PYTHONPATH=tests python -m sim 123 --shortest  the shortest part of seed 123 that fails
+PYTHONPATH=tests python -m sim --elections 5000  worlds that elect; two numbers as above
 """
 
+import logging
 import os
 import re
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
+from sim import election_world
 from sim.ha_nodes import ViolationError
 from sim.store_run import play, shortest
 
 WORKERS = int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
 
+Outcome = tuple[int, str, dict[str, int]]
+"""The seed, what it broke, how often what happened."""
 
-def outcome(seed: int) -> tuple[int, str, dict[str, int]]:
+
+def outcome(seed: int) -> Outcome:
     try:
         return seed, "", play(seed).counters
     except ViolationError as broken:
@@ -27,14 +34,22 @@ def outcome(seed: int) -> tuple[int, str, dict[str, int]]:
         return seed, f"seed {seed}: {fault!r}", {}
 
 
-def search(seeds: range) -> int:
+def outcome_of_elections(seed: int) -> Outcome:
+    logging.disable(logging.CRITICAL)
+    try:
+        return seed, "", election_world.play(seed).counters
+    except Exception as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
+def search(seeds: range, play_one: Callable[[int], Outcome] = outcome) -> int:
     """Play them all; how many failed."""
     began, found, counters = time.monotonic(), Counter[str](), Counter[str]()
     first: dict[str, str] = {}
     with ProcessPoolExecutor(
         int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
     ) as pool:
-        for _, text, counts in pool.map(outcome, seeds, chunksize=5):
+        for _, text, counts in pool.map(play_one, seeds, chunksize=5):
             counters.update(counts)
             if text:
                 line = text.splitlines()[0]
@@ -58,6 +73,8 @@ def main(arguments: list[str]) -> int:
         steps, text = shortest(numbers[0])
         print(f"{steps} steps: {text}" if text else f"seed {numbers[0]} keeps every promise")
         return bool(text)
+    if "--elections" in arguments:
+        return bool(search(range(*numbers), outcome_of_elections))
     return bool(search(range(*numbers)))
 
 

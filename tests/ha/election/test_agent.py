@@ -1,0 +1,95 @@
+"""How the agent renews: what it publishes, and what it takes for a proof of its leadership."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.clock import FakeClock
+from fakes.election import KEYS, SyncCoordinator, record
+from fakes.fake_coordinator import CoordinatorWorld
+from ha.config import HaConfig, Replication
+from ha.election.agent import ElectionAgent, Identity
+from ha.election.config import ElectionConfig
+from ha.election.host import OwnLog
+from ha.election.values import LeaderValue
+
+
+class Host:
+    """A node whose log is all that matters here."""
+
+    def own_log(self) -> OwnLog:
+        return OwnLog("1", 1, 1, 100)
+
+
+class Running:
+    """The agent of `a`, which has a lease, and the keys."""
+
+    def __init__(self) -> None:
+        clock = FakeClock()
+        self.world = CoordinatorWorld(clock)
+        self.keys = SyncCoordinator(self.world)
+        self.agent = ElectionAgent(
+            self.world.client(),
+            Host(),  # type: ignore[arg-type]
+            Identity("a", "a:1", "", ""),
+            HaConfig("c", "a", replication=Replication.SYNC, min_in_sync=2),
+            ElectionConfig(),
+            clock,
+            clock.monotonic,
+        )
+
+    async def renew(self) -> None:
+        await self.agent._read_once()
+        await self.agent._renew()
+
+    def lead(self, node_id: str, session: str, epoch: int) -> None:
+        named = replace(record("a", "b", epoch=epoch), session=session)
+        self.keys.put(KEYS.state, named)
+        value = LeaderValue(node_id, session, epoch, f"{node_id}:1")
+        self.keys.put(KEYS.leader, value, self.agent.lease.lease_id)
+
+
+@pytest.fixture
+def running() -> Running:
+    return Running()
+
+
+async def test_what_a_node_says_of_itself_is_put_once(running: Running) -> None:
+    await running.renew()
+    assert running.keys.snapshot().members["a"].end_offset == 100
+    revision = running.keys.snapshot().revision
+    await running.renew()
+    assert running.keys.snapshot().revision == revision
+
+
+async def test_a_member_whose_key_is_gone_is_put_again(running: Running) -> None:
+    """A put of the process before was carried out late, and its lease has ended."""
+    await running.renew()
+    before = running.keys.lease()
+    running.keys.put(KEYS.member("a"), running.keys.snapshot().members["a"], before)
+    running.keys.end(before)
+    assert "a" not in running.keys.snapshot().members
+    await running.renew()
+    assert running.keys.snapshot().members["a"].lease == running.agent.lease.lease_id
+
+
+async def test_a_leader_proves_its_term(running: Running) -> None:
+    await running.renew()
+    running.lead("a", running.agent.session, 2)
+    running.agent.leading = 2
+    assert running.agent.lease_fault()
+    await running.renew()
+    assert not running.agent.lease_fault()
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_a_leader_that_was_replaced_proves_nothing(running: Running, seen: bool) -> None:
+    await running.renew()
+    running.lead("a", running.agent.session, 2)
+    await running.agent._read_once()
+    running.agent.leading = 2
+    running.lead("b", "b-1", 3)
+    if seen:  # and it has not stepped down yet
+        await running.agent._read_once()
+    await running.agent._renew()
+    assert running.agent.lease_fault()

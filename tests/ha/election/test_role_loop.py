@@ -1,0 +1,312 @@
+"""What a node does next: every row is one look at the keys."""
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.election import KEYS, disk, record, up
+from ha.config import Replication
+from ha.election.role_loop import (
+    FOUNDING_WAIT_S,
+    RANK_DELAY_S,
+    ElectionRules,
+    Follow,
+    KeepLeading,
+    Lead,
+    Own,
+    RoleLoop,
+    Send,
+    Step,
+    StepDown,
+    Wait,
+)
+from ha.election.snapshot import Snapshot
+from ha.election.values import (
+    FORCED,
+    SWITCHOVER,
+    ClusterRecord,
+    LeaderValue,
+    RequestValue,
+    RosterValue,
+    SettingsValue,
+)
+
+A, B, C = up("a", lease=11), up("b", lease=12), up("c", lease=13)
+LEADER = LeaderValue("a", "a-1", 1, "a:1")
+LONG = (0.0, 100.0)
+RULES = ElectionRules(Replication.SYNC, required=2)
+FIRST = record("a", "b", "c")
+
+
+def seen(
+    *,
+    leader: LeaderValue | None = LEADER,
+    held: ClusterRecord | None = FIRST,
+    **changes: object,
+) -> Snapshot:
+    base = Snapshot(
+        revision=10,
+        uuid="uuid",
+        record=held,
+        record_revision=5,
+        leader=leader,
+        leader_revision=0 if leader is None else 5,
+        members={"a": A, "b": B, "c": C},
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def own(me: object = B, **changes: object) -> Own:
+    base = Own(me, lease=12, uuid="uuid")  # type: ignore[arg-type]
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def look(
+    snapshot: Snapshot,
+    me: Own,
+    *,
+    at: tuple[float, ...] = (0.0,),
+    loop: RoleLoop | None = None,
+    rules: ElectionRules = RULES,
+) -> Step:
+    """The step of the last of these moments."""
+    made = loop or RoleLoop(KEYS, rules)
+    steps = [made.decide(snapshot, me, now, 1, "fresh") for now in at]
+    return steps[-1]
+
+
+def reason(step: Step) -> str:
+    assert isinstance(step, Wait), step
+    return step.reason
+
+
+# ---- founding
+
+
+EMPTY = Snapshot(members={"a": A, "b": B})
+
+
+def test_a_cluster_begins_once_its_founders_are_there() -> None:
+    rules = replace(RULES, founders=frozenset("abc"))
+    me = Own(A, lease=11)
+    assert "once these nodes are up: c" in reason(look(EMPTY, me, at=(0, 99), rules=rules))
+    assert isinstance(look(replace(EMPTY, members={"a": A, "b": B, "c": C}), me, rules=rules), Send)
+
+
+def test_without_named_founders_it_waits_a_moment_for_others() -> None:
+    me = Own(A, lease=11)
+    assert "waiting for other nodes" in reason(look(EMPTY, me, at=(0, FOUNDING_WAIT_S - 0.1)))
+    assert isinstance(look(EMPTY, me, at=(0, FOUNDING_WAIT_S)), Send)
+
+
+def test_the_newest_log_founds_the_cluster() -> None:
+    ahead = replace(B, end_offset=101)
+    both = Snapshot(members={"a": A, "b": ahead})
+    late = (0, FOUNDING_WAIT_S)
+    assert "another node" in reason(look(both, Own(A, lease=11), at=late))
+    assert isinstance(look(both, Own(ahead, lease=12), at=late), Send)
+    failed = Snapshot(members={"a": A, "b": replace(ahead, obstacle="its disk failed")})
+    assert isinstance(look(failed, Own(A, lease=11), at=late), Send)
+
+
+def test_the_first_epoch_is_above_all_that_the_nodes_know() -> None:
+    both = Snapshot(members={"a": A, "b": replace(B, accepted_epoch=7)})
+    me = Own(replace(B, accepted_epoch=7), lease=12)
+    step = look(both, me, at=(0, FOUNDING_WAIT_S))
+    assert isinstance(step, Send)
+    assert any(b'"epoch":8' in each.value for each in step.txn.then if hasattr(each, "value"))
+
+
+# ---- following and leading
+
+
+def test_a_leader_is_followed() -> None:
+    assert look(seen(), own()) == Follow(LEADER)
+
+
+def test_a_term_begins_from_the_record() -> None:
+    mine = LeaderValue("b", "b-1", 2, "b:1")
+    won = record("b", "c", epoch=2)
+    step = look(seen(leader=mine, held=won), own())
+    assert step == Lead(won, 5)
+    # it is begun once: where that failed, the node waits for a new epoch
+    assert not isinstance(look(seen(leader=mine, held=won), own(begun=2)), Lead)
+
+
+@pytest.mark.parametrize(
+    "me", [replace(B, session="b-2"), replace(B, incarnation="2")], ids=["session", "disk"]
+)
+def test_another_process_or_disk_never_begins_it(me: object) -> None:
+    mine = LeaderValue("b", "b-1", 2, "b:1")
+    assert not isinstance(look(seen(leader=mine, held=record("b", "c", epoch=2)), own(me)), Lead)
+
+
+def test_a_restarted_leader_competes_at_once_and_does_not_continue() -> None:
+    """Lesson of Patroni 2779: no leader resumes what an earlier process has won."""
+    step = look(seen(), own(replace(A, session="a-2"), lease=11), at=(0, 0.1, 2 * RANK_DELAY_S))
+    assert isinstance(step, Send)
+    assert "its process was restarted" in step.reason
+
+
+def test_keys_of_different_terms_are_not_acted_on() -> None:
+    assert "different terms" in reason(look(seen(held=record("b", "c", epoch=2)), own(C)))
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        record("b", "c", epoch=2),
+        record("a", "b", epoch=2),
+        replace(FIRST, session="a-2"),
+        replace(FIRST, leader=disk("a", "2")),
+    ],
+    ids=["another node", "a higher epoch", "another process", "another disk"],
+)
+def test_a_leader_steps_down_if_the_record_says_something_else(held: ClusterRecord) -> None:
+    assert isinstance(look(seen(held=held), own(A, leading=1, begun=1, lease=11)), StepDown)
+
+
+def test_a_leader_whose_key_is_gone_holds_it_again() -> None:
+    """Lesson of Patroni 2070: a lost lease alone ends no term."""
+    me = own(A, leading=1, begun=1, lease=21)
+    step = look(seen(leader=None), me)
+    assert isinstance(step, Send)
+    assert [each.key for each in step.txn.compares] == [KEYS.state, KEYS.leader]
+    assert look(seen(leader=None), replace(me, lease=0)) == KeepLeading()
+
+
+def test_a_switch_is_shown_to_the_leader_until_it_is_answered() -> None:
+    me = own(A, leading=1, begun=1, lease=11)
+    request = RequestValue(SWITCHOVER, "b", "1")
+    assert look(seen(request=request), me) == KeepLeading(request)
+    assert look(seen(request=replace(request, outcome="no")), me) == KeepLeading()
+    assert look(seen(request=replace(request, kind=FORCED)), me) == KeepLeading()
+
+
+# ---- competing
+
+
+def test_no_node_competes_while_the_lease_holds() -> None:
+    assert look(seen(), own(), at=LONG) == Follow(LEADER)
+
+
+@pytest.mark.parametrize("replication", [Replication.SYNC, Replication.SYNC_DEGRADE])
+def test_a_closed_port_needs_no_lease_in_sync_replication(replication: Replication) -> None:
+    loop = RoleLoop(KEYS, replace(RULES, replication=replication))
+    loop.port_is_closed(1)
+    step = look(seen(), own(), at=(0, 0.1, RANK_DELAY_S), loop=loop)
+    assert isinstance(step, Send), "looking again does not make it wait longer"
+    loop.port_is_open(1)
+    assert look(seen(), own(), loop=loop) == Follow(LEADER)
+
+
+def test_in_async_replication_every_node_waits_for_the_lease() -> None:
+    loop = RoleLoop(KEYS, replace(RULES, replication=Replication.ASYNC))
+    loop.port_is_closed(1)
+    assert look(seen(), own(), at=(0, 9), loop=loop) == Follow(LEADER)
+
+
+def test_a_closed_port_of_an_earlier_term_says_nothing() -> None:
+    """Lesson of Patroni 2803: what was remembered of one term does not reach into the next."""
+    loop = RoleLoop(KEYS, RULES)
+    loop.port_is_closed(1)
+    later = LeaderValue("c", "c-1", 2, "c:1")
+    step = look(seen(leader=later, held=record("c", "b", epoch=2)), own(), at=(0, 9), loop=loop)
+    assert step == Follow(later)
+
+
+def test_the_newest_log_competes_first() -> None:
+    ahead = replace(C, end_offset=101)
+    snapshot = seen(leader=None, members={"b": B, "c": ahead})
+    assert isinstance(look(snapshot, own(ahead, lease=13)), Send)
+    assert "newer log" in reason(look(snapshot, own(B), at=(0, RANK_DELAY_S / 2)))
+    assert isinstance(look(snapshot, own(B), at=(0, RANK_DELAY_S)), Send)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(C, obstacle="its disk failed"), replace(C, incarnation="2")],
+    ids=["an obstacle", "not in sync"],
+)
+def test_a_node_that_cannot_lead_is_not_waited_for(other: object) -> None:
+    snapshot = seen(leader=None, members={"b": replace(B, end_offset=1), "c": other})
+    assert isinstance(look(snapshot, own(replace(B, end_offset=1))), Send)
+
+
+@pytest.mark.parametrize(
+    ("me", "held", "why"),
+    [
+        (B, record("a", "c"), "not in the in-sync set"),
+        (replace(B, incarnation="2"), FIRST, "not in the in-sync set"),
+        (replace(B, obstacle="its disk failed"), FIRST, "its disk failed"),
+    ],
+)
+def test_who_never_competes(me: object, held: ClusterRecord, why: str) -> None:
+    assert why in reason(look(seen(leader=None, held=held), own(me), at=(0, 1, 100)))
+
+
+def test_no_lease_no_leadership() -> None:
+    assert "no lease" in reason(look(seen(leader=None), own(lease=0), at=LONG))
+
+
+def test_while_paused_only_the_last_leader_takes_over() -> None:
+    snapshot = seen(leader=None, settings=SettingsValue(paused=True))
+    assert "paused" in reason(look(snapshot, own(), at=LONG))
+    assert isinstance(look(snapshot, own(replace(A, session="a-2"), lease=11), at=LONG), Send)
+
+
+def test_a_removed_node_leaves() -> None:
+    snapshot = seen(leader=None, roster={"b": RosterValue(removed=True)})
+    step = look(snapshot, own(), at=LONG)
+    assert isinstance(step, Wait)
+    assert step.leave
+    gone = seen(roster={"a": RosterValue(removed=True)})
+    assert isinstance(look(gone, own(A, leading=1, begun=1)), StepDown)
+
+
+# ---- forced failover
+
+
+FORCE = {"request": RequestValue(FORCED, "b", "1"), "request_revision": 9}
+LATER = RULES.lease_s + 0.1
+
+
+def test_a_forced_failover_waits_for_the_lease() -> None:
+    only = record("a")
+    assert "still holds" in reason(look(seen(held=only, **FORCE), own(), at=(0, LATER)))
+    free = seen(held=only, leader=None, **FORCE)
+    assert "waiting for the lease" in reason(look(free, own(), at=(0, LATER - 0.2)))
+    step = look(free, own(), at=(0, LATER))
+    assert isinstance(step, Send)
+    assert "forced" in step.reason
+
+
+def test_a_lease_that_was_held_again_is_waited_for_again() -> None:
+    loop, only = RoleLoop(KEYS, RULES), record("a")
+    free, held = seen(held=only, leader=None, **FORCE), seen(held=only, **FORCE)
+    look(free, own(), at=(0,), loop=loop)
+    look(held, own(), at=(LATER,), loop=loop)
+    assert "waiting for the lease" in reason(look(free, own(), at=(2 * LATER,), loop=loop))
+
+
+def test_a_forced_failover_concerns_its_target_alone() -> None:
+    free = seen(held=record("a"), leader=None, **FORCE)
+    assert "not in the in-sync set" in reason(look(free, own(C, lease=13), at=LONG))
+
+
+# ---- what is not believed
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "me", "why"),
+    [
+        (seen(uuid="another"), own(), "belongs to the cluster uuid"),
+        (Snapshot(), own(), "has lost the record"),
+        (seen(), own(replace(B, accepted_epoch=2)), "restored from an older backup"),
+        (seen(fault="state cannot be read"), own(), "cannot be read"),
+    ],
+)
+def test_a_coordinator_that_is_not_believed(snapshot: Snapshot, me: Own, why: str) -> None:
+    """Lesson of Patroni 308: what an old or foreign coordinator says moves nothing."""
+    assert why in reason(look(snapshot, me, at=LONG))
+    assert look(snapshot, replace(me, leading=1)) == KeepLeading()

@@ -1,0 +1,148 @@
+"""Rules of the election, each switched off by one patch: the search must notice every one.
+
+Where two rules guard the same thing (a node that is not in the set is neither a candidate nor
+begins a term) both are switched off. The rules of replication that an election relies on are here
+too: what a deposed leader may do is decided by the slaves.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import ha.master.confirm
+import ha.master.sync_state_set
+import ha.master.term
+from fakes.fake_store import FakeStore
+from ha.coordinator.values import Compare, Put, Relation, Subject, Txn
+from ha.election.record_keeper import ElectedKeeper
+from ha.election.role_loop import RoleLoop
+from ha.election.values import ClusterRecord, encode
+from ha.master.group import MasterGroup
+from ha.master.sync_state_set import SyncStateSet
+from ha.master.term import WonTerm
+from ha.protocol.frames import Answer, Hello
+from ha.protocol.handshake import MasterView, SlaveView, Verdict, check_answer, decide
+from ha.state import InSyncRecord, Member
+from sim.election_cluster import ElectionCluster
+from sim.ha_mutations import (
+    NO_MASTER_PROOF,
+    NO_PROOF,
+    Patch,
+    any_disk_is_the_same,
+    equal_as_far_as_both_go,
+    every_ack_counts,
+    flush_without_fsync,
+    joins_with_anything,
+    keep_epoch_entry,
+    only_proposed,
+    only_recorded,
+    second_lowest,
+    written_is_enough,
+)
+from sim.ha_nodes import SimNode
+from tandemlog.format.files.epochs import EpochTable
+
+
+def anyone(candidate: Member, record: ClusterRecord) -> bool:
+    return True
+
+
+def set_with_winner(record: ClusterRecord, winner: Member, required: int) -> frozenset[Member]:
+    return record.in_sync | {winner}
+
+
+def set_of_any_size(record: ClusterRecord, winner: Member, required: int) -> frozenset[Member]:
+    return frozenset(each for each in record.in_sync if each.node_id != record.leader.node_id)
+
+
+async def unchanged_means_done(this: ElectedKeeper, proposed: InSyncRecord) -> bool:
+    return True
+
+
+async def any_failure_means_done(this: ElectedKeeper, proposed: InSyncRecord) -> bool:
+    """It is not looked at whether the transaction was executed."""
+    await RECORD(this, proposed)
+    return True
+
+
+def any_revision(key: bytes, mod_revision: int) -> Compare:
+    return Compare(key, Subject.MOD_REVISION, Relation.NOT_EQUAL, 1 << 60)
+
+
+def any_renewal(keys: Any, leader_revision: int, me: Any, lease: int) -> Txn:
+    return Txn(then=(Put(keys.member(me.node_id), encode(me), lease),))
+
+
+def one_name(this: ElectionCluster, node: SimNode) -> str:
+    return f"the session of {node.name}"
+
+
+def any_won_record(won: WonTerm, me: Member, lowest_epoch: int) -> InSyncRecord:
+    return InSyncRecord(won.epoch, won.version, won.in_sync, frozenset(), won.known)
+
+
+def any_epoch_joins(hello: Hello, view: MasterView) -> Verdict:
+    epochs = tuple(each for each in hello.epochs if each.epoch <= view.epoch)
+    return DECIDE(replace(hello, accepted_epoch=0, epochs=epochs), view)
+
+
+def follow_any_epoch(answer: Answer, me: SlaveView) -> None:
+    CHECK_ANSWER(answer, replace(me, accepted_epoch=0))
+
+
+def believe(this: RoleLoop, snapshot: Any, own: Any) -> str:
+    return ""
+
+
+def no_pause(this: MasterGroup, now: float) -> bool:
+    return False
+
+
+DECIDE, CHECK_ANSWER, RECORD = decide, check_answer, ElectedKeeper.record
+MUTATIONS: dict[str, list[Patch]] = {
+    "any node may be elected": [
+        ("ha.election.role_loop", "may_be_elected", anyone),
+        ("ha.election.switchover", "may_be_elected", anyone),
+        ("ha.election.transactions", "set_after_election", set_with_winner),
+    ],
+    "an election may leave a set of any size": [
+        ("ha.election.transactions", "set_after_election", set_of_any_size)
+    ],
+    "an unchanged record means that it was changed": [
+        (ElectedKeeper, "_known_now", unchanged_means_done)
+    ],
+    "the outcome of a change does not matter": [(ElectedKeeper, "record", any_failure_means_done)],
+    "transactions compare no revision": [("ha.election.transactions", "unchanged", any_revision)],
+    "a renewal proves nothing": [("sim.election_agents", "renew", any_renewal)],
+    "a restarted process continues its term": [
+        (ElectionCluster, "new_session", one_name),
+        (ha.master.term, "won_record", any_won_record),
+        (FakeStore, "become_master", keep_epoch_entry),
+        NO_PROOF,
+        NO_MASTER_PROOF,
+    ],
+    "slaves accept lower epochs": [
+        ("ha.master.session", "decide", any_epoch_joins),
+        ("ha.slave.session", "check_answer", follow_any_epoch),
+        (RoleLoop, "_distrust", believe),
+    ],
+    "a leader that stood still continues": [(MasterGroup, "stood_still", no_pause)],
+    "slaves keep what their leader does not have": [
+        (EpochTable, "find_consistent_point", equal_as_far_as_both_go),
+        NO_PROOF,
+        NO_MASTER_PROOF,
+    ],
+    "the second slowest member is enough": [(ha.master.confirm, "lowest", second_lowest)],
+    "acks count in any epoch and incarnation": [(ha.master.confirm, "counts", every_ack_counts)],
+    "a slave acknowledges before its fsync": [(FakeStore, "flush", flush_without_fsync)],
+    "a leader counts what it has not fsynced": [
+        (ha.master.term, "own_position", written_is_enough)
+    ],
+    "a member joins without what was confirmed": [
+        (ha.master.sync_state_set, "may_join", joins_with_anything)
+    ],
+    "a joining member counts only when recorded": [(SyncStateSet, "in_force", only_recorded)],
+    "a leaving member is not waited for any more": [(SyncStateSet, "in_force", only_proposed)],
+    "a disk that lost its tail keeps its name": [
+        (ElectionCluster, "incarnation", any_disk_is_the_same)
+    ],
+}

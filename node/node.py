@@ -295,6 +295,7 @@ class Node:
             self.config.cluster_id,
             self.config.node_id,
             split_endpoint(self.endpoints.http),
+            self.elections,
         )
         self._undo.push_async_callback(http.stop)
 
@@ -408,6 +409,7 @@ class Node:
             ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
             disk_free_bytes=shutil.disk_usage(config.store.directory).free,
             alarms=len(self.role.alarms()),
+            elections=None if self.elections is None else self.elections.numbers(),
         )
 
     def _say_started(self) -> None:

@@ -1,7 +1,7 @@
 """What a node of an elected cluster tells operators, and does for them, as messages of Admin.
 
     Coordination, History, ChangeCluster   read or change the coordinator, now
-    status, view, terms                    what the agent knows already: for lists, HTTP, metrics
+    status, cluster, epochs, numbers       what the agent knows already: for lists, HTTP, metrics
 
 Errors are those of ha.election.requests and of the coordinator; error_status.py translates them.
 """
@@ -9,7 +9,6 @@ Errors are those of ha.election.requests and of the coordinator; error_status.py
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ha.coordinator.errors import CoordinatorUnavailableError
 from ha.election.agent import ElectionAgent
@@ -19,6 +18,7 @@ from tandemlog.v1 import admin_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
 from ..roles.elected_roles import ElectedRoles
+from ..roles.election_numbers import ElectionNumbers
 
 CONFIGURED = (
     "this cluster has no coordinator: its roles are configured (role and master in each node's "
@@ -38,17 +38,6 @@ _NAMES_A_NODE = (Action.FAILOVER, Action.ADD_MEMBER, Action.REMOVE_MEMBER)
 _HAS_REQUEST_ID = (Action.SWITCHOVER, Action.FAILOVER, Action.WITHDRAW)
 MAX_NAME = 256
 PRODUCT_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class ElectionNumbers:
-    """For /metrics. `coordinator_age_s` is -1 if the coordinator was never heard."""
-
-    lease_remaining_s: float
-    coordinator_age_s: float
-    paused: bool
-    terms_won: int
-    incarnation_changes: int
 
 
 class Elections:
@@ -115,12 +104,64 @@ class Elections:
     def status(self) -> admin_pb2.CoordinatorStatus:
         return self._status(self._agent.snapshot, self._age_s())
 
-    def view(self) -> admin_pb2.CoordinationResponse:
-        """As `coordination`, as old as its status says."""
-        return self._told(self._agent.snapshot, self._age_s())
+    def cluster(self) -> Mapping[str, object]:
+        """For /cluster: `coordination` as old as its age says."""
+        told = self._told(self._agent.snapshot, self._age_s())
+        status = told.coordinator
+        request = told.request if told.HasField("request") else None
+        return {
+            "coordinator": list(status.endpoints),
+            "product": status.product,
+            "revision": status.revision,
+            "age_seconds": round(status.age_seconds, 3),
+            "paused": status.paused,
+            "epoch": told.epoch,
+            "leader": told.leader_id,
+            "leader_present": told.leader_present,
+            "reason": told.reason,
+            "unclean_epoch": told.unclean_epoch,
+            "in_sync": [
+                {"node": each.node_id, "incarnation": each.incarnation} for each in told.in_sync
+            ],
+            "roster": [
+                {
+                    "node": each.node_id,
+                    "up": each.up,
+                    "removed": each.removed,
+                    "in_sync": each.in_sync,
+                    "why_not_in_sync": each.why_not_in_sync,
+                    "endpoint": each.endpoint,
+                }
+                for each in told.roster
+            ],
+            "request": None
+            if request is None
+            else {
+                "kind": request.kind,
+                "target": request.target,
+                "request_id": request.request_id,
+                "outcome": request.outcome,
+            },
+        }
 
-    def terms(self) -> Sequence[admin_pb2.Term]:
-        return _terms(self._agent.snapshot)
+    def epochs(self) -> Mapping[str, object]:
+        """For /history."""
+        snapshot = self._agent.snapshot
+        return {
+            "revision": snapshot.revision,
+            "age_seconds": round(self._age_s(), 3),
+            "terms": [
+                {
+                    "epoch": each.epoch,
+                    "leader": each.leader,
+                    "reason": each.reason,
+                    "began_ms": each.began_ms,
+                    "unclean": each.unclean,
+                    "end_offset": each.end_offset,
+                }
+                for each in _terms(snapshot)
+            ],
+        }
 
     def numbers(self) -> ElectionNumbers:
         agent = self._agent

@@ -1,13 +1,16 @@
 """What an operator does with a cluster that elects its master: each command, on real processes."""
 
 import json
+import re
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from elected import Elected
 
 import tandemlog
-from running import wait_until
+from running import NodeProcess, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -21,6 +24,15 @@ def rows(cluster: Elected, *command: str) -> list[dict[str, object]]:
 def put(cluster: Elected, count: int) -> None:
     with tandemlog.Producer(cluster.endpoints) as producer:
         producer.send_many("t", [b"%d" % each for each in range(count)])
+
+
+def text_over_http(node: NodeProcess, path: str) -> str:
+    with urllib.request.urlopen(f"{node.http}{path}", timeout=5) as answer:
+        return str(answer.read().decode())
+
+
+def over_http(node: NodeProcess, path: str) -> Any:
+    return json.loads(text_over_http(node, path))
 
 
 def read_back(cluster: Elected, node_id: str) -> list[bytes]:
@@ -75,6 +87,18 @@ def test_switches_pauses_and_history(tmp_path: Path) -> None:
         assert not any(term["unclean"] for term in terms)
         put(cluster, 50)
         assert len(read_back(cluster, master.node_id)) == 150
+        told = over_http(master, "/cluster")
+        assert told["elections"]["leader"] == master.node_id
+        assert told["elections"]["coordinator"] == [cluster.coordinator.endpoint]
+        assert [term["epoch"] for term in over_http(master, "/history")["terms"]] == [1, 2, 3]
+        metrics = text_over_http(master, "/metrics")
+        assert f'tandemlog_paused{{cluster="test",node="{master.node_id}"}} 0.0' in metrics
+        won = re.search(r"tandemlog_elections_total\{.*\} ([\d.]+)", metrics)
+        assert won is not None
+        assert float(won[1]) == sum(term["leader"] == master.node_id for term in terms)
+        left = re.search(r"tandemlog_leader_lease_remaining_seconds\{.*\} ([\d.]+)", metrics)
+        assert left is not None
+        assert float(left[1]) > 0
 
 
 def test_a_forced_failover_and_a_removed_member(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .cluster_rows import rows_without_master
+from .cluster_rows import rows_without_master, with_roster
 from .http.health import Health, NodeNumbers
 from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
 from .process.tasks import cancelled, nothing
@@ -350,6 +350,8 @@ class Node:
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
         rows = self.role.members()
+        if self.agent is not None:
+            rows = with_roster(self.agent.snapshot, rows, self.config.node_id)
         for row in rows:
             if row.node_id != self.config.node_id:
                 continue

@@ -174,8 +174,8 @@ def _check_removal(snapshot: Snapshot, change: Change) -> None:
         )
     if node_id in snapshot.members and not change.force and not snapshot.removed(node_id):
         raise ChangeRefusedError(
-            f"{node_id} is up: stop it first, or remove it with --force; it then takes no role "
-            "and refuses puts"
+            f"{node_id} is up: stop it first (after a crash its lease has to end), or remove it "
+            "with --force; it then takes no role and refuses puts"
         )
 
 

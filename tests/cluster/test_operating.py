@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,39 @@ def test_a_coordinator_that_is_away(tmp_path: Path) -> None:
         cluster.coordinator.wait_ready()
         wait_until("check to be well again", lambda: cluster.run("check").returncode == 0, 60)
         assert cluster.masters() == [master]
+
+
+def test_a_coordinator_that_has_lost_its_data(tmp_path: Path) -> None:
+    """As docs/operations.md has it: the cluster is founded again, and nothing is lost."""
+    with Elected(tmp_path) as cluster:
+        master = cluster.master()
+        cluster.wait_in_sync(count=3)
+        with tandemlog.Admin(cluster.endpoints) as admin:
+            admin.create_topic("t", queues=1)
+        put(cluster, 50)
+        cluster.coordinator.kill()
+        shutil.rmtree(cluster.coordinator.data)
+        cluster.coordinator.start()
+        cluster.coordinator.wait_ready()
+        assert "this client has talked to cluster" in cluster.tandemlog("topology", code=3)
+        slave = next(node for node in cluster.nodes if node is not master)
+        slave.stop()
+        slave.start()
+        wait_until(
+            "a restarted node to report it",
+            lambda: "has lost the record" in slave.tail(20_000),
+            60,
+        )
+        assert cluster.masters() == [master]
+        for node in cluster.nodes:
+            node.stop()
+            path = node.store / "tandemlog" / "replication.json"
+            document = json.loads(path.read_text())
+            path.write_text(json.dumps({**document, "cluster_uuid": ""}))
+        for node in cluster.nodes:
+            node.start()
+        founded = cluster.master()
+        cluster.wait_in_sync(count=3)
+        assert rows(cluster, "history")[-1]["epoch"] == 2
+        put(cluster, 50)
+        assert len(read_back(cluster, founded.node_id)) == 100

@@ -1,4 +1,8 @@
-"""The nodes of the cluster as the coordinator's keys show them, while there is no master to ask."""
+"""The nodes of the cluster as the coordinator's keys show them.
+
+Without a master they are all that is known. With one, they show the nodes that it has not met in
+its term: one that was lost together with the master before would otherwise be missing unnoticed.
+"""
 
 from collections.abc import Sequence
 
@@ -33,6 +37,32 @@ def rows_without_master(
             _fill_own(row, store, state, reason)
         rows.append(row)
     return rows
+
+
+def with_roster(
+    snapshot: Snapshot, rows: Sequence[common_pb2.NodeStatus], node_id: str
+) -> Sequence[common_pb2.NodeStatus]:
+    """`rows` of a role, with those of the roster that it does not know, and without those that
+    were removed; `node_id` is this node."""
+    known = {row.node_id for row in rows}
+    kept = [
+        row
+        for row in rows
+        if row.node_id == node_id or row.alarm or row.in_sync or not snapshot.removed(row.node_id)
+    ]
+    missing = sorted({*snapshot.roster, *snapshot.members} - known)
+    return kept + [_unmet(snapshot, name) for name in missing if not snapshot.removed(name)]
+
+
+def _unmet(snapshot: Snapshot, node_id: str) -> common_pb2.NodeStatus:
+    row = common_pb2.NodeStatus(node_id=node_id, role=common_pb2.SLAVE, state=UNREACHABLE)
+    member = snapshot.members.get(node_id)
+    row.detail = "it is not up" if member is None else "it does not follow the master"
+    if member is not None:
+        row.endpoint, row.http_endpoint = member.endpoint, member.http_endpoint
+        row.store_host, row.incarnation = member.store_host, member.incarnation
+        row.epoch, row.wrote_offset = member.accepted_epoch, member.end_offset
+    return row
 
 
 def _fill_own(row: common_pb2.NodeStatus, store: MessageStore, state: HaState, reason: str) -> None:

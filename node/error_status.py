@@ -19,6 +19,8 @@ import logging
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ha.coordinator.errors import CoordinatorError, UnknownOutcomeError
+from ha.election.requests import ChangeRefusedError
 from storage.errors import (
     BatchRefusedError,
     CorruptStoreError,
@@ -86,6 +88,9 @@ _TABLE = (
     _Row(TooManyEntriesError, common_pb2.INVALID_ARGUMENT),
     _Row(StoreError, common_pb2.INTERNAL),
     _Row(FormatError, common_pb2.INVALID_ARGUMENT),
+    _Row(ChangeRefusedError, common_pb2.CHANGE_REFUSED),
+    _Row(UnknownOutcomeError, common_pb2.OUTCOME_UNKNOWN),
+    _Row(CoordinatorError, common_pb2.COORDINATOR_UNAVAILABLE),
 )
 
 # RocketMQ's status for a put that was refused with a code; any other code: UNKNOWN_ERROR.

@@ -12,17 +12,17 @@ the store is closed last, when no caller can reach it any more.
 import asyncio
 import importlib
 import logging
-import os
 import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 
 from ha.config import HaConfig
 from ha.coordinator.etcd_client import connect, since_boot
 from ha.election.agent import ElectionAgent, Identity
+from ha.election.requests import ClusterRequests
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
 from ha.slave.slave import ReplicationSlave
@@ -30,9 +30,10 @@ from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .cluster_rows import rows_without_master
+from .cluster_rows import rows_without_master, with_roster
 from .http.health import Health, NodeNumbers
-from .process.memory import collect_rarely, give_back_at_rest
+from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
+from .process.tasks import cancelled, nothing
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
 from .pulls.pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
@@ -48,6 +49,7 @@ from .roles.slave_role import SlaveRole
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
+from .services.elections import Elections
 from .services.grpc_server import GrpcServer
 from .settings.config import NodeConfig, split_endpoint
 from .settings.endpoints import Endpoints, choose_endpoints
@@ -78,10 +80,11 @@ class Node:
         self._undo = AsyncExitStack()
         self._stopping = False
         self._started_at = time.monotonic()
-        self._close_replication: Callable[[], Awaitable[None]] = _nothing
+        self._close_replication: Callable[[], Awaitable[None]] = nothing
         self._slave: ReplicationSlave | None = None
         self._elected: ElectedRoles | None = None
         self.agent: ElectionAgent | None = None
+        self.elections: Elections | None = None
         self._taking_part: asyncio.Task[None] | None = None
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
@@ -178,6 +181,15 @@ class Node:
             self._clock,
             since_boot,
         )
+        self.elections = Elections(
+            config.node_id,
+            self.config.coordinator.endpoints,
+            agent,
+            roles,
+            ClusterRequests(coordinator, agent.keys, self.config.coordinator.lease_ttl_s),
+            product=coordinator.product,
+            now=since_boot,
+        )
         roles.agent = AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault)
         self.role = roles.switch
         return roles.replication.servicer
@@ -185,7 +197,7 @@ class Node:
     async def _leave_cluster(self) -> None:
         """The lease is given back first, so that the others elect while this node stops."""
         if self._taking_part is not None:
-            await _cancelled(self._taking_part)
+            await cancelled(self._taking_part)
             self._taking_part = None
         if self.agent is not None:
             await self.agent.resign()
@@ -207,11 +219,14 @@ class Node:
             self._elected.switch.on_change = self.waiters.look
             self._taking_part = asyncio.create_task(self.agent.run(), name="election")
             self._taking_part.add_done_callback(self._replication_ended)
+        if self.elections is not None:
+            learning = asyncio.create_task(self.elections.learn_product(), name="product")
+            self._undo.push_async_callback(cancelled, learning)
         if self._slave is None:
             return
         task = asyncio.create_task(self._slave.run(), name="replication")
         task.add_done_callback(self._replication_ended)
-        self._undo.push_async_callback(_cancelled, task)
+        self._undo.push_async_callback(cancelled, task)
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
@@ -239,7 +254,7 @@ class Node:
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         self._known = KnownQueues(store.topics, store.queue_table)
-        far_behind = round(_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
+        far_behind = round(machine_memory_bytes() * FAR_BEHIND_MEMORY_SHARE)
         self.pulls = PullService(
             store.reader,
             polling,
@@ -262,7 +277,7 @@ class Node:
         self._door = CallDoor(turns, max_calls=limits.calls, max_streams=limits.streams)
         self.server = GrpcServer(
             BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, turns),
-            AdminService(store, self, config, executor, turns, self.statistics),
+            AdminService(store, self, config, executor, turns, self.statistics, self.elections),
             replication,
             self._door,
             max_batch_size=config.store.max_batch_size,
@@ -280,6 +295,7 @@ class Node:
             self.config.cluster_id,
             self.config.node_id,
             split_endpoint(self.endpoints.http),
+            self.elections,
         )
         self._undo.push_async_callback(http.stop)
 
@@ -291,7 +307,7 @@ class Node:
             return store.log.wrote.value + store.reputed.value + door.calls_total + door.calls
 
         task = asyncio.create_task(give_back_at_rest(activity), name="memory")
-        self._undo.push_async_callback(_cancelled, task)
+        self._undo.push_async_callback(cancelled, task)
 
     async def _drain(self) -> None:
         """The first step of a stop: nothing new comes in, what came in is answered."""
@@ -334,6 +350,8 @@ class Node:
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
         rows = self.role.members()
+        if self.agent is not None:
+            rows = with_roster(self.agent.snapshot, rows, self.config.node_id)
         for row in rows:
             if row.node_id != self.config.node_id:
                 continue
@@ -393,6 +411,7 @@ class Node:
             ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
             disk_free_bytes=shutil.disk_usage(config.store.directory).free,
             alarms=len(self.role.alarms()),
+            elections=None if self.elections is None else self.elections.numbers(),
         )
 
     def _say_started(self) -> None:
@@ -428,17 +447,3 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
         raise node.fatal.result()
     # what is left over when the loop ends is only the wait itself
     stopped.cancel()
-
-
-async def _nothing() -> None:
-    return
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

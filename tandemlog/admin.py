@@ -9,6 +9,15 @@ from datetime import datetime
 from typing import Any, Self
 
 from .cluster.connection import Connection, ConnectionOptions, Node
+from .cluster.elections import (
+    Changed,
+    ClusterChange,
+    Coordination,
+    History,
+    changed_of,
+    coordination_of,
+    history_of,
+)
 from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
 from .cluster.topology import ReadFrom, Topology
 from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
@@ -19,6 +28,7 @@ from .errors import (
     InvalidArgumentError,
     InvalidTopicNameError,
     OffsetOutOfRangeError,
+    TandemlogError,
     UnknownTopicError,
 )
 from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
@@ -101,6 +111,56 @@ class AsyncAdmin:
     async def cluster(self) -> Topology:
         """All nodes with their present roles, offsets and lag."""
         return await self._connection.refresh()
+
+    async def coordination(self) -> Coordination:
+        """Who leads, who is in sync, who belongs to the cluster: read at the coordinator now, by
+        the node that is read from. Raises CoordinatorUnavailableError, and InvalidArgumentError if
+        roles are configured."""
+        request = admin_pb2.CoordinationRequest()
+        return coordination_of(
+            await self._reader.ask(
+                lambda node: node.ask(node.admin.Coordination, request, self._timeout_ms)
+            )
+        )
+
+    async def history(self) -> History:
+        """The terms of the cluster's masters; raises as `coordination`."""
+        request = admin_pb2.HistoryRequest()
+        return history_of(
+            await self._reader.ask(
+                lambda node: node.ask(node.admin.History, request, self._timeout_ms)
+            )
+        )
+
+    async def change_cluster(
+        self,
+        change: ClusterChange,
+        node_id: str = "",
+        *,
+        request_id: str = "",
+        epoch: int = 0,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """Asks one node, once. A switchover or a failover is only begun: `coordination` shows it
+        under `request_id`. `epoch`: only in this one (0: in any). Raises ChangeRefusedError,
+        OutcomeUnknownError, and as `coordination`."""
+        request = admin_pb2.ChangeClusterRequest(
+            action=change.value,
+            node_id=node_id,
+            request_id=request_id,
+            epoch=epoch,
+            force=force,
+            dry_run=dry_run,
+        )
+        node = await self._reader.node()
+        try:
+            answer = await node.ask(node.admin.ChangeCluster, request, self._timeout_ms)
+        except TandemlogError as error:
+            if error.elsewhere:
+                self._reader.leave(node, str(error))
+            raise
+        return changed_of(answer)
 
     async def create_topic(
         self,

@@ -168,6 +168,17 @@ class UnreadableError(RetryableError):
     elsewhere = True
 
 
+class CoordinatorUnavailableError(RetryableError):
+    """The node cannot reach the coordinator, so the cluster's record was neither read nor changed;
+    another node may reach it."""
+
+    elsewhere = True
+
+
+class ChangeRefusedError(RefusedError):
+    """A switch, a failover or a change of the members that the cluster does not allow now."""
+
+
 class UnknownTopicError(RefusedError):
     """A topic that does not exist."""
 
@@ -270,6 +281,8 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.SEQUENCE_CONFLICT: SequenceConflictError,
     common_pb2.QUEUES_NOT_EMPTY: QueuesNotEmptyError,
     common_pb2.UNREADABLE: UnreadableError,
+    common_pb2.COORDINATOR_UNAVAILABLE: CoordinatorUnavailableError,
+    common_pb2.CHANGE_REFUSED: ChangeRefusedError,
 }
 
 

@@ -90,9 +90,11 @@ def wait_until(what: str, true: Callable[[], bool], timeout_s: float = 30) -> No
 
 
 def toml(values: dict[str, Any]) -> str:
-    """A TOML text of plain values and one level of tables."""
+    """A TOML text of plain values, lists of them, and one level of tables."""
 
     def literal(value: object) -> str:
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(literal, value))}]"
         if isinstance(value, bool):
             return "true" if value else "false"
         return f'"{value}"' if isinstance(value, str | Path) else str(value)

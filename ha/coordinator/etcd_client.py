@@ -19,14 +19,13 @@ from typing import TypeVar
 from tandemlog.v1 import coordinator_pb2 as pb
 
 from .attempts import Attempts
-from .coordinator import Coordinator
 from .errors import (
     CoordinatorRefusedError,
     CoordinatorUnavailableError,
     LeaseLostError,
     UnknownOutcomeError,
 )
-from .methods import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, TXN
+from .methods import LEASE_GRANT, LEASE_KEEP_ALIVE, LEASE_REVOKE, RANGE, STATUS, TXN
 from .options import CoordinatorOptions
 from .rotation import Rotation
 from .values import Found, KeyRange, Lease, Listing, Put, Txn, TxnResult, WatchUpdate
@@ -35,6 +34,10 @@ from .watching import Watching
 from .wire import found, listing, range_request, txn_request, txn_result
 
 T = TypeVar("T")
+
+EMBEDDED, ETCD = "embedded", "etcd"
+EMBEDDED_MARK = "tandemlog"
+"""In the version that the embedded coordinator tells."""
 
 
 def since_boot() -> float:
@@ -167,6 +170,15 @@ class EtcdCoordinator:
             each.end()
         await self._attempts.close()
 
+    async def product(self) -> str:
+        """Which coordinator it is: EMBEDDED or ETCD. Raises CoordinatorUnavailableError."""
+
+        async def once(endpoint: str, seconds: float) -> pb.StatusResponse:
+            return await self._attempts.unary(endpoint, STATUS, pb.StatusRequest(), seconds=seconds)
+
+        answer = await self._somewhere("status", once)
+        return EMBEDDED if EMBEDDED_MARK in answer.version else ETCD
+
     async def _read(self, keys: KeyRange) -> pb.RangeResponse:
         request = range_request(keys)
 
@@ -213,7 +225,7 @@ class EtcdCoordinator:
         raise CoordinatorUnavailableError(f"the coordinator is unavailable: {said}")
 
 
-def connect(options: CoordinatorOptions) -> Coordinator:
+def connect(options: CoordinatorOptions) -> EtcdCoordinator:
     """The coordinator at `options.endpoints`; nothing is sent yet. To be closed by the caller."""
     return EtcdCoordinator(options)
 

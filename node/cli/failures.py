@@ -27,6 +27,7 @@ class CommandError(Exception):
 # The first row whose class fits counts, so a subclass stands before its base.
 _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (client_errors.NodeUnavailableError, exit_codes.UNREACHABLE),
+    (client_errors.CoordinatorUnavailableError, exit_codes.UNREACHABLE),
     (client_errors.OutcomeUnknownError, exit_codes.UNKNOWN_OUTCOME),
     (client_errors.UnknownTopicError, exit_codes.NOT_FOUND),
     (client_errors.UnknownQueueError, exit_codes.NOT_FOUND),

@@ -54,6 +54,11 @@ def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
 Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
 DEFAULT_TIMEOUT_S = 5.0
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
 ReadFromOption = Annotated[
     ReadFrom,
     typer.Option("--from", help="Which nodes to read from."),

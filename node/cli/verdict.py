@@ -1,7 +1,8 @@
 """Is this cluster well, and could it lose its master now: one line, as monitoring wants it.
 
     CRITICAL  no master answers; an alarm is on; the master does not acknowledge puts
-    WARNING   a node is missing or not in sync; no slave could take over now
+    WARNING   a node is missing or not in sync; no slave could take over now; failover is paused;
+              the master does not reach the coordinator
     OK        otherwise
 
 The codes are those of the plugins of Nagios and its successors.
@@ -12,6 +13,11 @@ from enum import IntEnum
 
 from tandemlog.cluster.topology import Topology
 from tandemlog.format.words import counted
+
+from .elections_table import PAUSED, SINGLE
+
+SILENT_S = 5.0
+"""Nodes read the coordinator every second, with some attempts of two seconds."""
 
 
 class Level(IntEnum):
@@ -47,10 +53,9 @@ def judge(topology: Topology) -> Verdict:
     master = topology.master
     name = master.node_id if master is not None else ""
     slaves = sum(node.in_sync for node in topology.nodes) - 1
-    return Verdict(
-        Level.OK,
-        (f"{name} is the master, {counted(slaves, 'slave')} in sync, any of them could take over",),
-    )
+    said = f"{name} is the master, {counted(slaves, 'slave')} in sync, any of them could take over"
+    embedded = topology.coordinator is not None and topology.coordinator.is_embedded
+    return Verdict(Level.OK, (said, SINGLE) if embedded else (said,))
 
 
 def _critical(topology: Topology) -> list[str]:
@@ -82,4 +87,21 @@ def _warnings(topology: Topology) -> list[str]:
     ]
     if not ready:
         found.append("no slave could take over now")
+    return found + _coordinator_warnings(topology)
+
+
+def _coordinator_warnings(topology: Topology) -> list[str]:
+    coordinator, master = topology.coordinator, topology.master
+    if coordinator is None:
+        return []
+    found = [PAUSED] if coordinator.paused else []
+    name = master.node_id if master is not None else "a node"
+    endpoints = ", ".join(coordinator.endpoints)
+    if coordinator.age_seconds < 0:
+        found.append(f"{name} has not reached the coordinator ({endpoints}) since its start")
+    elif coordinator.age_seconds > SILENT_S:
+        found.append(
+            f"{name} has not heard from the coordinator ({endpoints}) for "
+            f"{coordinator.age_seconds:.0f} s: puts continue, but there is no failover"
+        )
     return found

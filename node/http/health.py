@@ -19,6 +19,7 @@ from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 
 from ..puts.ack_stats import AckStats
+from ..roles.election_numbers import ElectionNumbers
 
 PATHS = ("/health", "/liveness", "/readiness", "/master", "/slave", "/in-sync")
 
@@ -60,6 +61,7 @@ class NodeNumbers:
     ack_mode: str
     disk_free_bytes: int
     alarms: int
+    elections: ElectionNumbers | None = None  # None where roles are configured
 
 
 class Observed(Protocol):
@@ -68,6 +70,14 @@ class Observed(Protocol):
     def health(self) -> Health: ...
 
     def numbers(self) -> NodeNumbers: ...
+
+
+class ElectionView(Protocol):
+    """The elections, as a node knows them: of no I/O, so as old as `age_seconds` says."""
+
+    def cluster(self) -> Mapping[str, object]: ...
+
+    def epochs(self) -> Mapping[str, object]: ...
 
 
 class BadQueryError(ValueError):

@@ -1,7 +1,8 @@
 """Health for load balancers and orchestrators, and metrics, on one HTTP port.
 
 health.py decides the response for each path: 200, or 503 with the reason, or 400 for a bad query,
-as a small JSON object; /metrics is Prometheus' text. No handler asks another node or a disk.
+as a small JSON object; /metrics is Prometheus' text. /cluster and /history tell what the node knows
+of its cluster. No handler asks another node, a disk or the coordinator.
 
 A node imports this module after it has started to serve: its two libraries are a third of all
 imports, and after a crash the first put would wait for them.
@@ -15,15 +16,18 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from tandemlog.v1 import common_pb2
 
-from .health import PATHS, BadQueryError, Observed, faults
+from .health import PATHS, BadQueryError, ElectionView, Observed, faults
 from .metrics import CONTENT_TYPE, Metrics
 
 
 class HttpServer:
-    """See the module."""
+    """See the module. `elections` is None where roles are configured."""
 
-    def __init__(self, node: Observed, metrics: Metrics) -> None:
+    def __init__(
+        self, node: Observed, metrics: Metrics, elections: ElectionView | None = None
+    ) -> None:
         self._node = node
+        self._elections = elections
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
 
@@ -34,6 +38,8 @@ class HttpServer:
             application.router.add_get(path, self._answer_for(path))
             application.router.add_options(path, self._answer_for(path))
         application.router.add_get("/metrics", self._scrape)
+        application.router.add_get("/cluster", self._tell_cluster)
+        application.router.add_get("/history", self._tell_history)
         logging.getLogger("aiohttp.server").addFilter(_is_ours)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -67,8 +73,41 @@ class HttpServer:
 
         return answer
 
+    async def _tell_cluster(self, _: web.Request) -> web.Response:
+        numbers, elections = self._node.numbers(), self._elections
+        body = {
+            "answered_by": numbers.own.node_id,
+            "nodes": [_node(each) for each in numbers.members],
+            "elections": None if elections is None else elections.cluster(),
+        }
+        return web.json_response(body)
+
+    async def _tell_history(self, _: web.Request) -> web.Response:
+        if self._elections is None:
+            text = "the roles of this cluster are configured: it has no elections"
+            return web.json_response({"error": text}, status=404)
+        own = self._node.health().status
+        return web.json_response({"answered_by": own.node_id, **self._elections.epochs()})
+
     async def _scrape(self, _: web.Request) -> web.Response:
         return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+
+
+def _node(status: common_pb2.NodeStatus) -> dict[str, object]:
+    return {
+        "node": status.node_id,
+        "role": common_pb2.Role.Name(status.role).lower(),
+        "endpoint": status.endpoint,
+        "state": status.state,
+        "epoch": status.epoch,
+        "in_sync": status.in_sync,
+        "wrote_offset": status.wrote_offset,
+        "confirm_offset": status.confirm_offset,
+        "lag_bytes": status.lag_bytes,
+        "lag_seconds": round(status.lag_seconds, 3),
+        "detail": status.detail,
+        "alarm": status.alarm,
+    }
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -79,9 +118,13 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 async def serve_http(
-    node: Observed, cluster_id: str, node_id: str, endpoint: tuple[str, int]
+    node: Observed,
+    cluster_id: str,
+    node_id: str,
+    endpoint: tuple[str, int],
+    elections: ElectionView | None = None,
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id, node.numbers))
+    server = HttpServer(node, Metrics(cluster_id, node_id, node.numbers), elections)
     await server.start(*endpoint)
     return server

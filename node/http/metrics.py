@@ -20,6 +20,7 @@ from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
 from ..puts.ack_stats import AckStats
+from ..roles.election_numbers import ElectionNumbers
 from .health import NodeNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,6 +40,8 @@ class NodeCollector(Collector):
         yield from self._positions(numbers)
         yield from self._in_sync_set(numbers)
         yield from self._acks(numbers.acks, numbers.ack_mode)
+        if numbers.elections is not None:
+            yield from self._of_elections(numbers.elections)
         for name, value in numbers.values.items():
             if name.endswith("_total"):
                 yield self._counter(name.removesuffix("_total"), "of the store", value)
@@ -90,6 +93,27 @@ class NodeCollector(Collector):
                 lag_bytes.add_metric(values, member.lag_bytes)
                 lag_seconds.add_metric(values, member.lag_seconds)
         yield from (in_sync, lag_bytes, lag_seconds)
+
+    def _of_elections(self, elections: ElectionNumbers) -> Iterable[Metric]:
+        yield self._gauge(
+            "leader_lease_remaining_seconds",
+            "how long this master may still count on its lease; 0 on other nodes",
+            elections.lease_remaining_s,
+        )
+        yield self._gauge(
+            "coordinator_last_success_age_seconds",
+            "since the coordinator was heard; -1 if never",
+            elections.coordinator_age_s,
+        )
+        yield self._gauge("paused", "1 while failover is paused", elections.paused)
+        yield self._counter(
+            "elections", "terms that this node has begun since its start", elections.terms_won
+        )
+        yield self._counter(
+            "incarnation_changes",
+            "how often its disk joined as a new one since its start",
+            elections.incarnation_changes,
+        )
 
     def _acks(self, acks: AckStats, mode: str) -> Iterable[Metric]:
         results = CounterMetricFamily(

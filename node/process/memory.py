@@ -20,6 +20,7 @@ time. So the collector runs rarely, and never examines objects from the start of
 import asyncio
 import ctypes
 import gc
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -30,6 +31,11 @@ REST_S = 2.0
 NEW_OBJECTS = 50_000
 """The collector runs after this many more objects were created than freed; a pull has about 10,000
 at once."""
+
+
+def machine_memory_bytes() -> int:
+    """All that this machine has."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def share_one_arena() -> None:

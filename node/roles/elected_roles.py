@@ -77,6 +77,8 @@ class ElectedRoles:
         self._slave: ReplicationSlave | None = None
         self._following: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] | None = None
+        self.terms_won = 0
+        self.incarnation_changes = 0
 
     @property
     def state(self) -> HaState:
@@ -105,6 +107,7 @@ class ElectedRoles:
         if doubt:
             logger.warning("this disk joins as a new one, it may lack messages: %s", doubt)
             state = replace(state, incarnation=new_incarnation())
+            self.incarnation_changes += 1
         self._file.save(state)
         if doubt:
             self._store.settle_doubt()
@@ -115,6 +118,7 @@ class ElectedRoles:
         """This disk is not what it was: join as a new one. Durable on return."""
         logger.warning("this disk joins as a new one: %s", reason)
         await self._change(lambda state: replace(state, incarnation=new_incarnation()))
+        self.incarnation_changes += 1
 
     # ---- what the agent asks for
 
@@ -147,6 +151,7 @@ class ElectedRoles:
             await master.close()
             raise
         self._master = master
+        self.terms_won += 1
         self._unlisten = self._store.topics.listen(master.metadata_changed)
         self.replication.current = master.servicer
         role = MasterRole(

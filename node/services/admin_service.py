@@ -27,6 +27,7 @@ from ..error_status import RequestRefusedError
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import Caller, ReadTurns
 from ..settings.config import NodeConfig
+from .elections import Elections, required
 
 DEFAULT_QUEUES = 8
 MAX_NAMES = 1_024
@@ -51,7 +52,8 @@ class ClusterView(Protocol):
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
-    """See the module. `statistics` gives all counters of the node as plain numbers."""
+    """See the module. `statistics` gives all counters of the node as plain numbers; `elections` is
+    None where roles are configured."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         executor: Executor,
         turns: ReadTurns,
         statistics: Callable[[], Mapping[str, float]],
+        elections: Elections | None = None,
     ) -> None:
         self._store = store
         self._view = view
@@ -69,6 +72,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self._turns = turns
         self._sorted: tuple[Mapping[str, TopicConfig], Sequence[str]] = ({}, ())
         self._statistics = statistics
+        self._elections = elections
 
     async def DescribeCluster(
         self, request: admin_pb2.DescribeClusterRequest, context: Any
@@ -86,7 +90,23 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             min_in_sync=config.replication.min_in_sync,
             max_message_size=config.store.max_message_size,
             max_batch_size=config.store.max_batch_size,
+            coordinator=None if self._elections is None else self._elections.status(),
         )
+
+    async def Coordination(
+        self, request: admin_pb2.CoordinationRequest, context: Any
+    ) -> admin_pb2.CoordinationResponse:
+        return await required(self._elections).coordination()
+
+    async def History(
+        self, request: admin_pb2.HistoryRequest, context: Any
+    ) -> admin_pb2.HistoryResponse:
+        return await required(self._elections).history()
+
+    async def ChangeCluster(
+        self, request: admin_pb2.ChangeClusterRequest, context: Any
+    ) -> admin_pb2.ChangeClusterResponse:
+        return await required(self._elections).change(request)
 
     async def CreateTopic(
         self, request: admin_pb2.CreateTopicRequest, context: Any

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ..v1 import admin_pb2, common_pb2
+from .elections import CoordinatorInfo, coordinator_of
 
 WAY_OUT = "; name another node's endpoint (--endpoint), which knows the rest"
 
@@ -58,6 +59,7 @@ class Topology:
     """All known nodes, and the cluster's settings as its master (else any node) tells them.
     `asked` are endpoints, `unanswered` says of those that gave no answer why, if that is known.
     `newest_epoch` is the highest that a node of this cluster has told since the first picture.
+    `coordinator` is None where roles are configured.
     """
 
     nodes: tuple[NodeInfo, ...] = ()
@@ -71,6 +73,7 @@ class Topology:
     master_id: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_epoch: int = 0
+    coordinator: CoordinatorInfo | None = None
 
     @property
     def alarms(self) -> dict[str, str]:
@@ -161,6 +164,9 @@ def merge_answers(
         master_id=master_id,
         unanswered=reasons,
         newest_epoch=max(newest, _newest_before(previous, speaker.cluster_id)),
+        coordinator=coordinator_of(speaker.coordinator)
+        if speaker.HasField("coordinator")
+        else None,
     )
 
 

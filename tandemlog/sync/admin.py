@@ -6,6 +6,7 @@ from typing import Any, Self, TypeVar
 
 from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ..cluster.connection import ConnectionOptions
+from ..cluster.elections import Changed, ClusterChange, Coordination, History
 from ..cluster.topology import ReadFrom, Topology
 from ..consume.positions import Queue, QueueRange, Start
 from ..consume.received import ReceivedMessage
@@ -48,6 +49,40 @@ class Admin:
     def cluster(self) -> Topology:
         """All nodes with their present roles, offsets and lag."""
         return self._run(self._admin.cluster())
+
+    def coordination(self) -> Coordination:
+        """Who leads, who is in sync, who belongs to the cluster: read at the coordinator now, by
+        the node that is read from. Raises CoordinatorUnavailableError, and InvalidArgumentError if
+        roles are configured."""
+        return self._run(self._admin.coordination())
+
+    def history(self) -> History:
+        """The terms of the cluster's masters; raises as `coordination`."""
+        return self._run(self._admin.history())
+
+    def change_cluster(
+        self,
+        change: ClusterChange,
+        node_id: str = "",
+        *,
+        request_id: str = "",
+        epoch: int = 0,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Changed:
+        """Asks one node, once. A switchover or a failover is only begun: `coordination` shows it
+        under `request_id`. `epoch`: only in this one (0: in any). Raises ChangeRefusedError,
+        OutcomeUnknownError, and as `coordination`."""
+        return self._run(
+            self._admin.change_cluster(
+                change,
+                node_id,
+                request_id=request_id,
+                epoch=epoch,
+                force=force,
+                dry_run=dry_run,
+            )
+        )
 
     def create_topic(
         self,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tandemlog.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,41 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ClusterAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ClusterActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClusterAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CLUSTER_ACTION_UNSPECIFIED: _ClusterAction.ValueType  # 0
+    SWITCHOVER: _ClusterAction.ValueType  # 1
+    """nothing is lost; `node_id` may be empty: the best one"""
+    FAILOVER: _ClusterAction.ValueType  # 2
+    """forced: messages may be lost"""
+    PAUSE: _ClusterAction.ValueType  # 3
+    RESUME: _ClusterAction.ValueType  # 4
+    ADD_MEMBER: _ClusterAction.ValueType  # 5
+    """take a removed node back"""
+    REMOVE_MEMBER: _ClusterAction.ValueType  # 6
+    WITHDRAW: _ClusterAction.ValueType  # 7
+    """the switchover or failover with `request_id`"""
+
+class ClusterAction(_ClusterAction, metaclass=_ClusterActionEnumTypeWrapper): ...
+
+CLUSTER_ACTION_UNSPECIFIED: ClusterAction.ValueType  # 0
+SWITCHOVER: ClusterAction.ValueType  # 1
+"""nothing is lost; `node_id` may be empty: the best one"""
+FAILOVER: ClusterAction.ValueType  # 2
+"""forced: messages may be lost"""
+PAUSE: ClusterAction.ValueType  # 3
+RESUME: ClusterAction.ValueType  # 4
+ADD_MEMBER: ClusterAction.ValueType  # 5
+"""take a removed node back"""
+REMOVE_MEMBER: ClusterAction.ValueType  # 6
+WITHDRAW: ClusterAction.ValueType  # 7
+"""the switchover or failover with `request_id`"""
+Global___ClusterAction: _TypeAlias = ClusterAction  # noqa: Y015
 
 @_typing.final
 class DescribeClusterRequest(_message.Message):
@@ -48,6 +84,7 @@ class DescribeClusterResponse(_message.Message):
     MAX_MESSAGE_SIZE_FIELD_NUMBER: _builtins.int
     MAX_BATCH_SIZE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    COORDINATOR_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     answered_by: _builtins.str
     """node id"""
@@ -64,6 +101,10 @@ class DescribeClusterResponse(_message.Message):
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeStatus]: ...
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
+    @_builtins.property
+    def coordinator(self) -> Global___CoordinatorStatus:
+        """absent where roles are configured"""
+
     def __init__(
         self,
         *,
@@ -77,14 +118,53 @@ class DescribeClusterResponse(_message.Message):
         max_message_size: _builtins.int = ...,
         max_batch_size: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
+        coordinator: Global___CoordinatorStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_id", b"cluster_id", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_id", b"cluster_id", "coordinator", b"coordinator", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeClusterResponse: _TypeAlias = DescribeClusterResponse  # noqa: Y015
+
+@_typing.final
+class CoordinatorStatus(_message.Message):
+    """The coordinator as the answering node sees it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENDPOINTS_FIELD_NUMBER: _builtins.int
+    PRODUCT_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    AGE_SECONDS_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    product: _builtins.str
+    """etcd, embedded; empty where it has not been asked yet"""
+    revision: _builtins.int
+    """of the view"""
+    age_seconds: _builtins.float
+    """since the node last heard from it; -1: never"""
+    paused: _builtins.bool
+    """no node takes over by itself"""
+    @_builtins.property
+    def endpoints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        endpoints: _abc.Iterable[_builtins.str] | None = ...,
+        product: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        age_seconds: _builtins.float = ...,
+        paused: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_seconds", b"age_seconds", "endpoints", b"endpoints", "paused", b"paused", "product", b"product", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CoordinatorStatus: _TypeAlias = CoordinatorStatus  # noqa: Y015
 
 @_typing.final
 class Topic(_message.Message):
@@ -370,3 +450,351 @@ class StatsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
+
+@_typing.final
+class CoordinationRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CoordinationRequest: _TypeAlias = CoordinationRequest  # noqa: Y015
+
+@_typing.final
+class CoordinationResponse(_message.Message):
+    """All keys of the cluster at one revision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    COORDINATOR_FIELD_NUMBER: _builtins.int
+    CLUSTER_UUID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_ID_FIELD_NUMBER: _builtins.int
+    LEADER_PRESENT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    UNCLEAN_EPOCH_FIELD_NUMBER: _builtins.int
+    IN_SYNC_FIELD_NUMBER: _builtins.int
+    ROSTER_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    cluster_uuid: _builtins.str
+    epoch: _builtins.int
+    """0: there was no election yet"""
+    leader_id: _builtins.str
+    """who leads that epoch, or led it last"""
+    leader_present: _builtins.bool
+    """its lease holds"""
+    reason: _builtins.str
+    """why the epoch began"""
+    unclean_epoch: _builtins.int
+    """the newest that may lack acknowledged messages; 0: none"""
+    @_builtins.property
+    def coordinator(self) -> Global___CoordinatorStatus: ...
+    @_builtins.property
+    def in_sync(self) -> _containers.RepeatedCompositeFieldContainer[Global___InSyncMember]: ...
+    @_builtins.property
+    def roster(self) -> _containers.RepeatedCompositeFieldContainer[Global___RosterEntry]: ...
+    @_builtins.property
+    def request(self) -> Global___PendingRequest:
+        """absent if there is none"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        coordinator: Global___CoordinatorStatus | None = ...,
+        cluster_uuid: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        leader_id: _builtins.str = ...,
+        leader_present: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        unclean_epoch: _builtins.int = ...,
+        in_sync: _abc.Iterable[Global___InSyncMember] | None = ...,
+        roster: _abc.Iterable[Global___RosterEntry] | None = ...,
+        request: Global___PendingRequest | None = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "error", b"error", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_uuid", b"cluster_uuid", "coordinator", b"coordinator", "epoch", b"epoch", "error", b"error", "in_sync", b"in_sync", "leader_id", b"leader_id", "leader_present", b"leader_present", "reason", b"reason", "request", b"request", "roster", b"roster", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CoordinationResponse: _TypeAlias = CoordinationResponse  # noqa: Y015
+
+@_typing.final
+class InSyncMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    incarnation: _builtins.str
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "node_id", b"node_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InSyncMember: _TypeAlias = InSyncMember  # noqa: Y015
+
+@_typing.final
+class RosterEntry(_message.Message):
+    """One node that belongs to the cluster, or did. From `endpoint` on: as long as it is up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    STARTS_FIELD_NUMBER: _builtins.int
+    IN_SYNC_FIELD_NUMBER: _builtins.int
+    UP_FIELD_NUMBER: _builtins.int
+    ENDPOINT_FIELD_NUMBER: _builtins.int
+    HTTP_ENDPOINT_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    LAST_EPOCH_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    OBSTACLE_FIELD_NUMBER: _builtins.int
+    WHY_NOT_IN_SYNC_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    removed: _builtins.bool
+    starts: _builtins.int
+    in_sync: _builtins.bool
+    up: _builtins.bool
+    """its lease holds"""
+    endpoint: _builtins.str
+    http_endpoint: _builtins.str
+    incarnation: _builtins.str
+    last_epoch: _builtins.int
+    end_offset: _builtins.int
+    priority: _builtins.int
+    obstacle: _builtins.str
+    """why it must not lead now"""
+    why_not_in_sync: _builtins.str
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        removed: _builtins.bool = ...,
+        starts: _builtins.int = ...,
+        in_sync: _builtins.bool = ...,
+        up: _builtins.bool = ...,
+        endpoint: _builtins.str = ...,
+        http_endpoint: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        last_epoch: _builtins.int = ...,
+        end_offset: _builtins.int = ...,
+        priority: _builtins.int = ...,
+        obstacle: _builtins.str = ...,
+        why_not_in_sync: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end_offset", b"end_offset", "endpoint", b"endpoint", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "last_epoch", b"last_epoch", "node_id", b"node_id", "obstacle", b"obstacle", "priority", b"priority", "removed", b"removed", "starts", b"starts", "up", b"up", "why_not_in_sync", b"why_not_in_sync"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RosterEntry: _TypeAlias = RosterEntry  # noqa: Y015
+
+@_typing.final
+class PendingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """switchover, failover"""
+    target: _builtins.str
+    request_id: _builtins.str
+    outcome: _builtins.str
+    """why it was given up; empty while it waits"""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        target: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        outcome: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "outcome", b"outcome", "request_id", b"request_id", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PendingRequest: _TypeAlias = PendingRequest  # noqa: Y015
+
+@_typing.final
+class HistoryRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HistoryRequest: _TypeAlias = HistoryRequest  # noqa: Y015
+
+@_typing.final
+class HistoryResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    revision: _builtins.int
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedCompositeFieldContainer[Global___Term]:
+        """the oldest first"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        terms: _abc.Iterable[Global___Term] | None = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "error", b"error", "revision", b"revision", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HistoryResponse: _TypeAlias = HistoryResponse  # noqa: Y015
+
+@_typing.final
+class Term(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LEADER_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    BEGAN_MS_FIELD_NUMBER: _builtins.int
+    UNCLEAN_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    leader: _builtins.str
+    reason: _builtins.str
+    began_ms: _builtins.int
+    """the leader's wall clock"""
+    unclean: _builtins.bool
+    """it may have begun without acknowledged messages"""
+    end_offset: _builtins.int
+    """where the leader's log ended"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        leader: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        began_ms: _builtins.int = ...,
+        unclean: _builtins.bool = ...,
+        end_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_ms", b"began_ms", "end_offset", b"end_offset", "epoch", b"epoch", "leader", b"leader", "reason", b"reason", "unclean", b"unclean"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Term: _TypeAlias = Term  # noqa: Y015
+
+@_typing.final
+class ChangeClusterRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    action: Global___ClusterAction.ValueType
+    node_id: _builtins.str
+    request_id: _builtins.str
+    """of a switchover or failover; names it in Coordination"""
+    epoch: _builtins.int
+    """refused in another epoch; 0: in any"""
+    force: _builtins.bool
+    """remove a node that is up"""
+    dry_run: _builtins.bool
+    """check everything, change nothing"""
+    def __init__(
+        self,
+        *,
+        action: Global___ClusterAction.ValueType = ...,
+        node_id: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "dry_run", b"dry_run", "epoch", b"epoch", "force", b"force", "node_id", b"node_id", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeClusterRequest: _TypeAlias = ChangeClusterRequest  # noqa: Y015
+
+@_typing.final
+class ChangeClusterResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    revision: _builtins.int
+    node_id: _builtins.str
+    """the target, also where the request left it open"""
+    changed: _builtins.bool
+    """false: it was so already, or a dry run"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        node_id: _builtins.str = ...,
+        changed: _builtins.bool = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "changed", b"changed", "error", b"error", "node_id", b"node_id", "revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeClusterResponse: _TypeAlias = ChangeClusterResponse  # noqa: Y015

@@ -45,6 +45,21 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.StatsRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.StatsResponse.FromString,
                 _registered_method=True)
+        self.Coordination = channel.unary_unary(
+                '/tandemlog.v1.Admin/Coordination',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.CoordinationRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.CoordinationResponse.FromString,
+                _registered_method=True)
+        self.History = channel.unary_unary(
+                '/tandemlog.v1.Admin/History',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.HistoryRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.HistoryResponse.FromString,
+                _registered_method=True)
+        self.ChangeCluster = channel.unary_unary(
+                '/tandemlog.v1.Admin/ChangeCluster',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -86,6 +101,25 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Coordination(self, request, context):
+        """Of a cluster that elects its master; any node answers, each time from the coordinator itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def History(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeCluster(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -118,6 +152,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.Stats,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.StatsRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.StatsResponse.SerializeToString,
+            ),
+            'Coordination': grpc.unary_unary_rpc_method_handler(
+                    servicer.Coordination,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.CoordinationRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.CoordinationResponse.SerializeToString,
+            ),
+            'History': grpc.unary_unary_rpc_method_handler(
+                    servicer.History,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.HistoryRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.HistoryResponse.SerializeToString,
+            ),
+            'ChangeCluster': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeCluster,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -282,6 +331,87 @@ class Admin:
             '/tandemlog.v1.Admin/Stats',
             tandemlog_dot_v1_dot_admin__pb2.StatsRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.StatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Coordination(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/Coordination',
+            tandemlog_dot_v1_dot_admin__pb2.CoordinationRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.CoordinationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def History(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/History',
+            tandemlog_dot_v1_dot_admin__pb2.HistoryRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.HistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeCluster(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/ChangeCluster',
+            tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -35,6 +35,10 @@ class AdminStub:
     DeleteTopic: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.TopicResponse]
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]
     Stats: _grpc.UnaryUnaryMultiCallable[_admin_pb2.StatsRequest, _admin_pb2.StatsResponse]
+    Coordination: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CoordinationRequest, _admin_pb2.CoordinationResponse]
+    """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
+    History: _grpc.UnaryUnaryMultiCallable[_admin_pb2.HistoryRequest, _admin_pb2.HistoryResponse]
+    ChangeCluster: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ChangeClusterRequest, _admin_pb2.ChangeClusterResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -45,6 +49,10 @@ class AdminAsyncStub(AdminStub):
     DeleteTopic: _aio.UnaryUnaryMultiCallable[_admin_pb2.DeleteTopicRequest, _admin_pb2.TopicResponse]  # type: ignore[assignment]
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListGroupsRequest, _admin_pb2.ListGroupsResponse]  # type: ignore[assignment]
     Stats: _aio.UnaryUnaryMultiCallable[_admin_pb2.StatsRequest, _admin_pb2.StatsResponse]  # type: ignore[assignment]
+    Coordination: _aio.UnaryUnaryMultiCallable[_admin_pb2.CoordinationRequest, _admin_pb2.CoordinationResponse]  # type: ignore[assignment]
+    """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
+    History: _aio.UnaryUnaryMultiCallable[_admin_pb2.HistoryRequest, _admin_pb2.HistoryResponse]  # type: ignore[assignment]
+    ChangeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.ChangeClusterRequest, _admin_pb2.ChangeClusterResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -88,5 +96,27 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.StatsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.StatsResponse, _abc.Awaitable[_admin_pb2.StatsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Coordination(
+        self,
+        request: _admin_pb2.CoordinationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.CoordinationResponse, _abc.Awaitable[_admin_pb2.CoordinationResponse]]:
+        """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
+
+    @_abc_1.abstractmethod
+    def History(
+        self,
+        request: _admin_pb2.HistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.HistoryResponse, _abc.Awaitable[_admin_pb2.HistoryResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ChangeCluster(
+        self,
+        request: _admin_pb2.ChangeClusterRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ChangeClusterResponse, _abc.Awaitable[_admin_pb2.ChangeClusterResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -62,6 +62,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """an update of a topic would hide messages: fewer queues than hold some"""
     UNREADABLE: _ErrorCode.ValueType  # 25
     """the node's disk does not give these bytes; another node may have them"""
+    COORDINATOR_UNAVAILABLE: _ErrorCode.ValueType  # 26
+    """the node cannot reach the coordinator; nothing was changed"""
+    CHANGE_REFUSED: _ErrorCode.ValueType  # 27
+    """a change of the cluster that its state does not allow now"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -107,6 +111,10 @@ QUEUES_NOT_EMPTY: ErrorCode.ValueType  # 24
 """an update of a topic would hide messages: fewer queues than hold some"""
 UNREADABLE: ErrorCode.ValueType  # 25
 """the node's disk does not give these bytes; another node may have them"""
+COORDINATOR_UNAVAILABLE: ErrorCode.ValueType  # 26
+"""the node cannot reach the coordinator; nothing was changed"""
+CHANGE_REFUSED: ErrorCode.ValueType  # 27
+"""a change of the cluster that its state does not allow now"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

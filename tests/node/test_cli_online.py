@@ -131,6 +131,26 @@ def test_the_stores_own_topics_are_refused(
     assert "one of the store's own topics" in err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("topology",),
+        ("history",),
+        ("switchover", "--yes"),
+        ("failover", "--to", "n1", "--force", "--yes"),
+        ("pause",),
+        ("resume",),
+        ("member", "list"),
+        ("member", "add", "n1"),
+        ("member", "remove", "n1"),
+    ],
+)
+def test_where_roles_are_configured_nothing_is_elected(run: Run, command: tuple[str, ...]) -> None:
+    code, out, err = run(*command)
+    assert (code, out) == (2, "")
+    assert "has no coordinator: its roles are configured" in err
+
+
 def test_topics(run: Run) -> None:
     code, out, _ = run("topic", "create", "made", "--queues", "3", "--format", "jsonl")
     assert code == 0

@@ -14,9 +14,9 @@ from ..verdict import Level, Verdict, judge
 app = new_app()
 
 _CODES = (
-    "Exit codes: 0 OK · 1 WARNING: a node is missing or not in sync, or no slave could take over "
-    "now · 2 CRITICAL: there is no master, it acknowledges no puts, or an alarm is on · 3 UNKNOWN: "
-    "no node could be reached."
+    "Exit codes: 0 OK · 1 WARNING: a node is missing or not in sync, no slave could take over now, "
+    "failover is paused, or the master does not reach the coordinator · 2 CRITICAL: there is no "
+    "master, it acknowledges no puts, or an alarm is on · 3 UNKNOWN: no node could be reached."
 )
 
 

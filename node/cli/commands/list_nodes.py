@@ -12,6 +12,7 @@ from tandemlog.cluster.connection import Connection
 from tandemlog.errors import NodeUnavailableError
 
 from ..command import new_app
+from ..elections_table import coordinator_notes
 from ..exit_codes import epilog
 from ..failures import one_line_errors
 from ..nodes_table import COLUMNS, TITLES, alarm_lines, node_rows, picture, summary
@@ -78,6 +79,8 @@ def _show(topology: "Topology", form: Format) -> None:
         notes = []
     if form is Format.TABLE:
         error_console().print(Text(summary(topology), style="dim"))
+        for line in coordinator_notes(topology):
+            typer.echo(line, err=True)
         for line in notes:
             typer.echo(line, err=True)
         if topology.master is None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from node.cli.verdict import Level, judge
+from tandemlog.cluster.elections import CoordinatorInfo
 from tandemlog.cluster.topology import NodeInfo, Topology
 
 
@@ -39,6 +40,12 @@ def cluster(*nodes: NodeInfo, master_id: str = "a", min_in_sync: int = 2) -> Top
         min_in_sync=min_in_sync,
         master_id=master_id,
     )
+
+
+def told(**changed: object) -> Topology:
+    coordinator = CoordinatorInfo(("k:1",), "etcd", 9, 0.5, False)
+    coordinator = replace(coordinator, **changed)  # type: ignore[arg-type]
+    return replace(cluster(MASTER, B, C), coordinator=coordinator)
 
 
 MASTER, B, C = node("a", "master"), node("b"), node("c")
@@ -76,6 +83,11 @@ GONE = {"reachable": False, "in_sync": False}
         ),
         (cluster(MASTER, ALARMED, C), Level.CRITICAL, "alarm of b: the master's store was lost"),
         (Topology(asked=("a:1",)), Level.UNKNOWN, "no node can be reached: a:1"),
+        (told(), Level.OK, "any of them could take over"),
+        (told(product="embedded"), Level.OK, "the coordinator is a single process"),
+        (told(paused=True), Level.WARNING, "failover is paused"),
+        (told(age_seconds=7.2), Level.WARNING, "not heard from the coordinator (k:1) for 7 s"),
+        (told(age_seconds=-1.0), Level.WARNING, "a has not reached the coordinator (k:1)"),
     ],
 )
 def test_one_line_says_how_the_cluster_is(seen: Topology, level: Level, said: str) -> None:

@@ -1,6 +1,7 @@
 """What a load balancer is told."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 
 import aiohttp
@@ -112,6 +113,13 @@ async def test_over_http() -> None:
         status, body = await aiohttp_get(port, "/metrics")
         assert status == 200
         assert 'tandemlog_disk_free_bytes{cluster="c",node="n1"} 7.0' in body
+        status, body = await aiohttp_get(port, "/cluster")
+        assert status == 200
+        told = json.loads(body)
+        assert [each["node"] for each in told["nodes"]] == ["n1"]
+        assert (told["answered_by"], told["elections"]) == ("n1", None)
+        status, body = await aiohttp_get(port, "/history")
+        assert (status, "roles of this cluster are configured" in body) == (404, True)
         assert (await aiohttp_get(port, "/health", "HEAD"))[0] == 200
         assert (await aiohttp_get(port, "/master", "OPTIONS"))[0] == 503
     finally:

@@ -3,6 +3,7 @@
 from node.http.health import NodeNumbers
 from node.http.metrics import Metrics
 from node.puts.ack_stats import AckStats
+from node.roles.election_numbers import ElectionNumbers
 from tandemlog.v1 import broker_pb2, common_pb2
 
 
@@ -30,6 +31,7 @@ def numbers() -> NodeNumbers:
         ack_mode="sync-sync",
         disk_free_bytes=10,
         alarms=1,
+        elections=ElectionNumbers(4.5, 0.25, True, 2, 1),
     )
 
 
@@ -40,6 +42,11 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_epoch{cluster="c",node="n0"} 3.0',
         'tandemlog_dispatch_behind_bytes{cluster="c",node="n0"} 10.0',
         'tandemlog_alarms{cluster="c",node="n0"} 1.0',
+        'tandemlog_leader_lease_remaining_seconds{cluster="c",node="n0"} 4.5',
+        'tandemlog_coordinator_last_success_age_seconds{cluster="c",node="n0"} 0.25',
+        'tandemlog_paused{cluster="c",node="n0"} 1.0',
+        'tandemlog_elections_total{cluster="c",node="n0"} 2.0',
+        'tandemlog_incarnation_changes_total{cluster="c",node="n0"} 1.0',
         'tandemlog_isr_size{cluster="c",node="n0"} 1.0',
         'tandemlog_under_min_isr{cluster="c",node="n0"} 1.0',
         'tandemlog_isr_member{cluster="c",node="n0",peer="n1"} 0.0',

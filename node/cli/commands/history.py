@@ -1,0 +1,33 @@
+"""`tandemlog history`: the epochs of a cluster."""
+
+import typer
+
+from ..command import new_app
+from ..elections_table import HISTORY_COLUMNS, history_lines, history_rows, source
+from ..exit_codes import epilog
+from ..failures import one_line_errors
+from ..online import run_admin
+from ..options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout, now_ms
+from ..output import Format, write_lines, write_table
+
+app = new_app()
+
+
+@app.command("history", epilog=epilog())
+def history_command(
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show the epochs of a cluster: who led, why it began, how long it lasted.
+
+    An epoch marked UNCLEAN may have begun without acknowledged messages. Times come from the
+    clocks of the leaders. The coordinator keeps the last 200 epochs.
+    """
+    with one_line_errors():
+        history = run_admin(endpoint, timeout, lambda admin: admin.history())
+        if form is Format.JSONL:
+            write_lines(history_lines(history, now_ms()))
+            return
+        write_table(history_rows(history, now_ms()), HISTORY_COLUMNS)
+        typer.echo(source(history.revision, history.answered_by))

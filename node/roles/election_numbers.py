@@ -1,0 +1,15 @@
+"""What a scrape of /metrics asks an elected node for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionNumbers:
+    """`lease_remaining_s` is 0 on a node that does not lead; `coordinator_age_s` is -1 if the
+    coordinator was never heard."""
+
+    lease_remaining_s: float
+    coordinator_age_s: float
+    paused: bool
+    terms_won: int
+    incarnation_changes: int

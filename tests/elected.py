@@ -1,0 +1,115 @@
+"""A cluster that elects its master, as real processes: an embedded coordinator and three nodes.
+
+with Elected(folder) as cluster:
+    cluster.tandemlog("switchover", "--to", "n1", "--yes")
+"""
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from coordinators import EmbeddedProcess
+from running import ROOT, SMALL, NodeProcess, free_ports, wait_until
+from tandemlog.v1 import common_pb2
+
+
+class Elected:
+    """Nodes n0, n1, … below `folder`, each with a store of its own."""
+
+    def __init__(self, folder: Path, *, nodes: int = 3, min_in_sync: int = 2) -> None:
+        self.coordinator = EmbeddedProcess(folder / "coordinator")
+        ports = free_ports(2 * nodes)
+        names = [f"n{number}" for number in range(nodes)]
+        self.nodes: list[NodeProcess] = []
+        for number, name in enumerate(names):
+            settings: dict[str, Any] = {
+                "cluster_id": "test",
+                "node_id": name,
+                "listen": f"127.0.0.1:{ports[2 * number]}",
+                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
+                "store": {"directory": folder / name / "store", **SMALL},
+                "replication": {"mode": "sync", "min_in_sync": min_in_sync},
+                "coordinator": {
+                    "endpoints": [self.coordinator.endpoint],
+                    "members": names,
+                },
+            }
+            self.nodes.append(NodeProcess(folder / name, settings))
+
+    @property
+    def endpoints(self) -> str:
+        return ",".join(node.endpoint for node in self.nodes)
+
+    def node(self, node_id: str) -> NodeProcess:
+        return next(node for node in self.nodes if node.node_id == node_id)
+
+    def masters(self) -> list[NodeProcess]:
+        """The nodes that say of themselves that they lead."""
+        found = []
+        for node in self.nodes:
+            if node.alive and (status := node.status()) is not None:
+                found += [node] if status.role == common_pb2.MASTER else []
+        return found
+
+    def master(self) -> NodeProcess:
+        """The master, once there is one."""
+        wait_until("a master", lambda: len(self.masters()) == 1, 60)
+        return self.masters()[0]
+
+    def wait_in_sync(self, *, count: int) -> None:
+        """Until the master has `count` nodes in sync, itself included, and takes puts."""
+
+        def settled() -> bool:
+            done = self.run("check")
+            found = [node for node in self.nodes if node.alive]
+            states = [node.status() for node in found]
+            in_sync = sum(state is not None and state.in_sync for state in states)
+            return in_sync >= count and done.returncode in (0, 1)
+
+        wait_until(f"{count} nodes in sync", settled, 60)
+
+    def run(self, *arguments: str, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
+        """The program, asked at all nodes."""
+        command = [sys.executable, "-m", "node", *arguments, "--endpoint", self.endpoints]
+        return subprocess.run(
+            command,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+        )
+
+    def tandemlog(self, *arguments: str, code: int = 0) -> str:
+        """What the program says on stdout and stderr; AssertionError for another exit code."""
+        done = self.run(*arguments)
+        said = done.stdout + done.stderr
+        assert done.returncode == code, f"tandemlog {arguments}: {done.returncode}\n{said}"
+        return said
+
+    def __enter__(self) -> "Elected":
+        try:
+            self.coordinator.start()
+            self.coordinator.wait_ready()
+            for node in self.nodes:
+                node.start(wait=False)
+            for node in self.nodes:
+                node.wait_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for node in self.nodes:
+            with contextlib.suppress(ProcessLookupError):
+                if node.alive:
+                    node.resume()
+            node.kill()
+        self.coordinator.kill()

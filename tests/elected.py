@@ -8,39 +8,20 @@ import contextlib
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+
+from elected_nodes import ElectedNodes
 
 from coordinators import EmbeddedProcess
-from running import ROOT, SMALL, NodeProcess, free_ports, wait_until
+from running import ROOT, NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
 
 
-class Elected:
-    """Nodes n0, n1, … below `folder`, each with a store of its own."""
+class Elected(ElectedNodes):
+    """Nodes n0, n1, … below `folder`, with a coordinator of their own."""
 
     def __init__(self, folder: Path, *, nodes: int = 3, min_in_sync: int = 2) -> None:
         self.coordinator = EmbeddedProcess(folder / "coordinator")
-        ports = free_ports(2 * nodes)
-        names = [f"n{number}" for number in range(nodes)]
-        self.nodes: list[NodeProcess] = []
-        for number, name in enumerate(names):
-            settings: dict[str, Any] = {
-                "cluster_id": "test",
-                "node_id": name,
-                "listen": f"127.0.0.1:{ports[2 * number]}",
-                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
-                "store": {"directory": folder / name / "store", **SMALL},
-                "replication": {"mode": "sync", "min_in_sync": min_in_sync},
-                "coordinator": {
-                    "endpoints": [self.coordinator.endpoint],
-                    "members": names,
-                },
-            }
-            self.nodes.append(NodeProcess(folder / name, settings))
-
-    @property
-    def endpoints(self) -> str:
-        return ",".join(node.endpoint for node in self.nodes)
+        super().__init__(folder, [self.coordinator.endpoint], count=nodes, min_in_sync=min_in_sync)
 
     def node(self, node_id: str) -> NodeProcess:
         return next(node for node in self.nodes if node.node_id == node_id)
@@ -53,7 +34,7 @@ class Elected:
                 found += [node] if status.role == common_pb2.MASTER else []
         return found
 
-    def master(self) -> NodeProcess:
+    def the_master(self) -> NodeProcess:
         """The master, once there is one."""
         wait_until("a master", lambda: len(self.masters()) == 1, 60)
         return self.masters()[0]
@@ -72,7 +53,7 @@ class Elected:
 
     def run(self, *arguments: str, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
         """The program, asked at all nodes."""
-        command = [sys.executable, "-m", "node", *arguments, "--endpoint", self.endpoints]
+        command = [sys.executable, "-m", "node", *arguments, "--endpoint", ",".join(self.endpoints)]
         return subprocess.run(
             command,
             cwd=ROOT,

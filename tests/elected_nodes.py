@@ -23,20 +23,20 @@ class ElectedNodes:
     """See the module. Every node must be up before the first election."""
 
     def __init__(
-        self, folder: Path, coordinator: Sequence[str], *, mode: str = "sync", min_in_sync: int = 2
+        self, folder: Path, coordinator: Sequence[str], *, count: int = 3, min_in_sync: int = 2
     ) -> None:
-        ports = free_ports(6)
-        names = [f"n{number}" for number in range(3)]
-        self.nodes = []
+        ports = free_ports(2 * count)
+        names = [f"n{number}" for number in range(count)]
+        self.nodes: list[NodeProcess] = []
         for number, name in enumerate(names):
             settings: dict[str, Any] = {
-                "cluster_id": "elected",
+                "cluster_id": "test",
                 "node_id": name,
                 "listen": f"127.0.0.1:{ports[2 * number]}",
                 "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
                 "coordinator": {"endpoints": list(coordinator), "members": names},
                 "store": {"directory": folder / name / "store", **SMALL},
-                "replication": {"mode": mode, "min_in_sync": min_in_sync},
+                "replication": {"mode": "sync", "min_in_sync": min_in_sync},
             }
             self.nodes.append(NodeProcess(folder / name, settings))
 

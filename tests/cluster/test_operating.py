@@ -42,7 +42,7 @@ def read_back(cluster: Elected, node_id: str) -> list[bytes]:
 
 def test_switches_pauses_and_history(tmp_path: Path) -> None:
     with Elected(tmp_path) as cluster:
-        first = cluster.master().node_id
+        first = cluster.the_master().node_id
         cluster.wait_in_sync(count=3)
         with tandemlog.Admin(cluster.endpoints) as admin:
             admin.create_topic("t", queues=1)
@@ -56,11 +56,11 @@ def test_switches_pauses_and_history(tmp_path: Path) -> None:
         target = next(node.node_id for node in cluster.nodes if node.node_id != first)
         planned = cluster.tandemlog("switchover", "--to", target, "--dry-run")
         assert f"{target} will be the master in place of {first}, in epoch 2" in planned
-        assert cluster.master().node_id == first
+        assert cluster.the_master().node_id == first
         cluster.tandemlog("switchover", "--to", target, code=2)  # no terminal, and no --yes
         said = cluster.tandemlog("switchover", "--to", target, "--yes")
         assert f"{target} is the master, epoch 2, after " in said
-        assert cluster.master().node_id == target
+        assert cluster.the_master().node_id == target
         put(cluster, 50)
         said = cluster.tandemlog("switchover", "--to", target, "--yes", code=5)
         assert f"{target} leads already" in said
@@ -81,7 +81,7 @@ def test_switches_pauses_and_history(tmp_path: Path) -> None:
         said = cluster.tandemlog("switchover", "--yes", code=5)
         assert "there is no master now" in said
         cluster.tandemlog("resume")
-        master = cluster.master()
+        master = cluster.the_master()
         assert master.node_id != target
         terms = rows(cluster, "history")
         assert [term["leader"] for term in terms] == [first, target, master.node_id]
@@ -104,7 +104,7 @@ def test_switches_pauses_and_history(tmp_path: Path) -> None:
 
 def test_a_forced_failover_and_a_removed_member(tmp_path: Path) -> None:
     with Elected(tmp_path) as cluster:
-        first = cluster.master()
+        first = cluster.the_master()
         cluster.wait_in_sync(count=3)
         with tandemlog.Admin(cluster.endpoints) as admin:
             admin.create_topic("t", queues=1)
@@ -143,12 +143,12 @@ def test_a_forced_failover_and_a_removed_member(tmp_path: Path) -> None:
         assert "removed" in str(why[second.node_id])
         cluster.tandemlog("member", "add", second.node_id)
         cluster.wait_in_sync(count=3)
-        assert cluster.master() is last
+        assert cluster.the_master() is last
 
 
 def test_a_coordinator_that_is_away(tmp_path: Path) -> None:
     with Elected(tmp_path) as cluster:
-        master = cluster.master()
+        master = cluster.the_master()
         cluster.wait_in_sync(count=3)
         with tandemlog.Admin(cluster.endpoints) as admin:
             admin.create_topic("t", queues=1)
@@ -167,7 +167,7 @@ def test_a_coordinator_that_is_away(tmp_path: Path) -> None:
 def test_a_coordinator_that_has_lost_its_data(tmp_path: Path) -> None:
     """As docs/operations.md has it: the cluster is founded again, and nothing is lost."""
     with Elected(tmp_path) as cluster:
-        master = cluster.master()
+        master = cluster.the_master()
         cluster.wait_in_sync(count=3)
         with tandemlog.Admin(cluster.endpoints) as admin:
             admin.create_topic("t", queues=1)
@@ -193,7 +193,7 @@ def test_a_coordinator_that_has_lost_its_data(tmp_path: Path) -> None:
             path.write_text(json.dumps({**document, "cluster_uuid": ""}))
         for node in cluster.nodes:
             node.start()
-        founded = cluster.master()
+        founded = cluster.the_master()
         cluster.wait_in_sync(count=3)
         assert rows(cluster, "history")[-1]["epoch"] == 2
         put(cluster, 50)

@@ -97,7 +97,7 @@ class Walk:
             raise AssertionError(f"{what} {whom} is no step")
 
     def _slave(self) -> NodeProcess:
-        master = self.cluster.master()
+        master = self.cluster.the_master()
         return next(node for node in self.cluster.nodes if node is not master)
 
     def _is_down(self) -> bool:

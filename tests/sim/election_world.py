@@ -363,8 +363,8 @@ class ElectionWorld(ElectionAgents):
 
 
 def play(seed: int, steps: int = 2500) -> ElectionWorld:
-    """One world; its flush mode, and whether the cluster is founded before misfortune begins, follow
-    from the seed. Raises ViolationError."""
+    """One world; its flush mode, and whether the cluster is founded before misfortune begins,
+    follow from the seed. Raises ViolationError."""
     world = ElectionWorld(seed, FlushMode.SYNC if seed % 2 else FlushMode.ASYNC)
     for node in world.elected:
         world.start(node)

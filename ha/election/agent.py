@@ -224,7 +224,6 @@ class ElectionAgent:
         me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
         leader = snapshot.leader
         if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
-            # a key of the next leader, seen before this one has stepped down, would prove nothing
             sent_at = self._since_boot()
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:
@@ -232,7 +231,7 @@ class ElectionAgent:
             else:
                 await self._read_once()
         elif snapshot.members.get(me.node_id) != replace(me, lease=lease_id):
-            # also where it was published: a put of the process before may have come after it
+            # a late put of the process before may have replaced it
             await self._coordinator.txn(
                 Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
             )
@@ -395,7 +394,8 @@ class ElectionAgent:
         try:
             return await self._switch(step)
         except CannotSwitchError as error:
-            self._end_switch()
+            if not (self._switching and self._switching.may_lose(self._loop.rules.replication)):
+                self._end_switch()
             logger.warning("the switch was refused: %s", error)
             answer = replace(step.request, outcome=str(error))
             with suppress(CoordinatorError):
@@ -419,6 +419,7 @@ class ElectionAgent:
         held = self._host.durable_on(target.node_id)
         if not self._switching.ready(held, self._host.log_end()):
             return SWITCH_LOOK_S
+        self._switching = replace(self._switching, handed_over=True)
         reason = f"planned switch from {self._identity.node_id}"
         txn = hand_over(self.keys, snapshot, target, reason, self._clock.now_ms())
         try:

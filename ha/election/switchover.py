@@ -10,6 +10,7 @@ repeat them, so none fails. Nothing is lost, because the target holds the whole 
 
 from dataclasses import dataclass
 
+from ..config import Replication
 from .role_loop import may_be_elected
 from .snapshot import Snapshot
 from .values import MemberValue, RequestValue
@@ -56,11 +57,19 @@ def switch_target(snapshot: Snapshot, request: RequestValue) -> MemberValue:
 
 @dataclass(frozen=True, slots=True)
 class Switching:
-    """A switch for which puts are held back, since `began` (monotonic seconds)."""
+    """A switch for which puts are held back, since `began` (monotonic seconds). `handed_over`: the
+    transaction was sent, and may be executed late."""
 
     request: RequestValue
     target: MemberValue
     began: float
+    handed_over: bool = False
+
+    def may_lose(self, replication: Replication) -> bool:
+        """Whether puts that are accepted again could be missing from the target. In async
+        replication they do not wait for it; once the request has changed, which the transaction
+        compares, it cannot be executed any more."""
+        return self.handed_over and not replication.waits
 
     def ready(self, durable: int | None, end: int) -> bool:
         """Whether the target holds the log up to its end."""

@@ -41,7 +41,7 @@ CAUGHT_AT = {
     "slaves keep what their leader does not have": 1,
     "a member joins without what was confirmed": 1,
     "a disk that lost its tail keeps its name": 1,
-    "a leader counts what it has not fsynced": 1,
+    "a leader counts what it has not fsynced": 9,
     "a leaving member is not waited for any more": 1,
 }
 

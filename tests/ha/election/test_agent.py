@@ -6,33 +6,47 @@ import pytest
 
 from fakes.clock import FakeClock
 from fakes.election import KEYS, SyncCoordinator, record
-from fakes.fake_coordinator import CoordinatorWorld
+from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import HaConfig, Replication
 from ha.election.agent import ElectionAgent, Identity
 from ha.election.config import ElectionConfig
 from ha.election.host import OwnLog
-from ha.election.values import LeaderValue
+from ha.election.role_loop import KeepLeading
+from ha.election.switchover import HOLD_S
+from ha.election.values import SWITCHOVER, LeaderValue, RequestValue
 
 
 class Host:
     """A node whose log is all that matters here."""
 
+    held_back = ""
+
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100)
+
+    def hold_puts(self, reason: str) -> None:
+        self.held_back = reason
+
+    def durable_on(self, node_id: str) -> int | None:
+        return 100
+
+    def log_end(self) -> int:
+        return 100
 
 
 class Running:
     """The agent of `a`, which has a lease, and the keys."""
 
-    def __init__(self) -> None:
+    def __init__(self, replication: Replication = Replication.SYNC) -> None:
         clock = FakeClock()
         self.world = CoordinatorWorld(clock)
         self.keys = SyncCoordinator(self.world)
+        self.client, self.host = self.world.client(), Host()
         self.agent = ElectionAgent(
-            self.world.client(),
-            Host(),  # type: ignore[arg-type]
+            self.client,
+            self.host,  # type: ignore[arg-type]
             Identity("a", "a:1", "", ""),
-            HaConfig("c", "a", replication=Replication.SYNC, min_in_sync=2),
+            HaConfig("c", "a", replication=replication, min_in_sync=2),
             ElectionConfig(),
             clock,
             clock.monotonic,
@@ -93,3 +107,34 @@ async def test_a_leader_that_was_replaced_proves_nothing(running: Running, seen:
         await running.agent._read_once()
     await running.agent._renew()
     assert running.agent.lease_fault()
+
+
+@pytest.mark.parametrize("replication", [Replication.SYNC, Replication.ASYNC])
+async def test_puts_after_a_hand_over_without_an_answer(replication: Replication) -> None:
+    """In async replication nothing but the lease keeps what this leader accepts while the hand-over
+    may yet be executed."""
+    running = Running(replication)
+    agent, keys = running.agent, running.keys
+    await running.renew()
+    running.lead("a", agent.session, 2)
+    keys.join("b")
+    request = RequestValue(SWITCHOVER, "b", "1")
+    keys.put(KEYS.request, request)
+    await agent._read_once()
+    agent.leading = 2
+    await agent._keep_leading(KeepLeading(request))
+    assert running.host.held_back
+    running.client.faults.append(Fault.DELAYED)
+    await agent._keep_leading(KeepLeading(request))
+    running.world.clock.advance(HOLD_S + 0.1)
+    running.client.reachable = False
+    await agent._keep_leading(KeepLeading(request))
+    assert bool(running.host.held_back) is (replication is Replication.ASYNC)
+    if replication is Replication.SYNC:
+        return  # b holds whatever is acknowledged from now on
+    running.client.reachable = True
+    await agent._keep_leading(KeepLeading(request))
+    await agent._keep_leading(KeepLeading())
+    assert not running.host.held_back
+    running.world.deliver()
+    assert keys.record().epoch == 2

@@ -22,7 +22,7 @@ from tandemlog.cluster.elections import ClusterChange, Coordination
 from tandemlog.errors import NodeUnavailableError, OutcomeUnknownError, TandemlogError
 
 from .elections_table import source
-from .exit_codes import REFUSED, USAGE
+from .exit_codes import REFUSED, UNKNOWN_OUTCOME, USAGE
 from .failures import CommandError
 from .output import Format, write_lines
 
@@ -61,13 +61,16 @@ async def carry_out(
         typer.echo("\n".join(said))
     ask_consent(wish.yes)
     began = time.monotonic()
-    with suppress(NodeUnavailableError, OutcomeUnknownError):  # the record tells what became of it
+    unsure = ""
+    try:
         await admin.change_cluster(
             wish.change, wish.target, request_id=request_id, epoch=before.epoch
         )
+    except (NodeUnavailableError, OutcomeUnknownError) as error:
+        unsure = str(error)  # the record tells what became of it
     try:
         async with asyncio.timeout(wish.timeout_s):
-            after = await _outcome(admin, before, request_id)
+            after = await _outcome(admin, before, request_id, unsure)
     except TimeoutError:
         why = await _waited_for(admin)
         await _withdraw(admin, request_id)
@@ -118,18 +121,28 @@ def _say(
     write_lines([{**fixed, **row}])
 
 
-async def _outcome(admin: AsyncAdmin, before: Coordination, request_id: str) -> Coordination:
-    """The cluster once there is a newer epoch whose master answers. Raises CommandError."""
+async def _outcome(
+    admin: AsyncAdmin, before: Coordination, request_id: str, unsure: str
+) -> Coordination:
+    """The cluster once there is a newer epoch whose master answers. `unsure`: why it is unknown
+    whether the request has arrived, empty if it has. Raises CommandError."""
     while True:
         state = await admin.coordination()
         if state.epoch > before.epoch:
             if (await admin.cluster()).master_id == state.leader_id:
                 return state
         elif state.request is None or state.request.request_id != request_id:
+            if unsure:
+                raise CommandError(
+                    f"it is unknown whether the request will take effect: {unsure}; look at "
+                    "`tandemlog history` in some seconds",
+                    UNKNOWN_OUTCOME,
+                )
             raise CommandError(
                 "the request has ended without an effect: it expired, or was withdrawn", REFUSED
             )
         elif state.request.outcome:
+            await _withdraw(admin, request_id)  # it was read: `topology` need not show it forever
             raise CommandError(state.request.outcome, REFUSED)
         await asyncio.sleep(LOOK_S)
 

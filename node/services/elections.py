@@ -69,6 +69,8 @@ class Elections:
     async def coordination(self) -> admin_pb2.CoordinationResponse:
         """All keys at one revision."""
         snapshot = (await self._requests.read()).snapshot
+        if snapshot.fault:
+            raise RequestRefusedError(common_pb2.INTERNAL, snapshot.fault)
         return self._told(snapshot, age_s=0.0)
 
     async def history(self) -> admin_pb2.HistoryResponse:

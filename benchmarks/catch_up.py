@@ -124,7 +124,7 @@ def empty(made: LocalCluster) -> None:
 
 def run(folder: Path) -> list[Figure]:
     bare, logs, reputs = [], [], []
-    with cluster(folder, TOPICS, slaves=1, replication="async") as made:
+    with cluster(folder, TOPICS, slaves=1, replication="async", coordinator="none") as made:
         empty(made)
         for _ in range(BURSTS):
             send_many_rate([made.nodes[0].endpoint], BURST)

@@ -180,7 +180,7 @@ class RoleLoop:
         if own.uuid and record is None:
             return (
                 "the coordinator has lost the record of this cluster: restore its data, or "
-                "remove uuid from each node's replication.json to found the cluster again"
+                "remove cluster_uuid from each node's replication.json to found the cluster again"
             )
         if record is not None and own.uuid and record.epoch < own.me.accepted_epoch:
             return (
@@ -298,8 +298,9 @@ class RoleLoop:
         if request is None or request.kind != FORCED or request.target != own.me.node_id:
             return None
         if snapshot.leader is not None:
+            # until its lease is over this node follows it, as any other
             self._held_until = 0, 0.0
-            return Wait(f"forced failover: the lease of {snapshot.leader.node_id} still holds", 0.2)
+            return None
         if self._held_until[0] != snapshot.request_revision:
             # the lease is gone at the coordinator; its holder's clock may differ by the margin
             self._held_until = snapshot.request_revision, now + self.rules.lease_s

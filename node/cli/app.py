@@ -34,6 +34,7 @@ COMMANDS = {
     "pause": "pause",
     "resume": "resume",
     "member": "member",
+    "drill": "drill",
     "dump": "dump",
     "recover": "recover",
     "rebuild": "rebuild",

@@ -1,0 +1,33 @@
+"""`tandemlog drill`: what it says of a cluster whose master is killed, and of one that is switched."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from running import ROOT, first_of_free_row
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.mark.parametrize("fault", ["kill-master", "switchover"])
+def test_a_drill_counts_what_came_of_all_messages(fault: str) -> None:
+    port = first_of_free_row(3)
+    command = [sys.executable, "-m", "node", "drill", fault, "--rounds", "1"]
+    done = subprocess.run(
+        [*command, "--port", str(port), "--format", "jsonl"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    played, total = [json.loads(line) for line in done.stdout.splitlines()]
+    assert played["fault"] == fault
+    assert played["after"] != played["before"]
+    assert played["epoch"] == 2
+    assert 0 < played["seconds"] < 30
+    assert total["acknowledged"] > 0
+    assert (total["failed"], total["lost"], total["duplicated"]) == (0, 0, 0)

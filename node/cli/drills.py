@@ -9,6 +9,7 @@ client sees it with default options.
 """
 
 import itertools
+import secrets
 import signal
 import threading
 import time
@@ -165,7 +166,7 @@ class Drill:
         self._cluster.start_node(slave)
 
     def _switch(self, master: NodeProcess) -> None:
-        self._admin.change_cluster(ClusterChange.SWITCHOVER)
+        self._admin.change_cluster(ClusterChange.SWITCHOVER, request_id=secrets.token_hex(8))
         self._wait(
             "the switch", lambda: self._admin.cluster().master_id not in ("", master.node_id)
         )

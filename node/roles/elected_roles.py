@@ -153,7 +153,7 @@ class ElectedRoles:
         self._master = master
         self.terms_won += 1
         self._unlisten = self._store.topics.listen(master.metadata_changed)
-        self.replication.current = master.servicer
+        self.replication.set(master.servicer)
         role = MasterRole(
             self._store,
             master,
@@ -210,7 +210,7 @@ class ElectedRoles:
     async def _stop(self, reason: str) -> None:
         """End what there is, completely; from the first line on nothing is acknowledged."""
         self.fence(reason)
-        self.replication.current = None
+        self.replication.set(None)
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None

@@ -5,13 +5,17 @@ the first step of a demotion is to set a role without an epoch: nothing is ackno
 on, however long the rest takes. Puts that wait are settled at once as unknown (`on_change`).
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from ha.protocol.frames import Refusal, encode_master_frame
 from ha.protocol.replication_service import Context, ReplicationService
 from tandemlog.v1 import common_pb2
 
 from .role import NodeRole
+
+BEGIN_S = 1.0
 
 
 class RoleSwitch:
@@ -57,16 +61,31 @@ class RoleSwitch:
 
 
 class ReplicationSwitch:
-    """The replication service of a node whose role changes."""
+    """The replication service of a node whose role changes.
+
+    Slaves hear of an election at once, and may come before the term has begun: they wait here a
+    moment. A refusal would cost them a pause before they come again, and clients with them.
+    """
 
     def __init__(self, node_id: str) -> None:
-        self.current: ReplicationService | None = None
         self.servicer = ReplicationService(self._replicate)
+        self._current: ReplicationService | None = None
+        self._begun = asyncio.Event()
         self._node_id = node_id
 
+    def set(self, current: ReplicationService | None) -> None:
+        self._current = current
+        if current is None:
+            self._begun.clear()
+        else:
+            self._begun.set()
+
     async def _replicate(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        if self.current is not None:
-            await self.current.replicate(requests, context)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BEGIN_S):
+                await self._begun.wait()
+        if self._current is not None:
+            await self._current.replicate(requests, context)
             return
         refusal = Refusal(f"{self._node_id} is not the master now", retry=True)
         await context.write(encode_master_frame(refusal))

@@ -1,4 +1,4 @@
-"""`tandemlog drill`: what it says of a cluster whose master is killed, and of one that is switched."""
+"""`tandemlog drill`: what it counts while a master is killed, or switched."""
 
 import json
 import subprocess

@@ -80,7 +80,7 @@ def test_the_version(
         (("offsets", "t", "--boundary", "middle"), "'--boundary'"),
         (("topic", "create", "t", "--perm", "x"), "--perm must be rw, r or w"),
         (("up", "--slaves", "-1"), "'--slaves'"),
-        (("up", "--flush", "never"), "--flush must be async or sync"),
+        (("up", "--flush", "never"), "--flush must be one of async, sync"),
         (("node", "--config", "/nonexistent"), "cannot read /nonexistent"),
         (("pipeline", "audit", "/nonexistent"), "/nonexistent is not a folder"),
     ],

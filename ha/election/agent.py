@@ -268,10 +268,9 @@ class ElectionAgent:
             entry = (await self._read()).roster.get(node_id)
             counted = 0 if entry is None else entry.starts
             if counted >= starts and not self._registered:
-                await self._host.renew_incarnation(
-                    f"it counts {starts} starts, the cluster has seen {counted}"
-                )
-            starts = max(starts, counted + 1)
+                reason = f"it counts {starts} starts, the cluster has seen {counted}"
+                starts = counted + 1
+                await self._host.renew_incarnation(reason, starts)
             if self._registered and counted >= self._registered:
                 return
             self._registered = starts
@@ -353,9 +352,10 @@ class ElectionAgent:
             return
         record = self.snapshot.record
         self._uuid = self.snapshot.uuid
-        self._following, self._has_role, self.why = leader, True, ""
+        self._following = None  # until it works: what fails is tried again
         unclean_epoch = record.unclean_epoch if record is not None else 0
         await self._host.follow(leader, unclean_epoch, self._uuid)
+        self._following, self._has_role, self.why = leader, True, ""
 
     async def _step_down(self, reason: str) -> None:
         logger.warning("stepping down: %s", reason)

@@ -60,7 +60,7 @@ class RoleHost(Protocol):
         """Where the log ends, puts under way included."""
         ...
 
-    async def renew_incarnation(self, reason: str) -> None:
-        """This disk is not what it was: it joins as a new one. Durable on return; only while there
-        is no role."""
+    async def renew_incarnation(self, reason: str, starts: int) -> None:
+        """This disk is not what it was: it joins as a new one, which counts this as start `starts`.
+        Durable on return; only while there is no role."""
         ...

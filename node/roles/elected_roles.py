@@ -114,10 +114,11 @@ class ElectedRoles:
         self._store.become_slave()
         return state
 
-    async def renew_incarnation(self, reason: str) -> None:
+    async def renew_incarnation(self, reason: str, starts: int) -> None:
         """This disk is not what it was: join as a new one. Durable on return."""
         logger.warning("this disk joins as a new one: %s", reason)
-        await self._change(lambda state: replace(state, incarnation=new_incarnation()))
+        incarnation = new_incarnation()
+        await self._change(lambda state: replace(state, incarnation=incarnation, starts=starts))
         self.incarnation_changes += 1
 
     # ---- what the agent asks for

@@ -217,6 +217,7 @@ class Node:
         same reason a node takes part in elections only now."""
         if self.agent is not None and self._elected is not None:
             self._elected.switch.on_change = self.waiters.look
+            self._elected.count_puts = lambda: self.pump.under_way
             self._taking_part = asyncio.create_task(self.agent.run(), name="election")
             self._taking_part.add_done_callback(self._replication_ended)
         if self.elections is not None:

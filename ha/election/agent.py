@@ -19,7 +19,6 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from storage.clock import Clock
-from storage.errors import StoreError
 
 from ..config import HaConfig
 from ..coordinator.coordinator import Coordinator
@@ -30,12 +29,12 @@ from ..coordinator.errors import (
     UnknownOutcomeError,
 )
 from ..coordinator.values import Put, Txn
-from ..errors import HaError
 from ..master.term import WonTerm
 from .config import ElectionConfig
 from .host import RoleHost
 from .keys import ClusterKeys
 from .leases import HeldLease
+from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .record_keeper import ElectedKeeper
 from .role_loop import (
@@ -51,15 +50,13 @@ from .role_loop import (
     Wait,
 )
 from .snapshot import Snapshot, SnapshotBuilder
-from .switchover import HELD_BACK, CannotSwitchError, Switching, switch_target
-from .transactions import ask, hand_over, renew
+from .transactions import renew
 from .values import LeaderValue, MemberValue, RosterValue, encode
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 1.0
 RESTART_S = 0.5
-SWITCH_LOOK_S = 0.01
 FAILED_TERM_S = 5.0
 
 
@@ -111,13 +108,16 @@ class ElectionAgent:
         )
         self._loop = RoleLoop(self.keys, rules)
         self._builder = SnapshotBuilder(self.keys)
+        self._switch = PlannedSwitch(
+            coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
+        )
         self._begun = 0
         self._registered = 0
+        self._counted = False
         self._following: LeaderValue | None = None
         self._has_role = False
         self._wake = asyncio.Event()
         self._probing: asyncio.Task[None] | None = None
-        self._switching: Switching | None = None
         self._failed_until = 0.0
         self._polled_at = float("-inf")
 
@@ -280,7 +280,9 @@ class ElectionAgent:
                 await self._coordinator.txn(txn)
 
     async def _decide(self) -> None:
-        await self._register()
+        if not self._counted:
+            await self._register()
+            self._counted = True
         while True:
             self._wake.clear()
             if self._since_boot() - self._polled_at >= POLL_S:
@@ -289,7 +291,14 @@ class ElectionAgent:
                     self._wake.clear()
                 except CoordinatorUnavailableError as error:
                     self.why = f"the coordinator cannot be reached: {error}"
-            own = Own(self._member(), self.leading, self._begun, self.lease.lease_id, self._uuid)
+            own = Own(
+                self._member(),
+                self.leading,
+                self._begun,
+                self.lease.lease_id,
+                self._uuid,
+                store_fault=self._host.own_log().obstacle,
+            )
             step = self._loop.decide(
                 self.snapshot, own, self._since_boot(), self._clock.now_ms(), uuid.uuid4().hex
             )
@@ -335,7 +344,7 @@ class ElectionAgent:
         self._uuid = self.snapshot.uuid
         try:
             await self._host.lead(won, keeper, self._uuid)
-        except (HaError, StoreError, OSError) as error:
+        except Exception as error:
             logger.exception("epoch %d could not begin", record.epoch)
             self._failed_until = self._since_boot() + FAILED_TERM_S
             await self.resign()
@@ -360,7 +369,12 @@ class ElectionAgent:
     async def _step_down(self, reason: str) -> None:
         logger.warning("stepping down: %s", reason)
         self._host.fence(reason)
-        self._switching, self.leading = None, 0
+        self._switch.end()
+        self.leading = 0
+        leader = self.snapshot.leader
+        if leader is not None and leader.session == self.session:
+            # no other node would elect while this one keeps the leader's key
+            await self.resign()
         await self._wait(reason)
 
     async def _wait(self, reason: str) -> None:
@@ -385,54 +399,15 @@ class ElectionAgent:
             await self._read_once()
         return 0.02
 
-    # ---- a planned switch
-
     async def _keep_leading(self, step: KeepLeading) -> float:
         if step.request is None:
-            if self._switching is not None:
-                self._end_switch()
+            self._switch.end()
             return POLL_S
-        try:
-            return await self._switch(step)
-        except CannotSwitchError as error:
-            if not (self._switching and self._switching.may_lose(self._loop.rules.replication)):
-                self._end_switch()
-            logger.warning("the switch was refused: %s", error)
-            answer = replace(step.request, outcome=str(error))
-            with suppress(CoordinatorError):
-                await self._coordinator.txn(ask(self.keys, self.snapshot, answer))
-                await self._read_once()
-            return POLL_S
-
-    async def _switch(self, step: KeepLeading) -> float:
-        assert step.request is not None
-        now, snapshot = self._since_boot(), self.snapshot
-        target = switch_target(snapshot, step.request)
-        if self._switching is None or self._switching.target.node_id != target.node_id:
-            logger.info("switching to %s: puts are held back", target.node_id)
-            self._switching = Switching(step.request, target, now)
-            self._host.hold_puts(HELD_BACK)
-            return SWITCH_LOOK_S
-        if self._switching.too_long(now):
-            raise CannotSwitchError(
-                f"{target.node_id} did not have the whole log in time; try again when it lags less"
-            )
-        held = self._host.durable_on(target.node_id)
-        if not self._switching.ready(held, self._host.log_end()):
-            return SWITCH_LOOK_S
-        self._switching = replace(self._switching, handed_over=True)
-        reason = f"planned switch from {self._identity.node_id}"
-        txn = hand_over(self.keys, snapshot, target, reason, self._clock.now_ms())
-        try:
-            await self._coordinator.txn(txn)
-        except (CoordinatorUnavailableError, UnknownOutcomeError, LeaseLostError) as error:
-            logger.warning("handing over: %s", error)
-        await self._read_once()
-        return SWITCH_LOOK_S
-
-    def _end_switch(self) -> None:
-        self._switching = None
-        self._host.hold_puts("")
+        now = self._since_boot()
+        age_s = now - (self.heard_at if self.heard_at is not None else now)
+        return await self._switch.step(
+            step.request, self.snapshot, age_s, now, self._clock.now_ms()
+        )
 
     # ---- is the leader's process gone?
 

@@ -57,7 +57,11 @@ class RoleHost(Protocol):
         ...
 
     def log_end(self) -> int:
-        """Where the log ends, puts under way included."""
+        """Where the log ends."""
+        ...
+
+    def puts_under_way(self) -> int:
+        """How many puts were accepted and are not appended yet."""
         ...
 
     async def renew_incarnation(self, reason: str, starts: int) -> None:

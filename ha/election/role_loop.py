@@ -53,13 +53,15 @@ class ElectionRules:
 class Own:
     """This node. `leading` is the epoch of the term that runs in this process, 0 for none; `begun`
     the highest epoch that this process has begun; `lease` its lease at the coordinator, 0 without
-    one; `uuid` the cluster that it has belonged to, empty for a new node."""
+    one; `uuid` the cluster that it has belonged to, empty for a new node; `store_fault` why its
+    store accepts nothing until a restart, empty if it does."""
 
     me: MemberValue
     leading: int = 0
     begun: int = 0
     lease: int = 0
     uuid: str = ""
+    store_fault: str = ""
 
     @property
     def member(self) -> Member:
@@ -196,6 +198,8 @@ class RoleLoop:
             return StepDown(f"{record.leader.node_id} leads epoch {record.epoch}: {record.reason}")
         if snapshot.removed(own.me.node_id):
             return StepDown(removed_text(own.me.node_id))
+        if own.store_fault and self._others_can_lead(snapshot, record, own):
+            return StepDown(f"another node can lead: {own.store_fault}")
         if snapshot.leader is None:
             if not own.lease:
                 return KeepLeading()
@@ -205,6 +209,14 @@ class RoleLoop:
         if request is not None and request.kind == SWITCHOVER and not request.outcome:
             return KeepLeading(request)
         return KeepLeading()
+
+    def _others_can_lead(self, snapshot: Snapshot, record: ClusterRecord, own: Own) -> bool:
+        return not snapshot.settings.paused and any(
+            each.node_id != own.me.node_id
+            and not each.obstacle
+            and may_be_elected(each.member, record)
+            for each in snapshot.members.values()
+        )
 
     # ---- everyone else
 
@@ -292,8 +304,9 @@ class RoleLoop:
     def _forced(
         self, snapshot: Snapshot, record: ClusterRecord, own: Own, now: float, now_ms: int
     ) -> Step | None:
-        """An operator wants this node to lead, whatever it lacks. The lease of the leader must be
-        over: until then it may acknowledge what a forced leader does not have."""
+        """An operator wants this node to lead, whatever it lacks. It waits until the leader's lease
+        is over, so that one which acknowledges alone has stopped. One that still reaches an in-sync
+        slave has not: that its processes are stopped is for the operator to make sure."""
         request = snapshot.request
         if request is None or request.kind != FORCED or request.target != own.me.node_id:
             return None

@@ -71,9 +71,9 @@ class Switching:
         compares, it cannot be executed any more."""
         return self.handed_over and not replication.waits
 
-    def ready(self, durable: int | None, end: int) -> bool:
-        """Whether the target holds the log up to its end."""
-        return durable is not None and durable >= end
+    def ready(self, durable: int | None, end: int, puts_under_way: int) -> bool:
+        """Whether the target holds the log up to its end, and nothing more will be appended."""
+        return not puts_under_way and durable is not None and durable >= end
 
     def too_long(self, now: float) -> bool:
         return now - self.began > HOLD_S

@@ -259,6 +259,8 @@ class ReplicationMaster:
         self._publish(confirm)
 
     def _publish(self, confirm: int) -> None:
+        if self._closing:
+            return  # the store may have another role by now
         if confirm > self.store.confirmed.value:
             self.store.advance_confirmed(confirm)
         self._wake_all()

@@ -268,6 +268,11 @@ class AppendPump:
         self._quiet.set()
         self._stopping = False
 
+    @property
+    def under_way(self) -> int:
+        """Requests that were accepted and are not appended yet."""
+        return self._pending_count
+
     def start(self) -> None:
         self._thread.start()
 

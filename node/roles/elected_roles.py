@@ -11,7 +11,6 @@ threads included, before the next one touches the log. The store stays open, rea
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ha.config import HaConfig, Role
@@ -62,6 +61,7 @@ class ElectedRoles:
         timeout_ms: int,
         fatal: Callable[[BaseException], None],
     ) -> None:
+        self.count_puts: Callable[[], int] = lambda: 0
         self.switch = RoleSwitch(WaitingRole("this node is starting", rows))
         self.replication = ReplicationSwitch(config.node_id)
         self._store = store
@@ -202,6 +202,9 @@ class ElectedRoles:
     def log_end(self) -> int:
         return self._store.log.wrote.value
 
+    def puts_under_way(self) -> int:
+        return self.count_puts()
+
     async def close(self) -> None:
         """End the role; the store stays open."""
         await self._stop("this node is stopping")
@@ -222,8 +225,8 @@ class ElectedRoles:
             self._state, self._master = master.ha_state or self._state, None
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+            # not awaited itself: a cancel of this call would cut its own end short
+            await asyncio.wait({task})
             self._following = None
         if slave is not None:
             self._state, self._slave = slave.ha_state or self._state, None

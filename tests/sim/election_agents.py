@@ -203,7 +203,7 @@ class ElectionAgents(ElectionCluster):
         match = master.group.tracker.matches.get(target.node_id)
         connected = match is not None and target.node_id in master.group.sessions
         durable = match.durable if match is not None and connected else None
-        if not switching.ready(durable, store.log.wrote.value):
+        if not switching.ready(durable, store.log.wrote.value, 0):
             return
         txn = hand_over(KEYS, process.snapshot, target, "planned", self.clock.now_ms())
         self.coordination.arm(node.name, process.client)

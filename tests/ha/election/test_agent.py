@@ -20,6 +20,7 @@ class Host:
     """A node whose log is all that matters here."""
 
     held_back = ""
+    accepted = 0
 
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100)
@@ -32,6 +33,9 @@ class Host:
 
     def log_end(self) -> int:
         return 100
+
+    def puts_under_way(self) -> int:
+        return self.accepted
 
 
 class Running:
@@ -138,3 +142,39 @@ async def test_puts_after_a_hand_over_without_an_answer(replication: Replication
     assert not running.host.held_back
     running.world.deliver()
     assert keys.record().epoch == 2
+
+
+async def switching(replication: Replication = Replication.SYNC) -> tuple[Running, RequestValue]:
+    """A leader that has begun to switch to `b`."""
+    running = Running(replication)
+    await running.renew()
+    running.lead("a", running.agent.session, 2)
+    running.keys.join("b")
+    request = RequestValue(SWITCHOVER, "b", "1")
+    running.keys.put(KEYS.request, request)
+    await running.agent._read_once()
+    running.agent.leading = 2
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.host.held_back
+    return running, request
+
+
+async def test_nothing_is_handed_over_while_accepted_puts_are_not_appended() -> None:
+    running, request = await switching()
+    running.host.accepted = 1
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+    running.host.accepted = 0
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 3
+
+
+async def test_a_switch_without_the_coordinator_holds_puts_back_once() -> None:
+    running, request = await switching()
+    running.client.reachable = False
+    await running.agent._keep_leading(KeepLeading(request))
+    running.world.clock.advance(HOLD_S + 0.1)
+    await running.agent._keep_leading(KeepLeading(request))
+    assert not running.host.held_back
+    await running.agent._keep_leading(KeepLeading(request))
+    assert not running.host.held_back, "a request that was refused is not tried again"

@@ -87,9 +87,9 @@ def test_no_switch(snapshot: Snapshot, target: str, why: str) -> None:
 
 def test_a_switch_waits_for_the_whole_log() -> None:
     switching = Switching(asked("b"), up("b"), 10.0)
-    assert not switching.ready(None, 0)
-    assert not switching.ready(99, 100)
-    assert switching.ready(100, 100)
+    assert not switching.ready(None, 0, 0)
+    assert not switching.ready(99, 100, 0)
+    assert switching.ready(100, 100, 0)
     assert not switching.too_long(10.0 + HOLD_S)
     assert switching.too_long(10.1 + HOLD_S)
 

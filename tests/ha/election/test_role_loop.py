@@ -295,6 +295,16 @@ def test_a_forced_failover_concerns_its_target_alone() -> None:
     assert "not in the in-sync set" in reason(look(free, own(C, lease=13), at=LONG))
 
 
+def test_a_leader_whose_store_has_failed_makes_room_for_one_that_can_lead() -> None:
+    leading = own(A, leading=5, store_fault="its store has failed: EIO")  # type: ignore[arg-type]
+    held = record("a", "b", epoch=5)
+    step = look(seen(held=held), leading)
+    assert isinstance(step, StepDown), step
+    assert "EIO" in step.reason
+    alone = look(seen(held=record("a", epoch=5)), leading)
+    assert isinstance(alone, KeepLeading), "reads continue, and no other node could lead"
+
+
 # ---- what is not believed
 
 

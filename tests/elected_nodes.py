@@ -4,19 +4,13 @@ ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
 Account        a producer thread: what was acknowledged, when, and which puts failed
 """
 
-import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from node.cli.drills import QUEUES, TOPIC, Load
 from running import SMALL, NodeProcess, free_ports, wait_until
-from tandemlog.message import Message, SendResult
 from tandemlog.sync.admin import Admin
-from tandemlog.sync.producer import Producer
-
-TOPIC = "account"
-QUEUES = 2
 
 
 class ElectedNodes:
@@ -113,31 +107,19 @@ class ElectedNodes:
             node.kill()
 
 
-class Account:
-    """One put at a time, its payload a number; `with` it while things happen to the nodes."""
+class Account(Load):
+    """The load of a drill; `with` it while things happen to the nodes."""
 
     def __init__(self, endpoints: list[str]) -> None:
-        self.acknowledged: dict[int, SendResult] = {}
-        self.times: list[float] = []
-        self.failed: list[str] = []
-        self._endpoints = endpoints
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._send, name="account")
+        super().__init__(endpoints)
+        self._admin_endpoints = endpoints
 
-    def __enter__(self) -> "Account":
-        with Admin(self._endpoints) as admin:
+    def __enter__(self) -> Self:
+        with Admin(self._admin_endpoints) as admin:
             admin.create_topic(TOPIC, QUEUES)
-        self._thread.start()
+        super().__enter__()
         wait_until("the first acknowledged puts", lambda: len(self.times) > 20)
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Send no more; the last put gets its answer."""
-        self._end.set()
-        self._thread.join(60)
 
     def wait_more(self, after: float) -> None:
         """Until puts are acknowledged that were sent well after `after` (monotonic seconds)."""
@@ -145,7 +127,7 @@ class Account:
 
     def longest_gap(self) -> float:
         """Seconds between two acknowledgements."""
-        return max(b - a for a, b in zip(self.times, self.times[1:], strict=False))
+        return self.longest_gap_since(0.0)
 
     def check(self, nodes: ElectedNodes) -> None:
         """Each node has each acknowledged message once, at the place that was acknowledged, and no
@@ -163,16 +145,3 @@ class Account:
                 assert found == str(number).encode(), (
                     f"{node.node_id} has {found!r} at {place}, where {number} was acknowledged"
                 )
-
-    def _send(self) -> None:
-        number = 0
-        with Producer(self._endpoints) as producer:
-            while not self._end.is_set():
-                try:
-                    sent = producer.send(Message(TOPIC, str(number).encode()))
-                    self.acknowledged[number] = sent.result(60)
-                except Exception as error:
-                    self.failed.append(repr(error))
-                else:
-                    self.times.append(time.monotonic())
-                number += 1

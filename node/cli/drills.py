@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
@@ -65,11 +66,15 @@ class Load:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._send, name="drill", daemon=True)
 
-    def __enter__(self) -> "Load":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Send no more; the last put gets its answer."""
         self._end.set()
         self._thread.join(SETTLE_S)
 

@@ -6,6 +6,7 @@
 Several nodes may believe to lead at a time; each has the puts that its clients wait for.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from fakes.stream import FakeStream
@@ -39,7 +40,7 @@ from storage.config import FlushMode
 from storage.errors import StoreError
 
 
-class ElectionCluster(Cluster):
+class ElectionCluster(Cluster, ABC):
     """See the module."""
 
     def __init__(self, seed: int, flush: FlushMode) -> None:
@@ -266,8 +267,9 @@ class ElectionCluster(Cluster):
             self.look_soon(node)
         self.positions(node)
 
+    @abstractmethod
     def look_soon(self, node: ElectedNode) -> None:
-        raise NotImplementedError
+        """The node reads the keys before anything else."""
 
     def persist(self, node: SimNode) -> None:
         """One try to record the set that the master proposes."""

@@ -3,6 +3,7 @@
 Those that need more than one process run in lanes side by side.
 """
 
+import signal
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see t
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)
 settings.load_profile("tandemlog")
+
+# A shell starts what runs in the background with SIGINT ignored, and every program started from
+# there inherits that: one that a test interrupts would not notice.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

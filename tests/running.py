@@ -8,6 +8,7 @@ Every wait has a deadline and says what it waited for; a node that ends early sh
 """
 
 import contextlib
+import fcntl
 import itertools
 import os
 import random
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -38,18 +40,38 @@ SMALL = {
 }
 
 
+def _share_of_this_process() -> int:
+    """Which part of the ports is ours while this process lives: the first whose lock it gets."""
+    folder = Path(tempfile.gettempdir()) / f"tandemlog-test-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    for share in range(SHARES):
+        lock = os.open(folder / str(share), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            return share
+    raise AssertionError(f"{SHARES} processes run these tests already")
+
+
 def _ports_of_this_process() -> Iterator[int]:
     """In random order, again and again, those below the ones that the system gives away by itself.
 
     A node that is down for a moment keeps its port so: no client of another test gets it, and each
     process of pytest has a share of its own. Every fourth, since a broker takes neighbours too.
     """
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = 10_000 + worker % 8 * 1_250
-    ports = list(range(first, first + 1_100, 4))
+    first = FIRST_PORT + _share_of_this_process() * PORTS_OF_A_SHARE
+    ports = list(range(first, first + PORTS_OF_A_SHARE - ROW, 4))
     random.Random().shuffle(ports)
-    return itertools.cycle(ports)
+    yield from itertools.cycle(ports)
 
+
+# Up to 30,000: the system gives away ports from 32,768 on.
+FIRST_PORT, SHARES, PORTS_OF_A_SHARE = 10_000, 16, 1_250
+# What a local cluster takes beside its nodes' ports: coordinators from 50 above the first, HTTP
+# ports from 100 above.
+ROW, COORDINATORS, HTTP = 150, 50, 100
 
 _ports = _ports_of_this_process()
 
@@ -58,22 +80,24 @@ def free_ports(count: int) -> list[int]:
     """Ports that are free now, and that no other process of these tests asks for."""
     found: list[int] = []
     for port in itertools.islice(_ports, 2_000):
-        if len(found) == count:
-            return found
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("", port))
             found.append(port)
+        if len(found) == count:
+            return found
     raise AssertionError("no free ports")
 
 
 def first_of_free_row(count: int) -> int:
     """The gRPC port of a master for which `tandemlog up` finds `count` nodes' ports free: its
-    slaves' follow it, and each node's HTTP port is 100 above."""
+    slaves' follow it, and coordinators and HTTP servers have theirs above."""
+    members = range(2 * 3)  # of etcd: a port for clients and one for the others
     for _ in range(50):
         (first,) = free_ports(1)
-        wanted = [first + each for each in range(count)]
+        nodes = range(first, first + count)
+        wanted = [*nodes, *(first + COORDINATORS + each for each in members)]
         with contextlib.suppress(OSError):
-            for each in (*wanted, *(number + 100 for number in wanted)):
+            for each in (*wanted, *(number + HTTP for number in nodes)):
                 with socket.socket() as probe:
                     probe.bind(("127.0.0.1", each))
             return first

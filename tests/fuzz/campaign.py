@@ -4,8 +4,8 @@
     a probe of each node beside it ─▶ calls that were open while its loop stood ─▶ each again, alone
 
 A loop that stands makes every call slow, and a busy machine does so too. So a slow moment only
-gives suspects: every call that was open then is made again, alone; one that is slow three times
-running is a finding.
+gives suspects: every call that was open then is made again, alone; one that is slow each time is a
+finding. Each try waits longer for the machine to have its busy moment behind it.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ WORKERS = 48
 PAUSE_S = 0.050
 SUSPECT_S = 0.100
 SUSPECTS_AT_MOST = 60
-TRIES = 3
+TRIES = 12
+REST_S = 0.1
 FINDINGS_AT_MOST = 25
 
 
@@ -119,7 +120,8 @@ class Campaign:
         """The shortest of the longest pauses of some tries: what the call does each time."""
         shortest = 60.0
         method = self.maker.methods.get(call.path)
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
+            await asyncio.sleep(attempt * REST_S)
             with Probe(self.target.endpoints[call.node]) as probe:
                 await caller.call(call, method)
                 await asyncio.sleep(0.02)

@@ -27,7 +27,9 @@ from typing import Final
 _M_TRIM_THRESHOLD: Final = -1
 _M_ARENA_MAX: Final = -8
 TRIM_THRESHOLD_BYTES: Final = 256 << 20
-REST_S = 2.0
+REST_S = 5.0
+"""Longer than the pause between bursts: with 2 s, bursts every two seconds cost a tenth more, for
+pages that had gone and came back."""
 NEW_OBJECTS = 50_000
 """The collector runs after this many more objects were created than freed; a pull has about 10,000
 at once."""

@@ -242,12 +242,13 @@ def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, 
     if not headers.count:
         return -1, -1
     start, length = int(headers.properties_start[0]), int(headers.properties_length[0])
+    first = data[start : start + length].tobytes()
     try:
-        mark_in(data[start : start + length].tobytes())
+        mark_in(first)
         marked = -1
     except FormatError:
         marked = 0
-    if not _may_name(data, headers):
+    if LIGHT_NUMBERS not in first and not _may_name(data, headers):
         return -1, marked
     flat, offsets = compact(data, headers.properties_start, headers.properties_length)
     text = flat.tobytes()
@@ -256,25 +257,26 @@ def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, 
 
 
 def _may_name(data: NDArray[np.uint8], headers: HeaderColumns) -> bool:
-    """Whether the exact search is needed: one look at rows as wide as the longest properties, which
-    costs half as much as to put the properties end to end, and at times sees too much."""
-    lengths = headers.properties_length
-    width = int(lengths.max())
+    """Whether the exact search is needed in the records after the first: one look at rows as wide
+    as the longest properties, which costs half as much as to put the properties end to end, and at
+    times sees too much. The first record is longer, by its mark: with its width each row would
+    reach into the next record, where any two bytes may be."""
+    starts, lengths = headers.properties_start[1:], headers.properties_length[1:]
+    width = int(lengths.max(initial=0))
     if width < len(MARK_NAME):
         return False
-    if width > MOST_WIDTH * max(1, int(lengths.mean())):
+    if width > MOST_WIDTH * max(1, int(lengths.sum()) // len(lengths)):
         return True
-    text = gather_rows(data, headers.properties_start, width).tobytes()
+    text = gather_rows(data, starts, width).tobytes()
     if LIGHT_NUMBERS in text:
         return True
     # For a name as short as that find takes three times as long as a look at all pairs of bytes.
-    flat = np.frombuffer(text, np.uint8, offset=width)
+    flat = np.frombuffer(text, np.uint8)
     return any(
         not none_true(
             flat[first : first + (len(flat) - first) // 2 * 2].view(np.uint16) == _MARK_END
         )
         for first in (0, 1)
-        if len(flat) > first
     )
 
 

@@ -172,10 +172,12 @@ class RawIntake:
 
 
 def few_records(view: memoryview, offset: int, left: int) -> tuple[int, list[int]]:
-    """Where the first few records end and begin, which are valid, each looked at by itself: for a
-    small chunk that takes a tenth of the time of the columns."""
+    """Where a few records end and begin, which are valid, each looked at by itself: for a small
+    chunk that takes a tenth of the time of the columns. (0, []) for a chunk of more records."""
+    if _more_than_few(view):
+        return 0, []
     data, position, starts = np.frombuffer(view, np.uint8), 0, list[int]()
-    for _ in range(FEW_RECORDS):
+    while position < len(view):
         stop, _fault = why_stopped(data, position, len(view), left, offset)
         if stop is not None:
             break
@@ -192,6 +194,19 @@ def few_records(view: memoryview, offset: int, left: int) -> tuple[int, list[int
         starts.append(position)
         position += record.size
     return position, starts
+
+
+def _more_than_few(view: memoryview) -> bool:
+    """By the sizes alone, which lead from record to record."""
+    position, last = 0, len(view) - BLANK_SIZE
+    for _ in range(FEW_RECORDS):
+        if position > last:
+            return False
+        size: int = _SIZE_AND_MAGIC.unpack_from(view, position)[0]
+        if size < MIN_RECORD_SIZE:
+            return False
+        position += size
+    return position < len(view)
 
 
 def damage_end(log: CommitLog, offset: int) -> int:

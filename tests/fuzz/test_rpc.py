@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fuzz
 # asked what brings every part of it into memory: modules, the stacks of threads, gRPC's buffers.
 # That is 12 MB in the first 25,000 calls, 7 MB in the next 250,000; nothing else is allowed for.
 WARM_SHARE = 1 / 10
-RESTED_S = 3 * REST_S
+RESTED_S = 2.4 * REST_S
 
 
 def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays.ragged import Buffer, all_true, byte_array, windows
+from ..arrays.ragged import Buffer, all_true, byte_array, none_true, windows
 from ..constants import (
     BODY_LENGTH_OFFSET,
     FIXED_SIZE,
@@ -25,6 +25,14 @@ from ..constants import (
 from ..record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
 
 _BODY_OFFSET: Final = BODY_LENGTH_OFFSET + 4
+_HEAD: Final = np.dtype(
+    {
+        "names": ["magic", "physical_offset", "flags", "body_length"],
+        "formats": [">u4", ">i8", "u1", ">i4"],
+        "offsets": [MAGIC_OFFSET, PHYSICAL_OFFSET_OFFSET, SYS_FLAG_OFFSET + 3, BODY_LENGTH_OFFSET],
+        "itemsize": _BODY_OFFSET,
+    }
+)
 _HOST_BITS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 
@@ -38,17 +46,14 @@ def all_plain(
     data, size = byte_array(buffer), sizes.astype(np.int64)
     if int(size.min()) < FIXED_SIZE:
         return False
-    magic = _at(data, positions + MAGIC_OFFSET, 4, ">u4")
-    offset = _at(data, positions + PHYSICAL_OFFSET_OFFSET, 8, ">i8")
-    flags = data[positions + (SYS_FLAG_OFFSET + 3)] & _HOST_BITS
+    heads = windows(data, _HEAD.itemsize)[positions].view(_HEAD)
+    body = heads["body_length"].astype(np.int64)
     if not (
-        all_true(magic == MAGIC_V1)
-        and all_true(offset == positions + base_offset)
-        and not flags.any()
+        all_true(heads["magic"] == MAGIC_V1)
+        and all_true(heads["physical_offset"] == positions + base_offset)
+        and none_true(heads["flags"] & _HOST_BITS)
+        and all_true((body >= 0) & (body <= size - FIXED_SIZE))
     ):
-        return False
-    body = _at(data, positions + BODY_LENGTH_OFFSET, 4, ">i4").astype(np.int64)
-    if not all_true((body >= 0) & (body <= size - FIXED_SIZE)):
         return False
     topic_at = positions + _BODY_OFFSET + body
     topic = data[topic_at].astype(np.int64)

@@ -28,7 +28,7 @@ _SIZE_AND_MAGIC: Final = Struct(">iI")
 _START_DTYPE: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _FIRST_STEPS: Final = 16
 _MOST_STEPS: Final = 4096
-_FIRST_GUESS: Final = 256
+_FIRST_GUESS: Final = 1024
 _LARGEST_GUESS: Final = 8192
 _WORTH_GUESSING: Final = 64
 _EQUAL_BEFORE_A_GUESS: Final = 8
@@ -127,7 +127,7 @@ class _Chain:
     def follow(self, guess: NDArray[np.int64]) -> None:
         """Adds what is right of a guess that begins where this chain stands."""
         if self._starts is not None and len(guess) and guess[0] == self.position:
-            self._keep(guess)
+            self._keep(self._reachable(guess))
 
     def extend(self, most: int) -> bool:
         """Adds up to `most` records; False when the chain ends at `position`."""
@@ -146,7 +146,7 @@ class _Chain:
             return True
         candidates = self._looped(min(self._steps, most))
         self._steps = self._more_steps()
-        if self._keep(candidates) < len(candidates) or not len(candidates):
+        if self._keep(self._reachable(candidates)) < len(candidates) or not len(candidates):
             return False
         last = self._sizes[-1][-_EQUAL_BEFORE_A_GUESS:]
         if len(last) == _EQUAL_BEFORE_A_GUESS and (last == last[-1]).all():
@@ -154,7 +154,7 @@ class _Chain:
         return True
 
     def _more_steps(self) -> int:
-        return min(self._steps * 4, _MOST_STEPS)
+        return min(self._steps * 16, _MOST_STEPS)
 
     def _looped(self, steps: int) -> NDArray[np.int64]:
         unpack, view, position = _SIZE.unpack_from, self._view, self.position
@@ -174,26 +174,28 @@ class _Chain:
         steps = max(min(steps, (self._end - self.position) // size), 1)
         return np.arange(steps, dtype=np.int64) * size + self.position
 
+    def _reachable(self, candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those before the first at which no record can stand."""
+        cut = first_true((candidates < 0) | (candidates > self._end - MIN_RECORD_SIZE))
+        return candidates if cut < 0 else candidates[:cut]
+
     def _keep(self, candidates: NDArray[np.int64]) -> int:
-        """Takes the candidates up to the first that is no record or does not follow from the
-        one before it; returns how many."""
+        """Takes the candidates, at which a record may stand, up to the first that is no record or
+        does not follow from the one before it; returns how many."""
         assert self._starts is not None
-        reachable = (candidates >= 0) & (candidates <= self._end - MIN_RECORD_SIZE)
-        cut = first_true(~reachable)
-        usable = candidates if cut < 0 else candidates[:cut]
-        heads = self._starts[usable].view(_START_DTYPE)
+        heads = self._starts[candidates].view(_START_DTYPE)
         sizes = heads["size"].astype(np.int32)
         magics = heads["magic"].astype(np.uint32)
         good = (magics == MAGIC_V1) | (magics == MAGIC_V2)
-        good &= (sizes >= MIN_RECORD_SIZE) & (usable + sizes <= self._end)
-        good[1:] &= usable[1:] == usable[:-1] + sizes[:-1]
+        good &= (sizes >= MIN_RECORD_SIZE) & (candidates + sizes <= self._end)
+        good[1:] &= candidates[1:] == candidates[:-1] + sizes[:-1]
         bad = first_true(~good)
-        kept = len(usable) if bad < 0 else bad
+        kept = len(candidates) if bad < 0 else bad
         if kept:
-            self._positions.append(usable[:kept])
+            self._positions.append(candidates[:kept])
             self._sizes.append(sizes[:kept])
             self.count += kept
-            self.position = int(usable[kept - 1]) + int(sizes[kept - 1])
+            self.position = int(candidates[kept - 1]) + int(sizes[kept - 1])
         return kept
 
 

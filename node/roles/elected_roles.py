@@ -133,6 +133,8 @@ class ElectedRoles:
             last_epoch=0 if last is None else last.epoch,
             end_offset=store.log.wrote.value,
             obstacle="" if failure is None else f"its store has failed: {failure}",
+            epochs=store.epochs.table,
+            confirm_offset=store.confirmed.value,
         )
 
     async def lead(self, won: WonTerm, keeper: RecordKeeper, cluster_uuid: str) -> None:

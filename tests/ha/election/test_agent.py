@@ -8,12 +8,16 @@ from fakes.clock import FakeClock
 from fakes.election import KEYS, SyncCoordinator, record
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import HaConfig, Replication
-from ha.election.agent import ElectionAgent, Identity
+from ha.coordinator.errors import UnknownOutcomeError
+from ha.election.agent import ElectionAgent
 from ha.election.config import ElectionConfig
-from ha.election.host import OwnLog
+from ha.election.host import Identity, OwnLog
 from ha.election.role_loop import KeepLeading
 from ha.election.switchover import HOLD_S
-from ha.election.values import SWITCHOVER, LeaderValue, RequestValue
+from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+
+TABLE = EpochTable((EpochEntry(1, 0),))
 
 
 class Host:
@@ -21,9 +25,10 @@ class Host:
 
     held_back = ""
     accepted = 0
+    confirmed = 80
 
     def own_log(self) -> OwnLog:
-        return OwnLog("1", 1, 1, 100)
+        return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
 
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
@@ -98,6 +103,63 @@ async def test_a_leader_proves_its_term(running: Running) -> None:
     assert running.agent.lease_fault()
     await running.renew()
     assert not running.agent.lease_fault()
+
+
+async def leading(replication: Replication = Replication.SYNC) -> Running:
+    running = Running(replication)
+    await running.renew()
+    running.lead("a", running.agent.session, 2)
+    running.agent.leading = 2
+    return running
+
+
+async def test_a_leader_tells_how_far_the_log_is_confirmed() -> None:
+    running = await leading()
+    await running.renew()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(80, 1, 2)
+    revision = running.keys.snapshot().confirmed_revision
+    await running.renew()
+    assert running.keys.snapshot().confirmed_revision == revision, "it has not changed"
+    running.host.confirmed = 90
+    await running.renew()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(90, 1, 2)
+
+
+async def test_what_is_told_late_does_not_move_it_back() -> None:
+    running = await leading()
+    running.client.faults.extend((None, None, None, Fault.DELAYED))
+    await running.agent._read_once()
+    with pytest.raises(UnknownOutcomeError):
+        await running.agent._renew()
+    running.host.confirmed = 90
+    await running.renew()
+    running.world.deliver()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(90, 1, 2)
+
+
+async def test_a_leader_that_stops_tells_it_for_the_last_time() -> None:
+    running = await leading()
+    await running.renew()
+    running.host.confirmed = 95
+    await running.agent.resign()
+    snapshot = running.keys.snapshot()
+    assert (snapshot.leader, snapshot.confirmed) == (None, ConfirmedValue(95, 1, 2))
+
+
+async def test_a_lease_is_given_back_whatever_else_fails() -> None:
+    running = await leading()
+    running.client.faults.append(Fault.LOST_REQUEST)
+    await running.agent.resign()
+    assert running.keys.snapshot().leader is None
+
+
+async def test_others_tell_nothing() -> None:
+    running = Running()
+    await running.renew()
+    await running.agent.resign()
+    in_async = await leading(Replication.ASYNC)
+    await in_async.renew()
+    assert running.keys.snapshot().confirmed is in_async.keys.snapshot().confirmed is None
 
 
 @pytest.mark.parametrize("seen", [True, False])

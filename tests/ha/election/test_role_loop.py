@@ -25,6 +25,7 @@ from ha.election.values import (
     FORCED,
     SWITCHOVER,
     ClusterRecord,
+    ConfirmedValue,
     LeaderValue,
     RequestValue,
     RosterValue,
@@ -243,6 +244,26 @@ def test_a_node_that_cannot_lead_is_not_waited_for(other: object) -> None:
 )
 def test_who_never_competes(me: object, held: ClusterRecord, why: str) -> None:
     assert why in reason(look(seen(leader=None, held=held), own(me), at=(0, 1, 100)))
+
+
+@pytest.mark.parametrize(
+    ("replication", "end", "competes"),
+    [
+        (Replication.SYNC, 101, False),
+        (Replication.SYNC_DEGRADE, 101, False),
+        (Replication.SYNC, 100, True),
+        (Replication.ASYNC, 101, True),
+    ],
+)
+def test_a_disk_that_lacks_what_was_confirmed_does_not_compete(
+    replication: Replication, end: int, competes: bool
+) -> None:
+    snapshot = seen(leader=None, confirmed=ConfirmedValue(end, 1, 1), confirmed_revision=7)
+    step = look(snapshot, own(), at=LONG, rules=replace(RULES, replication=replication))
+    if competes:
+        assert isinstance(step, Send)
+    else:
+        assert "its disk was rolled back: its log ends at 100" in reason(step)
 
 
 def test_no_lease_no_leadership() -> None:

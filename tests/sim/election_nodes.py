@@ -112,6 +112,7 @@ class Coordination:
         self.trouble = rng.choice((0.0, 0.03, 0.12))
         self._rng = rng
         self._clock = clock
+        self._seen = Snapshot()
 
     def client(self) -> FakeCoordinator:
         return self.world.client()
@@ -130,7 +131,10 @@ class Coordination:
         return listing(machine.range(range_request(KEYS.all), self._clock.monotonic()))
 
     def snapshot(self) -> Snapshot:
-        return SnapshotBuilder(KEYS).take(self.now())
+        """What a listing shows now; it is read again only if something has changed."""
+        if self._seen.revision != self.world.machine.revision:
+            self._seen = SnapshotBuilder(KEYS).take(self.now())
+        return self._seen
 
     def record(self) -> ClusterRecord | None:
         return self.snapshot().record

@@ -7,6 +7,7 @@ from tandemlog.format.files.epochs import EpochTable
 
 from ..master.record_keeper import RecordKeeper
 from ..master.term import WonTerm
+from ..state import Member
 from .values import LeaderValue
 
 
@@ -71,8 +72,9 @@ class RoleHost(Protocol):
         """Refuse new puts for a moment, with this reason; an empty one accepts them again."""
         ...
 
-    def durable_on(self, node_id: str) -> int | None:
-        """How far this slave has acknowledged in the present term; None if it is not connected."""
+    def durable_on(self, member: Member) -> int | None:
+        """How far this slave has acknowledged in the present term; None if it is not connected,
+        or with another disk."""
         ...
 
     def log_end(self) -> int:

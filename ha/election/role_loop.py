@@ -162,6 +162,8 @@ class RoleLoop:
         mine = leader is not None and leader.session == own.me.session
         if mine and record.led_by(own.member, own.me.session) and record.epoch > own.begun:
             return Lead(record, snapshot.record_revision)
+        if mine and not record.led_by(own.member, own.me.session):
+            return StepDown("another disk of this node was elected, and this one cannot lead")
         if leader is not None and leader.epoch != record.epoch:
             return Wait("the keys of the leader and of the record are of different terms", 0.1)
         if forced := self._forced(snapshot, record, own, now, now_ms):

@@ -15,7 +15,7 @@ from ha.election.host import Identity, OwnLog
 from ha.election.values import LeaderValue
 from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
-from ha.state import HaState
+from ha.state import HaState, Member
 from sim.election_cluster import ElectionCluster
 from sim.election_nodes import ELECTION, ElectedNode, Process, drive
 from sim.ha_nodes import ViolationError
@@ -64,12 +64,11 @@ class NodeHost:
     def hold_puts(self, reason: str) -> None:
         self._process.held_back = reason
 
-    def durable_on(self, node_id: str) -> int | None:
+    def durable_on(self, member: Member) -> int | None:
         master = self._node.master
-        if master is None or node_id not in master.group.sessions:
+        if master is None or member.node_id not in master.group.sessions:
             return None
-        match = master.group.tracker.matches.get(node_id)
-        return None if match is None else match.durable
+        return master.group.tracker.durable(member)
 
     def log_end(self) -> int:
         assert self._node.store is not None

@@ -304,11 +304,12 @@ class ElectionCluster(Cluster, ABC):
             held = self.acked.get(put.start)
             if held is not None and held != put:
                 raise ViolationError(f"two records acknowledged at {put.start}")
-            if process.woke is not None and put.end > process.woke:
+            alone = group.acts_alone()  # then its lease still counts
+            if process.woke is not None and put.end > process.woke and not alone:
                 raise ViolationError(f"{node.name} woke up and acknowledged {put.start} at once")
             self.leads_alone(node, group.view.epoch)
-            if group.acts_alone():
-                self.check_deposed(node, group.view.epoch)
+            if alone:
+                self.check_deposed(node, put)
             self.acked[put.start] = put
             self.count("acked")
             self.check_members(node, put)
@@ -316,8 +317,8 @@ class ElectionCluster(Cluster, ABC):
     # --- checks
 
     @abstractmethod
-    def check_deposed(self, node: ElectedNode, epoch: int) -> None:
-        """A node acknowledges alone in `epoch`."""
+    def check_deposed(self, node: ElectedNode, put: Put) -> None:
+        """A node acknowledges alone."""
 
     @abstractmethod
     def shows(self, disk: FakeDisk) -> bool:

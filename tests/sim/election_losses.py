@@ -22,7 +22,7 @@ from ha.master.session import MasterAction, MasterSession, SendAnswer
 from ha.protocol.frames import Hello
 from sim.election_disks import ElectionDisks
 from sim.election_nodes import KEYS, ElectedNode
-from sim.ha_nodes import SimNode, ViolationError, holds, piece
+from sim.ha_nodes import Put, SimNode, ViolationError, holds, piece
 
 PATIENCE_S = 25.0
 LEAST_RECORD = 8
@@ -162,8 +162,12 @@ class ElectionLosses(ElectionDisks, ABC):
             raise ViolationError(f"{reason}: the logs are equal up to {equal}")
         self.count("losses reported")
 
-    def check_deposed(self, node: ElectedNode, epoch: int) -> None:
-        """An acknowledgement that no other node had a part in needs the lease."""
+    def check_deposed(self, node: ElectedNode, put: Put) -> None:
+        """An acknowledgement that no other node had a part in needs the lease. One to which the
+        leadership was handed over holds everything."""
         record = self.coordination.record()
-        if record is not None and record.epoch > epoch:
-            raise ViolationError(f"{node.name} acknowledges in {epoch}, {record} has begun")
+        assert record is not None
+        leader = self.node(record.leader.node_id)
+        missing = put.start >= leader.disk.start and not holds(leader.disk, put)
+        if record.epoch > node.leads and missing and not leader.other_disk:
+            raise ViolationError(f"{node.name} acknowledges in {node.leads}, now is {record}")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.clock import FakeClock
-from fakes.election import KEYS, SyncCoordinator, record
+from fakes.election import KEYS, SyncCoordinator, disk, record
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import HaConfig, Replication
 from ha.coordinator.errors import UnknownOutcomeError
@@ -15,8 +15,10 @@ from ha.election.host import Identity, OwnLog
 from ha.election.role_loop import KeepLeading
 from ha.election.switchover import HOLD_S
 from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue
+from ha.state import Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
+SET = frozenset({disk("a"), disk("b"), disk("c")})
 TABLE = EpochTable((EpochEntry(1, 0),))
 
 
@@ -26,6 +28,7 @@ class Host:
     held_back = ""
     accepted = 0
     confirmed = 80
+    connected = disk("b")
 
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
@@ -33,8 +36,8 @@ class Host:
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
 
-    def durable_on(self, node_id: str) -> int | None:
-        return 100
+    def durable_on(self, member: Member) -> int | None:
+        return 100 if member == self.connected else None
 
     def log_end(self) -> int:
         return 100
@@ -229,6 +232,43 @@ async def test_nothing_is_handed_over_while_accepted_puts_are_not_appended() -> 
     running.host.accepted = 0
     await running.agent._keep_leading(KeepLeading(request))
     assert running.keys.record().epoch == 3
+
+
+@pytest.mark.parametrize("change", ["left the set", "another disk"])
+async def test_nothing_is_handed_over_to_a_node_that_is_not_in_sync_any_more(change: str) -> None:
+    running, request = await switching()
+    if change == "left the set":
+        running.keys.put(KEYS.state, replace(running.keys.record(), in_sync=frozenset({disk("a")})))
+    else:
+        running.keys.join("b", incarnation="2")
+    await running.agent._read_once()
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+    assert not running.host.held_back
+    answered = running.keys.snapshot().request
+    assert answered is not None
+    assert "not in sync" in answered.outcome
+
+
+async def test_what_another_disk_of_the_target_holds_does_not_count() -> None:
+    """Its key still names the disk that it had."""
+    running, request = await switching()
+    running.host.connected = disk("b", "2")
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+
+
+async def test_another_request_chooses_its_own_target() -> None:
+    running, _ = await switching()
+    running.keys.join("c")
+    running.keys.put(KEYS.state, replace(running.keys.record(), in_sync=SET))
+    other = RequestValue(SWITCHOVER, "c", "2")
+    running.keys.put(KEYS.request, other)
+    await running.agent._read_once()
+    running.host.connected = disk("c")
+    for _ in range(2):
+        await running.agent._keep_leading(KeepLeading(other))
+    assert running.keys.record().leader == disk("c")
 
 
 async def test_a_switch_without_the_coordinator_holds_puts_back_once() -> None:

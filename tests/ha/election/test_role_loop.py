@@ -134,6 +134,14 @@ def test_a_term_begins_from_the_record() -> None:
     assert not isinstance(look(seen(leader=mine, held=won), own(begun=2)), Lead)
 
 
+def test_a_leadership_of_a_disk_that_is_gone_is_given_back() -> None:
+    """The process lives and would renew the lease as long as it lives."""
+    mine = LeaderValue("b", "b-1", 2, "b:1")
+    step = look(seen(leader=mine, held=record("b", "c", epoch=2)), own(replace(B, incarnation="2")))
+    assert isinstance(step, StepDown)
+    assert "another disk" in step.reason
+
+
 @pytest.mark.parametrize(
     "me", [replace(B, session="b-2"), replace(B, incarnation="2")], ids=["session", "disk"]
 )

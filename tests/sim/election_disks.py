@@ -58,6 +58,7 @@ class ElectionDisks(ElectionAgents, ABC):
         keep_from = store.confirmed.value - self.rng.randint(0, 1500)
         before = node.disk.start
         store.drop_before(keep_from)
+        node.disk.confirmed = store.confirmed.value  # a checkpoint comes first
         if node.disk.start > before:
             self.dropped = max(self.dropped, node.disk.start)
             self.count("expired")

@@ -68,6 +68,7 @@ class ElectedNode(SimNode):
     frozen_until: float = 0.0
     frozen_at: float = 0.0
     read_to: int = 0
+    began_at: int = 0
 
     @property
     def leads(self) -> int:

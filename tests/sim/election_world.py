@@ -236,13 +236,16 @@ class ElectionWorld(ElectionLosses):
             if store is None or self.is_overruled(node):
                 continue
             confirmed = store.confirmed.value
+            if node.disk.start < node.began_at:
+                node.read_to = 0  # an empty log begins where its master's does
+            node.began_at = node.disk.start
             if confirmed < node.read_to:
                 raise ViolationError(f"{node.name}: confirm {node.read_to} -> {confirmed}")
             # by the master that it was
             written = node.disk.counts_unflushed or not self.mode.waits
             if node.slave is not None and not written and confirmed > node.disk.durable:
                 raise ViolationError(f"{node.name} confirms {confirmed}, has {node.disk.durable}")
-            if confirmed > node.read_to:
+            if confirmed > max(node.read_to, node.disk.start):
                 self.check_read(node, confirmed)
 
     def check_read(self, node: ElectedNode, confirmed: int) -> None:

@@ -21,7 +21,8 @@ from contextlib import AsyncExitStack
 
 from ha.config import HaConfig
 from ha.coordinator.etcd_client import connect, since_boot
-from ha.election.agent import ElectionAgent, Identity
+from ha.election.agent import ElectionAgent
+from ha.election.host import Identity
 from ha.election.requests import ClusterRequests
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService

@@ -104,6 +104,7 @@ PURE = (
     "ha/coordinator/wire.py",
     "ha/election/leases.py",
     "ha/election/role_loop.py",
+    "ha/election/rolled_back.py",
     "ha/election/snapshot.py",
     "ha/election/switchover.py",
     "ha/master/confirm.py",

@@ -12,11 +12,10 @@ is elected.
 
 import asyncio
 import logging
-import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from storage.clock import Clock
 
@@ -31,12 +30,13 @@ from ..coordinator.errors import (
 from ..coordinator.values import Put, Txn
 from ..master.term import WonTerm
 from .config import ElectionConfig
-from .host import RoleHost
+from .host import Identity, RoleHost
 from .keys import ClusterKeys
 from .leases import HeldLease
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .record_keeper import ElectedKeeper
+from .registration import Registration
 from .role_loop import (
     ElectionRules,
     Follow,
@@ -49,9 +49,10 @@ from .role_loop import (
     StepDown,
     Wait,
 )
+from .rolled_back import confirmed_by
 from .snapshot import Snapshot, SnapshotBuilder
-from .transactions import renew
-from .values import LeaderValue, MemberValue, RosterValue, encode
+from .transactions import renew, tell_confirmed
+from .values import LeaderValue, MemberValue, encode
 
 logger = logging.getLogger(__name__)
 
@@ -60,22 +61,9 @@ RESTART_S = 0.5
 FAILED_TERM_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """How others reach this node, which cluster it has belonged to so far (empty: none), and how
-    often its store was started, this time included."""
-
-    node_id: str
-    endpoint: str
-    http_endpoint: str
-    store_host: str
-    cluster_uuid: str = ""
-    starts: int = 0
-
-
 class ElectionAgent:
     """See the module. `run` until it is cancelled; one event loop. `since_boot` is a clock that
-    runs while the machine sleeps, in seconds."""
+    runs while the machine sleeps, in seconds; `fresh_name` makes names that no other has had."""
 
     def __init__(
         self,
@@ -86,9 +74,10 @@ class ElectionAgent:
         election: ElectionConfig,
         clock: Clock,
         since_boot: Callable[[], float],
+        fresh_name: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self.keys = ClusterKeys(config.cluster_id)
-        self.session = secrets.token_hex(8)
+        self.session = fresh_name()
         self.lease = HeldLease(election.margin_s)
         self.leading = 0
         self.why = "not started"
@@ -99,6 +88,7 @@ class ElectionAgent:
         self._election = election
         self._clock = clock
         self._since_boot = since_boot
+        self._fresh_name = fresh_name
         self._uuid = identity.cluster_uuid
         rules = ElectionRules(
             config.replication,
@@ -111,9 +101,16 @@ class ElectionAgent:
         self._switch = PlannedSwitch(
             coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
         )
+        self.registration = Registration(
+            coordinator,
+            self.keys,
+            host,
+            identity.node_id,
+            identity.starts,
+            config.replication,
+            self._look,
+        )
         self._begun = 0
-        self._registered = 0
-        self._counted = False
         self._following: LeaderValue | None = None
         self._has_role = False
         self._wake = asyncio.Event()
@@ -154,11 +151,20 @@ class ElectionAgent:
 
     async def resign(self) -> None:
         """Before a stop: the lease is given back, so that others elect at once."""
-        lease, self.lease.lease = self.lease.lease, None
+        with suppress(CoordinatorError, TimeoutError):
+            async with asyncio.timeout(self._election.budget_s):
+                await self.give_back()
+
+    async def give_back(self) -> None:
+        """A leader tells first how far the log is confirmed. Raises CoordinatorError."""
+        try:
+            if self.leading:
+                with suppress(CoordinatorError):
+                    await self._tell_confirmed(await self._read_once())
+        finally:
+            lease, self.lease.lease = self.lease.lease, None
         if lease is not None:
-            with suppress(CoordinatorError, TimeoutError):
-                async with asyncio.timeout(self._election.budget_s):
-                    await self._coordinator.revoke_lease(lease.lease_id)
+            await self._coordinator.revoke_lease(lease.lease_id)
 
     async def _supervised(self, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -186,10 +192,13 @@ class ElectionAgent:
             try:
                 return await self._read_once()
             except CoordinatorUnavailableError as error:
-                self.why = f"the coordinator cannot be reached: {error}"
-                if not self._has_role:
-                    await self._wait(self.why)
-                await asyncio.sleep(POLL_S)
+                await self._away(error)
+
+    async def _away(self, error: CoordinatorUnavailableError) -> None:
+        self.why = f"the coordinator cannot be reached: {error}"
+        if not self._has_role:
+            await self._wait(self.why)
+        await asyncio.sleep(POLL_S)
 
     async def _read_once(self) -> Snapshot:
         self._polled_at = self._since_boot()
@@ -198,23 +207,32 @@ class ElectionAgent:
         self._wake.set()
         return snapshot
 
+    async def _look(self) -> SnapshotBuilder:
+        await self._read_once()
+        return self._builder
+
     # ---- the lease
 
     async def _keep_lease(self) -> None:
         while True:
-            began = self._since_boot()
-            try:
-                await self._renew()
-            except LeaseLostError as error:
-                logger.warning("the lease was lost: %s", error)
-                self.lease.lost()
-                continue
-            except CoordinatorUnavailableError as error:
-                logger.warning("the lease could not be renewed: %s", error)
-            except UnknownOutcomeError:
-                logger.info("a renewal got no answer")
-            spent = self._since_boot() - began
-            await asyncio.sleep(max(0.05, self._election.renew_s - spent))
+            pause = await self.renew()
+            await asyncio.sleep(pause)
+
+    async def renew(self) -> float:
+        """Renew once; how long until it is due again."""
+        began = self._since_boot()
+        try:
+            await self._renew()
+        except LeaseLostError as error:
+            logger.warning("the lease was lost: %s", error)
+            self.lease.lost()
+            return 0.0
+        except CoordinatorUnavailableError as error:
+            logger.warning("the lease could not be renewed: %s", error)
+        except UnknownOutcomeError:
+            logger.info("a renewal got no answer")
+        spent = self._since_boot() - began
+        return max(0.05, self._election.renew_s - spent)
 
     async def _renew(self) -> None:
         if self.lease.lease is None:
@@ -228,6 +246,7 @@ class ElectionAgent:
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:
                 self.lease.proved(sent_at)
+                await self._tell_confirmed(snapshot)
             else:
                 await self._read_once()
         elif snapshot.members.get(me.node_id) != replace(me, lease=lease_id):
@@ -236,6 +255,12 @@ class ElectionAgent:
                 Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
             )
         self._wake.set()
+
+    async def _tell_confirmed(self, snapshot: Snapshot) -> None:
+        """By this a disk that is rolled back later is known."""
+        confirmed = confirmed_by(self._host.own_log(), self.leading)
+        if self._loop.rules.replication.waits and confirmed != snapshot.confirmed:
+            await self._coordinator.txn(tell_confirmed(self.keys, snapshot, confirmed))
 
     def _member(self) -> MemberValue:
         identity, log = self._identity, self._host.own_log()
@@ -260,52 +285,41 @@ class ElectionAgent:
 
     # ---- decisions
 
-    async def _register(self) -> None:
-        """Count this start in the roster. A disk that counts fewer starts than the roster was
-        rolled back (a backup, a snapshot of the machine), and may lack what it acknowledged."""
-        node_id, starts = self._identity.node_id, self._identity.starts
-        while True:
-            entry = (await self._read()).roster.get(node_id)
-            counted = 0 if entry is None else entry.starts
-            if counted >= starts and not self._registered:
-                reason = f"it counts {starts} starts, the cluster has seen {counted}"
-                starts = counted + 1
-                await self._host.renew_incarnation(reason, starts)
-            if self._registered and counted >= self._registered:
-                return
-            self._registered = starts
-            value = RosterValue(starts, removed=entry is not None and entry.removed)
-            with suppress(CoordinatorUnavailableError, UnknownOutcomeError):
-                txn = Txn(then=(Put(self.keys.in_roster(node_id), encode(value)),))
-                await self._coordinator.txn(txn)
-
     async def _decide(self) -> None:
-        if not self._counted:
-            await self._register()
-            self._counted = True
+        while not self.registration.done:
+            try:
+                await self.registration.step()
+            except CoordinatorUnavailableError as error:
+                await self._away(error)
         while True:
-            self._wake.clear()
-            if self._since_boot() - self._polled_at >= POLL_S:
-                try:
-                    await self._read_once()
-                    self._wake.clear()
-                except CoordinatorUnavailableError as error:
-                    self.why = f"the coordinator cannot be reached: {error}"
-            own = Own(
-                self._member(),
-                self.leading,
-                self._begun,
-                self.lease.lease_id,
-                self._uuid,
-                store_fault=self._host.own_log().obstacle,
-            )
-            step = self._loop.decide(
-                self.snapshot, own, self._since_boot(), self._clock.now_ms(), uuid.uuid4().hex
-            )
-            pause = await self._execute(step)
+            pause = await self.turn()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
+
+    async def turn(self) -> float:
+        """Look, decide and act, once; how long to wait for something to change."""
+        self._wake.clear()
+        if self._since_boot() - self._polled_at >= POLL_S:
+            try:
+                await self._read_once()
+                self._wake.clear()
+            except CoordinatorUnavailableError as error:
+                self.why = f"the coordinator cannot be reached: {error}"
+        log = self._host.own_log()
+        own = Own(
+            self._member(),
+            self.leading,
+            self._begun,
+            self.lease.lease_id,
+            self._uuid,
+            store_fault=log.obstacle,
+            epochs=log.epochs,
+        )
+        step = self._loop.decide(
+            self.snapshot, own, self._since_boot(), self._clock.now_ms(), self._fresh_name()
+        )
+        return await self._execute(step)
 
     async def _execute(self, step: Step) -> float:
         """Do it; how long to wait for something to change."""

@@ -1,22 +1,42 @@
 """What an election needs of the node whose role it decides: the seam between agent and node."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from tandemlog.format.files.epochs import EpochTable
 
 from ..master.record_keeper import RecordKeeper
 from ..master.term import WonTerm
+from ..state import Member
 from .values import LeaderValue
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """How others reach this node, which cluster it has belonged to so far (empty: none), and how
+    often its store was started, this time included."""
+
+    node_id: str
+    endpoint: str
+    http_endpoint: str
+    store_host: str
+    cluster_uuid: str = ""
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class OwnLog:
-    """`obstacle`: why this node must not lead now, empty if it may. The rest as in MemberValue."""
+    """`obstacle`: why this node must not lead now, empty if it may; `epochs`: the terms of the log;
+    `confirm_offset`: up to where it is confirmed, as far as this node knows. The rest as in
+    MemberValue."""
 
     incarnation: str
     accepted_epoch: int
     last_epoch: int
     end_offset: int
     obstacle: str = ""
+    epochs: EpochTable = field(default_factory=EpochTable)
+    confirm_offset: int = 0
 
 
 class RoleHost(Protocol):
@@ -52,8 +72,9 @@ class RoleHost(Protocol):
         """Refuse new puts for a moment, with this reason; an empty one accepts them again."""
         ...
 
-    def durable_on(self, node_id: str) -> int | None:
-        """How far this slave has acknowledged in the present term; None if it is not connected."""
+    def durable_on(self, member: Member) -> int | None:
+        """How far this slave has acknowledged in the present term; None if it is not connected,
+        or with another disk."""
         ...
 
     def log_end(self) -> int:

@@ -5,6 +5,7 @@
                      leader           bound to the leader's lease
                      members/<id>     bound to that node's lease
                      roster/<id>      permanent: starts of the node, or that it was removed
+                     confirmed        how far the log was confirmed, by the leader's last renewal
                      settings         paused
                      request          what an operator has asked for
                      history/<epoch>  one for each term, the epoch with leading zeros
@@ -24,6 +25,7 @@ class ClusterKeys:
         self.uuid = self.prefix + b"uuid"
         self.state = self.prefix + b"state"
         self.leader = self.prefix + b"leader"
+        self.confirmed = self.prefix + b"confirmed"
         self.settings = self.prefix + b"settings"
         self.request = self.prefix + b"request"
         self.members = self.prefix + b"members/"

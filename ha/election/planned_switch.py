@@ -79,6 +79,8 @@ class PlannedSwitch:
     async def _step(
         self, request: RequestValue, snapshot: Snapshot, age_s: float, now: float, now_ms: int
     ) -> float:
+        if self.under_way is not None and self.under_way.request.request_id != request.request_id:
+            self.end()  # what was asked before cannot be executed any more
         if self.under_way is None:
             if age_s > FRESH_S:
                 return 1.0
@@ -87,12 +89,13 @@ class PlannedSwitch:
             self.under_way = Switching(request, target, now)
             self._host.hold_puts(HELD_BACK)
             return LOOK_S
-        target = self.under_way.target
+        chosen = replace(request, target=self.under_way.target.node_id)
+        target = switch_target(snapshot, chosen)  # it may have left the set meanwhile
         if self.under_way.too_long(now):
             raise CannotSwitchError(
                 f"{target.node_id} did not have the whole log in time; try again when it lags less"
             )
-        held = self._host.durable_on(target.node_id)
+        held = self._host.durable_on(target.member)
         if not self.under_way.ready(held, self._host.log_end(), self._host.puts_under_way()):
             return LOOK_S
         self.under_way = replace(self.under_way, handed_over=True)

@@ -16,18 +16,22 @@ since when there has been no leader, which leader's port was found closed, and w
 refused.
 
 Who may compete: a node whose disk (incarnation) is in the recorded in-sync set, which therefore
-holds every acknowledged byte. The best standing goes first, each other one RANK_DELAY_S later. A
-closed port of the leader's machine shows that its process is gone, so no node waits for the lease;
-in async replication the lease is all that separates two leaders, so there every node waits for it.
+holds every acknowledged byte, unless it was rolled back (rolled_back.py). The best standing goes
+first, each other one RANK_DELAY_S later. A closed port of the leader's machine shows that its
+process is gone, so no node waits for the lease; in async replication the lease is all that
+separates two leaders, so there every node waits for it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from tandemlog.format.files.epochs import EpochTable
 
 from ..config import Replication
 from ..coordinator.values import Txn
 from ..state import Member
 from .keys import ClusterKeys
+from .rolled_back import lacks_confirmed
 from .snapshot import Snapshot
 from .transactions import Candidate, first_record, force, hold_again, win
 from .values import FORCED, SWITCHOVER, ClusterRecord, LeaderValue, MemberValue, RequestValue
@@ -54,7 +58,7 @@ class Own:
     """This node. `leading` is the epoch of the term that runs in this process, 0 for none; `begun`
     the highest epoch that this process has begun; `lease` its lease at the coordinator, 0 without
     one; `uuid` the cluster that it has belonged to, empty for a new node; `store_fault` why its
-    store accepts nothing until a restart, empty if it does."""
+    store accepts nothing until a restart, empty if it does; `epochs` the terms of its log."""
 
     me: MemberValue
     leading: int = 0
@@ -62,6 +66,7 @@ class Own:
     lease: int = 0
     uuid: str = ""
     store_fault: str = ""
+    epochs: EpochTable = field(default_factory=EpochTable)
 
     @property
     def member(self) -> Member:
@@ -157,6 +162,8 @@ class RoleLoop:
         mine = leader is not None and leader.session == own.me.session
         if mine and record.led_by(own.member, own.me.session) and record.epoch > own.begun:
             return Lead(record, snapshot.record_revision)
+        if mine and not record.led_by(own.member, own.me.session):
+            return StepDown("another disk of this node was elected, and this one cannot lead")
         if leader is not None and leader.epoch != record.epoch:
             return Wait("the keys of the leader and of the record are of different terms", 0.1)
         if forced := self._forced(snapshot, record, own, now, now_ms):
@@ -282,6 +289,10 @@ class RoleLoop:
     def _why_not(self, snapshot: Snapshot, record: ClusterRecord, own: Own) -> str:
         if not may_be_elected(own.member, record):
             return "it is not in the in-sync set, so it may lack acknowledged messages"
+        if self.rules.replication.waits and (
+            lacks := lacks_confirmed(snapshot, own.me.end_offset, own.epochs)
+        ):
+            return f"its disk was rolled back: {lacks}"
         if own.me.obstacle:
             return own.me.obstacle
         if not own.lease:

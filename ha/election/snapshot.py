@@ -13,6 +13,7 @@ from ..coordinator.values import KeyValue, Listing, WatchUpdate
 from .keys import ClusterKeys
 from .values import (
     ClusterRecord,
+    ConfirmedValue,
     LeaderValue,
     MemberValue,
     RequestValue,
@@ -39,6 +40,8 @@ class Snapshot:
     leader_revision: int = 0
     members: Mapping[str, MemberValue] = field(default_factory=dict)
     roster: Mapping[str, RosterValue] = field(default_factory=dict)
+    confirmed: ConfirmedValue | None = None
+    confirmed_revision: int = 0
     settings: SettingsValue = field(default_factory=SettingsValue)
     request: RequestValue | None = None
     request_revision: int = 0
@@ -80,6 +83,11 @@ class SnapshotBuilder:
         self.snapshot = self._read()
         return self.snapshot
 
+    def revision_of(self, key: bytes) -> int:
+        """Of the last change of `key` that is in the snapshot; 0 if it is not there."""
+        held = self._held.get(key)
+        return 0 if held is None else held.mod_revision
+
     def _read(self) -> Snapshot:
         keys, held = self._keys, self._held
         snapshot = Snapshot(
@@ -105,6 +113,13 @@ class SnapshotBuilder:
             snapshot = replace(snapshot, uuid=uuid.value.decode(errors="replace"))
         if settings is not None and (found := _readable(SettingsValue, settings)) is not None:
             snapshot = replace(snapshot, settings=found)
+        confirmed = held.get(keys.confirmed)
+        if confirmed is not None:
+            snapshot = replace(
+                snapshot,
+                confirmed=_readable(ConfirmedValue, confirmed),
+                confirmed_revision=confirmed.mod_revision,
+            )
         request = held.get(keys.request)
         if request is not None:
             snapshot = replace(

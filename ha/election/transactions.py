@@ -11,7 +11,16 @@ from ..frame_limits import MAX_EPOCH
 from ..state import InSyncRecord, Member, remembered
 from .keys import ClusterKeys
 from .snapshot import Snapshot
-from .values import ClusterRecord, LeaderValue, MemberValue, RequestValue, TermValue, encode
+from .values import (
+    ClusterRecord,
+    ConfirmedValue,
+    LeaderValue,
+    MemberValue,
+    RequestValue,
+    RosterValue,
+    TermValue,
+    encode,
+)
 
 MOST_TERMS = 200
 """How many terms the history keeps."""
@@ -59,6 +68,7 @@ def first_record(
         compares=(absent(keys.state), absent(keys.uuid)),
         then=(
             Put(keys.uuid, uuid.encode()),
+            Delete(KeyRange(keys.confirmed)),
             *_begin(keys, candidate, record, now_ms, unclean=False),
         ),
     )
@@ -90,7 +100,11 @@ def win(
         unclean_epoch=epoch if unclean else record.unclean_epoch,
     )
     return Txn(
-        compares=(unchanged(keys.state, snapshot.record_revision), _as_seen(keys, snapshot)),
+        compares=(
+            unchanged(keys.state, snapshot.record_revision),
+            _as_seen(keys.leader, snapshot.leader_revision),
+            _as_seen(keys.confirmed, snapshot.confirmed_revision),
+        ),
         then=_begin(keys, candidate, following, now_ms, unclean=unclean),
     )
 
@@ -115,7 +129,7 @@ def force(keys: ClusterKeys, snapshot: Snapshot, candidate: Candidate, now_ms: i
         compares=(
             unchanged(keys.state, snapshot.record_revision),
             unchanged(keys.request, snapshot.request_revision),
-            _as_seen(keys, snapshot),
+            _as_seen(keys.leader, snapshot.leader_revision),
         ),
         then=(
             *_begin(keys, candidate, following, now_ms, unclean=True),
@@ -172,6 +186,25 @@ def renew(keys: ClusterKeys, leader_revision: int, me: MemberValue, lease: int) 
     )
 
 
+def tell_confirmed(keys: ClusterKeys, snapshot: Snapshot, confirmed: ConfirmedValue) -> Txn:
+    """The leader tells how far the log is confirmed. One that arrives late changes nothing: what a
+    later one has told never moves back."""
+    return Txn(
+        compares=(
+            unchanged(keys.leader, snapshot.leader_revision),
+            _as_seen(keys.confirmed, snapshot.confirmed_revision),
+        ),
+        then=(Put(keys.confirmed, encode(confirmed)),),
+    )
+
+
+def enter(keys: ClusterKeys, node_id: str, entry: RosterValue, revision: int) -> Txn:
+    """This node's entry in the roster, if it is as it was at `revision` (0: not there): an operator
+    may remove the node at the same time."""
+    key = keys.in_roster(node_id)
+    return Txn(compares=(_as_seen(key, revision),), then=(Put(key, encode(entry)),))
+
+
 def change_set(
     keys: ClusterKeys, record: ClusterRecord, revision: int, proposed: InSyncRecord
 ) -> Txn:
@@ -216,11 +249,9 @@ def _begin(
     )
 
 
-def _as_seen(keys: ClusterKeys, snapshot: Snapshot) -> Compare:
-    """The leader's key is the one that was seen, or is still absent."""
-    if snapshot.leader_revision:
-        return unchanged(keys.leader, snapshot.leader_revision)
-    return absent(keys.leader)
+def _as_seen(key: bytes, revision: int) -> Compare:
+    """The key is as it was seen at `revision`, or is still absent (0)."""
+    return unchanged(key, revision) if revision else absent(key)
 
 
 def _known_record(snapshot: Snapshot) -> ClusterRecord:

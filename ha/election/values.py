@@ -4,6 +4,7 @@ ClusterRecord   state        decides who leads, and who must hold a byte before 
 LeaderValue     leader       where the leader is; gone once its lease has expired
 MemberValue     members/     what a node says of itself; gone once its lease has expired
 RosterValue     roster/      that a node belongs to the cluster, or was removed from it
+ConfirmedValue  confirmed    up to where every in-sync member holds the log
 SettingsValue   settings     what holds for the whole cluster
 RequestValue    request      a switch that an operator wants
 TermValue       history/     how an epoch began
@@ -94,6 +95,16 @@ class RosterValue:
 
     starts: int = 0
     removed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedValue:
+    """The leader of epoch `term` had confirmed the log below `offset`; its last byte is one of
+    `epoch`, 0 if that is not known."""
+
+    offset: int
+    epoch: int
+    term: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from .table_waiters import TableWaiters
 from .term import Term, WonTerm, begin_term, own_position
 
 if TYPE_CHECKING:
-    from ..state import HaState, InSyncRecord
+    from ..state import HaState, InSyncRecord, Member
 
 logger = logging.getLogger(__name__)
 
@@ -125,11 +125,11 @@ class ReplicationMaster:
         """What is durable of this node's part in the cluster; None before `start`."""
         return None if self._term is None else self._term.state
 
-    def durable_on(self, node_id: str) -> int | None:
-        """What this slave has acknowledged in this term; None if it is not connected."""
+    def durable_on(self, member: "Member") -> int | None:
+        """What this slave has acknowledged in this term; None if it is not connected, or with
+        another disk."""
         group = self.group
-        match = group.tracker.matches.get(node_id)
-        return None if match is None or node_id not in group.sessions else match.durable
+        return group.tracker.durable(member) if member.node_id in group.sessions else None
 
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""

@@ -342,11 +342,15 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
 
 
 def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
-    if is_overruled(hello.accepted_epoch, view.unclean_epoch):
-        return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
     # What lies below the master's begin was dropped by retention, not lost.
-    if hello.confirm_offset > max(view.min_offset, hello.min_offset):
-        return _lost(hello, view, max(view.min_offset, hello.min_offset), EPOCHS_LOST)
+    begin = max(view.min_offset, hello.min_offset)
+    overruled = is_overruled(hello.accepted_epoch, view.unclean_epoch)
+    if hello.confirm_offset > begin:
+        return (
+            _given_up(hello, view, begin) if overruled else _lost(hello, view, begin, EPOCHS_LOST)
+        )
+    if overruled:
+        return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
     if hello.max_offset >= view.min_offset and _may_hold_more(hello, view):
         return _withheld(hello, view, view.min_offset)
     return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))

@@ -20,7 +20,7 @@ from ha.master.master import ReplicationMaster
 from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
 from ha.slave.slave import ReplicationSlave
-from ha.state import HaState
+from ha.state import HaState, Member
 from ha.state_file import StateFile, new_incarnation
 from storage.clock import Clock
 from storage.disk.real_files import RealFileSystem
@@ -133,6 +133,8 @@ class ElectedRoles:
             last_epoch=0 if last is None else last.epoch,
             end_offset=store.log.wrote.value,
             obstacle="" if failure is None else f"its store has failed: {failure}",
+            epochs=store.epochs.table,
+            confirm_offset=store.confirmed.value,
         )
 
     async def lead(self, won: WonTerm, keeper: RecordKeeper, cluster_uuid: str) -> None:
@@ -195,9 +197,9 @@ class ElectedRoles:
         if isinstance(role, MasterRole):
             role.held_back = reason
 
-    def durable_on(self, node_id: str) -> int | None:
+    def durable_on(self, member: Member) -> int | None:
         master = self._master
-        return None if master is None else master.durable_on(node_id)
+        return None if master is None else master.durable_on(member)
 
     def log_end(self) -> int:
         return self._store.log.wrote.value

@@ -9,42 +9,31 @@ Several nodes may believe to lead at a time; each has the puts that its clients 
 from abc import ABC, abstractmethod
 from dataclasses import replace
 
+from fakes.fake_store import FakeDisk
 from fakes.stream import FakeStream
-from ha.config import HaConfig
-from ha.election.leases import HeldLease
-from ha.election.record_keeper import ElectedKeeper
-from ha.election.role_loop import RoleLoop
-from ha.election.values import ClusterRecord, LeaderValue
-from ha.errors import HaError
+from ha.config import HaConfig, Replication
+from ha.election.values import LeaderValue
 from ha.master import term as master_term
 from ha.master.group import MasterGroup
-from ha.master.record_keeper import DeposedError
+from ha.master.record_keeper import DeposedError, RecordKeeper
 from ha.master.session import MasterSession
 from ha.master.term import WonTerm
 from ha.protocol.frames import Hello, SlaveFrame
 from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore
-from ha.state import Member
-from sim.election_nodes import (
-    KEYS,
-    Coordination,
-    ElectedNode,
-    ElectedStore,
-    Process,
-    drive,
-    rules,
-)
+from ha.state import HaState, Member
+from sim.election_nodes import Coordination, ElectedNode, ElectedStore, Process, drive
 from sim.ha_cluster import Cluster
-from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds
+from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds, piece
 from storage.config import FlushMode
-from storage.errors import StoreError
 
 
 class ElectionCluster(Cluster, ABC):
     """See the module."""
 
-    def __init__(self, seed: int, flush: FlushMode) -> None:
+    def __init__(self, seed: int, flush: FlushMode, mode: Replication = Replication.SYNC) -> None:
         super().__init__(seed, flush)
+        self.mode = mode
         self.coordination = Coordination(self.clock, self.rng)
         self.cuts: dict[frozenset[str], float] = {}
         self.ends: dict[int, tuple[str, str]] = {}
@@ -61,7 +50,12 @@ class ElectionCluster(Cluster, ABC):
         return {name: ElectedNode(name, disks[name].disk) for name in NODES}
 
     def config(self, name: str) -> HaConfig:
-        return replace(super().config(name), chunk_bytes=300, window_bytes=1200)
+        config = super().config(name)
+        return replace(config, replication=self.mode, chunk_bytes=300, window_bytes=1200)
+
+    @property
+    def required(self) -> int:
+        return self.config("a").required
 
     def node(self, name: str) -> ElectedNode:
         found = self.nodes[name]
@@ -85,22 +79,34 @@ class ElectionCluster(Cluster, ABC):
         node.has_power, node.read_to = True, 0
         store = ElectedStore(node.disk, node.before, self.flush)
         state = self.state(node)
-        if store.doubt:
+        state = replace(state, starts=state.starts + 1)
+        doubt = store.doubt
+        if doubt:
             self.count("doubts")
-            self.saver(node)(replace(state, incarnation=self.incarnation()))
+            state = replace(state, incarnation=self.incarnation())
+        self.saver(node)(state)
+        if doubt:
             store.settle_doubt()
         store.become_slave()
         node.store = store
-        self.serial += 1
-        config = self.config(node.name)
-        node.process = Process(
-            session=self.new_session(node),
-            client=self.coordination.client(),
-            loop=RoleLoop(KEYS, rules(config.replication, config.required)),
-        )
+        node.process = self.new_process(node, state)
 
-    def new_session(self, node: SimNode) -> str:
+    @abstractmethod
+    def new_process(self, node: ElectedNode, state: HaState) -> Process:
+        """With an agent that has this state's identity."""
+
+    def new_name(self, node: SimNode) -> str:
+        """Of a session, or of the cluster."""
+        self.serial += 1
         return f"s{self.serial}"
+
+    def renew_incarnation(self, node: ElectedNode, reason: str, starts: int) -> None:
+        if not node.other_disk:
+            raise ViolationError(f"{node.name} has its disk, and takes it for another: {reason}")
+        self.saver(node)(replace(self.state(node), incarnation=self.incarnation(), starts=starts))
+        node.other_disk = False
+        self.note(f"{node.name} joins as a new one: {reason}")
+        self.count("joined as new")
 
     def stop(self, node: SimNode) -> None:
         assert isinstance(node, ElectedNode)
@@ -120,8 +126,8 @@ class ElectionCluster(Cluster, ABC):
         if process is None or store is None:
             return
         process.pending.clear()
-        process.leading, process.keeper, process.switching = 0, None, None
-        process.held_back = False
+        process.keeper = process.following = None
+        process.held_back = ""
         if node.master is not None:
             store.become_slave()
             for _, stream in node.master.streams:
@@ -139,48 +145,35 @@ class ElectionCluster(Cluster, ABC):
         if uuid and state.cluster_uuid != uuid:
             self.saver(node)(replace(state, cluster_uuid=uuid))
 
-    def lead(self, node: ElectedNode, record: ClusterRecord, revision: int) -> None:
+    def lead(self, node: ElectedNode, won: WonTerm, keeper: RecordKeeper, uuid: str) -> None:
         process, store = node.process, node.store
         assert process is not None
         assert store is not None
-        process.begun = record.epoch
         self.end_role(node)
-        process.following, process.has_role = None, True
-        self.belong(node, process.snapshot.uuid)
-        won = WonTerm(
-            record.epoch, record.version, record.in_sync, record.known, record.unclean_epoch
-        )
+        self.belong(node, uuid)
         config = self.config(node.name)
-        try:
-            term = master_term.begin_term(store, self.state(node), self.saver(node), config, won)
-        except (HaError, StoreError) as error:
-            self.note(f"{node.name} could not lead epoch {record.epoch}: {error}")
-            process.failed_until = self.now + 5.0
-            process.lease = HeldLease(1.0)
-            return
+        term = master_term.begin_term(store, self.state(node), self.saver(node), config, won)
         own = master_term.own_position(store)
         node.master = MasterSide(
             MasterGroup(config, term.me, term.view, term.record, own, self.now)
         )
-        process.keeper = ElectedKeeper(process.client, KEYS, record, revision)
-        process.leading = record.epoch
+        process.keeper = keeper
         self.count("terms")
-        self.note(f"{node.name} leads epoch {record.epoch} at {store.log.wrote.value}")
-        self.leads_alone(node, record.epoch)
+        self.note(f"{node.name} leads epoch {won.epoch} at {store.log.wrote.value}")
+
+    def check_term(self, node: ElectedNode) -> None:
+        """A term has begun."""
+        self.leads_alone(node, node.leads)
         self.check_leader(node)
         self.check_recorded(node)
 
-    def follow(self, node: ElectedNode, leader: LeaderValue) -> None:
+    def follow(self, node: ElectedNode, leader: LeaderValue, unclean_epoch: int, uuid: str) -> None:
         process, store = node.process, node.store
         assert process is not None
         assert store is not None
-        before = process.following
-        if before is not None and (before.session, before.epoch) == (leader.session, leader.epoch):
-            return
-        record = process.snapshot.record
         self.end_role(node)
-        self.belong(node, process.snapshot.uuid)
-        process.following, process.has_role = leader, True
+        self.belong(node, uuid)
+        process.following = leader
         self.note(f"{node.name} follows {leader.node_id} in epoch {leader.epoch}")
         node.slave = SlaveSide(
             SlaveStore(
@@ -190,14 +183,9 @@ class ElectionCluster(Cluster, ABC):
                 self.incarnation,
                 self.config(node.name),
                 self.clock,
-                unclean_epoch=0 if record is None else record.unclean_epoch,
+                unclean_epoch=unclean_epoch,
             )
         )
-
-    def wait(self, node: ElectedNode) -> None:
-        assert node.process is not None
-        self.end_role(node)
-        node.process.following, node.process.has_role = None, True
 
     # --- the slave's side
 
@@ -240,9 +228,9 @@ class ElectionCluster(Cluster, ABC):
         leader = process.following
         target = self.node(leader.node_id)
         if target.store is None and target.has_power and self.linked(node.name, target.name):
-            process.loop.port_is_closed(leader.epoch)
+            process.agent._loop.port_is_closed(leader.epoch)
         else:
-            process.loop.port_is_open(leader.epoch)
+            process.agent._loop.port_is_open(leader.epoch)
 
     # --- the master's side
 
@@ -309,21 +297,36 @@ class ElectionCluster(Cluster, ABC):
         group = master.group
         if group.stood_still(self.now):
             return
-        if group.acts_alone() and process.lease.remaining_s(self.now) <= 0:
+        if group.acts_alone() and process.agent.lease_fault():
             return
         for put in [put for put in process.pending if put.end <= group.tracker.value]:
             process.pending.remove(put)
             held = self.acked.get(put.start)
             if held is not None and held != put:
                 raise ViolationError(f"two records acknowledged at {put.start}")
-            if process.woke is not None and put.end > process.woke:
+            alone = group.acts_alone()  # then its lease still counts
+            if process.woke is not None and put.end > process.woke and not alone:
                 raise ViolationError(f"{node.name} woke up and acknowledged {put.start} at once")
             self.leads_alone(node, group.view.epoch)
+            if alone:
+                self.check_deposed(node, put)
             self.acked[put.start] = put
             self.count("acked")
             self.check_members(node, put)
 
     # --- checks
+
+    @abstractmethod
+    def check_deposed(self, node: ElectedNode, put: Put) -> None:
+        """A node acknowledges alone."""
+
+    @abstractmethod
+    def shows(self, disk: FakeDisk) -> bool:
+        """Whether it shows that this disk is not the member that its name says."""
+
+    @abstractmethod
+    def check_begin(self, node: ElectedNode) -> None:
+        """Its log begins where retention has left it."""
 
     def leads_alone(self, node: ElectedNode, epoch: int) -> None:
         if self.leaders.setdefault(epoch, node.name) != node.name:
@@ -333,7 +336,9 @@ class ElectionCluster(Cluster, ABC):
         """An acknowledged record is durable on every node that may be elected now."""
         record = self.coordination.record()
         assert record is not None
-        if len(record.in_sync) < self.min_in_sync:
+        if not self.mode.waits:
+            return
+        if len(record.in_sync) < self.required:
             raise ViolationError(f"acknowledged {put.start} with the set {record.in_sync}")
         for member in record.in_sync:
             self.check_member(member, put)
@@ -342,7 +347,9 @@ class ElectionCluster(Cluster, ABC):
         """All that is acknowledged is on the nodes that may be elected now."""
         record = self.coordination.record()
         assert record is not None
-        if self.acked and len(record.in_sync) < self.min_in_sync:
+        if not self.mode.waits:
+            return
+        if self.acked and len(record.in_sync) < self.required and not record.unclean_epoch:
             raise ViolationError(f"the set has shrunk to {record.in_sync}")
         for member in record.in_sync:
             for put in self.acked.values():
@@ -353,6 +360,8 @@ class ElectionCluster(Cluster, ABC):
         disk = node.disk
         if self.state(node).incarnation != member.incarnation or disk.doubt:
             return  # it cannot be elected any more
+        if (node.other_disk and self.shows(disk)) or put.start < disk.start:
+            return  # as before, or dropped by retention
         end = disk.end if disk.counts_unflushed else disk.durable
         if end < put.end or not holds(disk, put):
             raise ViolationError(
@@ -361,10 +370,12 @@ class ElectionCluster(Cluster, ABC):
 
     def check_leader(self, node: ElectedNode) -> None:
         """A term begins with all that was acknowledged, and all that any node has read."""
+        self.check_begin(node)
         for put in self.acked.values():
-            if not holds(node.disk, put):
+            if put.start >= node.disk.start and not holds(node.disk, put):
                 raise ViolationError(
                     f"acknowledged {put.start}..{put.end} is not on {node.name}, which leads"
                 )
-        if node.disk.data[: len(self.read)] != self.read:
+        low = node.disk.start
+        if piece(node.disk, low, len(self.read)) != self.read[low:]:
             raise ViolationError(f"{node.name} leads without what was read before")

@@ -13,9 +13,13 @@ import ha.master.sync_state_set
 import ha.master.term
 from fakes.fake_store import FakeStore
 from ha.coordinator.values import Compare, Put, Relation, Subject, Txn
+from ha.election.host import OwnLog
 from ha.election.record_keeper import ElectedKeeper
-from ha.election.role_loop import RoleLoop
-from ha.election.values import ClusterRecord, encode
+from ha.election.role_loop import Own, RoleLoop
+from ha.election.rolled_back import lacks_confirmed, why_rolled_back
+from ha.election.snapshot import Snapshot
+from ha.election.transactions import win
+from ha.election.values import ClusterRecord, ConfirmedValue, encode
 from ha.master.group import MasterGroup
 from ha.master.sync_state_set import SyncStateSet
 from ha.master.term import WonTerm
@@ -93,11 +97,50 @@ def believe(this: RoleLoop, snapshot: Any, own: Any) -> str:
     return ""
 
 
+def never_rolled_back(*arguments: object, **more: object) -> str:
+    return ""
+
+
+def counted_starts_only(
+    snapshot: Snapshot, node_id: str, starts: int, log: OwnLog, *, waits: bool
+) -> str:
+    return WHY_ROLLED_BACK(snapshot, node_id, starts, log, waits=False)
+
+
+def length_only(snapshot: Snapshot, end_offset: int, epochs: EpochTable) -> str:
+    return LACKS_CONFIRMED(snapshot, end_offset, EpochTable())
+
+
+def over_any_entry(keys: Any, node_id: str, entry: Any, revision: int) -> Txn:
+    return Txn(then=(Put(keys.in_roster(node_id), encode(entry)),))
+
+
+def by_one_process(this: MasterGroup) -> bool:
+    return False
+
+
+def forced_at_once(
+    this: RoleLoop, snapshot: Snapshot, record: ClusterRecord, own: Own, now: float, now_ms: int
+) -> Any:
+    this._held_until = snapshot.request_revision, now
+    return FORCED(this, replace(snapshot, leader=None), record, own, now, now_ms)
+
+
+def clean_win(*arguments: Any, **more: Any) -> Txn:
+    return WIN(*arguments, **{**more, "unclean": False})
+
+
+def mark_of_any_epoch(told: ConfirmedValue, record: ClusterRecord) -> bool:
+    return True
+
+
 def no_pause(this: MasterGroup, now: float) -> bool:
     return False
 
 
 DECIDE, CHECK_ANSWER, RECORD = decide, check_answer, ElectedKeeper.record
+WHY_ROLLED_BACK, LACKS_CONFIRMED = why_rolled_back, lacks_confirmed
+WIN, FORCED = win, RoleLoop._forced
 MUTATIONS: dict[str, list[Patch]] = {
     "any node may be elected": [
         ("ha.election.role_loop", "may_be_elected", anyone),
@@ -112,9 +155,9 @@ MUTATIONS: dict[str, list[Patch]] = {
     ],
     "the outcome of a change does not matter": [(ElectedKeeper, "record", any_failure_means_done)],
     "transactions compare no revision": [("ha.election.transactions", "unchanged", any_revision)],
-    "a renewal proves nothing": [("sim.election_agents", "renew", any_renewal)],
+    "a renewal proves nothing": [("ha.election.agent", "renew", any_renewal)],
     "a restarted process continues its term": [
-        (ElectionCluster, "new_session", one_name),
+        (ElectionCluster, "new_name", one_name),
         (ha.master.term, "won_record", any_won_record),
         (FakeStore, "become_master", keep_epoch_entry),
         NO_PROOF,
@@ -145,4 +188,25 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a disk that lost its tail keeps its name": [
         (ElectionCluster, "incarnation", any_disk_is_the_same)
     ],
+    "a disk may be put back to a snapshot of this run": [
+        ("ha.election.registration", "why_rolled_back", counted_starts_only),
+        ("ha.election.role_loop", "lacks_confirmed", never_rolled_back),
+    ],
+    "a disk may be put back to any snapshot": [
+        ("ha.election.registration", "why_rolled_back", never_rolled_back),
+        ("ha.election.role_loop", "lacks_confirmed", never_rolled_back),
+    ],
+    "a log that is long enough was not put back": [
+        ("ha.election.rolled_back", "lacks_confirmed", length_only),
+        ("ha.election.role_loop", "lacks_confirmed", length_only),
+    ],
+    "what was confirmed before an unclean epoch counts": [
+        ("ha.election.rolled_back", "still_counts", mark_of_any_epoch)
+    ],
+    "a start is counted over any entry of the roster": [
+        ("ha.election.registration", "enter", over_any_entry)
+    ],
+    "a forced failover does not wait for the lease": [(RoleLoop, "_forced", forced_at_once)],
+    "who acknowledges alone needs no lease": [(MasterGroup, "acts_alone", by_one_process)],
+    "elections in async replication are clean": [("ha.election.role_loop", "win", clean_win)],
 }

@@ -13,17 +13,14 @@ from typing import Any, TypeVar
 from fakes.clock import FakeClock
 from fakes.fake_coordinator import CoordinatorWorld, FakeCoordinator, Fault
 from fakes.fake_store import Buffer, FakeDisk, FakeIntake, FakeStore
-from ha.config import Replication
 from ha.coordinator.values import Listing
 from ha.coordinator.wire import listing, range_request
+from ha.election.agent import ElectionAgent
 from ha.election.config import ElectionConfig
 from ha.election.keys import ClusterKeys
-from ha.election.leases import HeldLease
-from ha.election.record_keeper import ElectedKeeper
-from ha.election.role_loop import ElectionRules, RoleLoop
 from ha.election.snapshot import Snapshot, SnapshotBuilder
-from ha.election.switchover import Switching
 from ha.election.values import ClusterRecord, LeaderValue
+from ha.master.record_keeper import RecordKeeper
 from sim.ha_nodes import NODES, Put, SimNode
 from storage.errors import StoreError
 
@@ -44,45 +41,39 @@ def drive(work: Coroutine[Any, Any, T]) -> T:
 
 @dataclass
 class Process:
-    """What an ElectionAgent remembers from its start on. `woke`: it stood still for long, and
-    what it had confirmed before; it has heard of nothing since."""
+    """What a node remembers from its start on. `woke`: it stood still for long, and what it had
+    confirmed before; it has heard of nothing since."""
 
-    session: str
     client: FakeCoordinator
-    loop: RoleLoop
-    builder: SnapshotBuilder = field(default_factory=lambda: SnapshotBuilder(KEYS))
-    lease: HeldLease = field(default_factory=lambda: HeldLease(ELECTION.margin_s))
-    leading: int = 0
-    begun: int = 0
+    agent: ElectionAgent
     following: LeaderValue | None = None
-    has_role: bool = False
-    keeper: ElectedKeeper | None = None
-    switching: Switching | None = None
-    held_back: bool = False
+    keeper: RecordKeeper | None = None
+    held_back: str = ""
     pending: list[Put] = field(default_factory=list)
     renew_at: float = 0.0
-    failed_until: float = 0.0
     woke: int | None = None
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.builder.snapshot
 
 
 @dataclass
 class ElectedNode(SimNode):
-    """A node; `process` is None while it is down. A machine without power refuses nothing."""
+    """A node; `process` is None while it is down. A machine without power refuses nothing.
+    `other_disk`: its disk was put back or wiped, and has its old name as yet; `backup` is an image
+    of the disk, taken while the node was running; `overruled`: it may show what was given up."""
 
     process: Process | None = None
     has_power: bool = True
+    other_disk: bool = False
+    overruled: bool = False
+    backup: FakeDisk | None = None
     frozen_until: float = 0.0
     frozen_at: float = 0.0
     read_to: int = 0
+    began_at: int = 0
 
     @property
     def leads(self) -> int:
         """The epoch in which it believes to lead, 0 for none."""
-        return self.process.leading if self.process is not None else 0
+        return self.process.agent.leading if self.process is not None else 0
 
 
 class WholeRecords(FakeIntake):
@@ -122,6 +113,7 @@ class Coordination:
         self.trouble = rng.choice((0.0, 0.03, 0.12))
         self._rng = rng
         self._clock = clock
+        self._seen = Snapshot()
 
     def client(self) -> FakeCoordinator:
         return self.world.client()
@@ -139,8 +131,14 @@ class Coordination:
         machine = self.world.machine
         return listing(machine.range(range_request(KEYS.all), self._clock.monotonic()))
 
+    def snapshot(self) -> Snapshot:
+        """What a listing shows now; it is read again only if something has changed."""
+        if self._seen.revision != self.world.machine.revision:
+            self._seen = SnapshotBuilder(KEYS).take(self.now())
+        return self._seen
+
     def record(self) -> ClusterRecord | None:
-        return SnapshotBuilder(KEYS).take(self.now()).record
+        return self.snapshot().record
 
     def reachable(self, name: str) -> bool:
         return self.cut.get(name, 0.0) <= self._clock.monotonic()
@@ -163,9 +161,3 @@ class Coordination:
         if delayed:
             delayed.rotate(self._rng.randrange(len(delayed)))
             self.world.deliver(1)
-
-
-def rules(replication: Replication, required: int) -> ElectionRules:
-    return ElectionRules(
-        replication, required, ELECTION.founders, ELECTION.lease_ttl_s + ELECTION.margin_s
-    )

@@ -3,7 +3,9 @@
 Each is played with random details and raises ViolationError.
 """
 
+from ha.config import Replication
 from ha.coordinator.wire import txn_request
+from ha.election.record_keeper import ElectedKeeper
 from ha.election.transactions import change_set
 from ha.protocol.frames import Ack, decode_slave_frame
 from sim.election_nodes import KEYS, ElectedNode
@@ -15,8 +17,8 @@ from storage.config import FlushMode
 class Scene(ElectionWorld):
     """A world in which nothing happens by chance."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, FlushMode.SYNC)
+    def __init__(self, seed: int, mode: Replication = Replication.SYNC) -> None:
+        super().__init__(seed, FlushMode.SYNC, mode)
         self.coordination.trouble = 0.0
         self.compare_s = self.prepare_s = 0.0
         self.down: set[str] = set()
@@ -128,7 +130,8 @@ def forgotten_epoch(seed: int) -> ElectionWorld:
     world.wake(old)
     for node in others:
         assert node.process is not None
-        node.process.builder.take(stale)
+        node.process.agent._builder.take(stale)
+        node.process.agent._polled_at = world.now  # as if it had been told that
         world.decide(node)
     for _ in range(200):
         world.clock.advance(0.01)
@@ -180,15 +183,15 @@ def joined_unknowingly(seed: int) -> ElectionWorld:
     world.records_wait = True
     world.calm_for(5.0)
     world.records_wait = False
-    world.look_soon(leader)
     master, process = leader.master, leader.process
     assert master is not None
     assert process is not None
-    assert process.keeper is not None
     record = master.persisting
     assert record is not None
     assert any(each.node_id == node.name for each in record.members)
-    txn = change_set(KEYS, process.keeper.held, process.snapshot.record_revision, record)
+    assert isinstance(process.keeper, ElectedKeeper)
+    held, revision = process.keeper.held, process.keeper._revision
+    txn = change_set(KEYS, held, revision, record)
     world.coordination.world.machine.txn(txn_request(txn), world.now)
     world.coordination.cut[leader.name] = world.now + 5.0
     world.part(leader, node, 5.0)

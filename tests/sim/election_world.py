@@ -8,13 +8,11 @@ coordinator are cut, transactions are lost or carried out late, and leaderships 
 from functools import partial
 
 from fakes.stream import FakeStream
-from ha.coordinator.values import Put as PutKey
-from ha.coordinator.values import Txn
-from ha.coordinator.wire import txn_request
-from ha.election.values import SWITCHOVER, RequestValue, SettingsValue, encode
+from ha.config import Replication
+from ha.election.values import SWITCHOVER, RequestValue, SettingsValue
 from ha.protocol.frames import decode_master_frame
 from ha.slave.session import Disconnect
-from sim.election_agents import ElectionAgents
+from sim.election_losses import ElectionLosses
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, piece
 from sim.ha_world import flushed
@@ -24,29 +22,36 @@ ELECTED_WITHIN_S = 20.0
 HEALED_WITHIN_S = 40.0
 
 
-class ElectionWorld(ElectionAgents):
+class ElectionWorld(ElectionLosses):
     """See the module."""
+
+    def __init__(self, seed: int, flush: FlushMode, mode: Replication = Replication.SYNC) -> None:
+        super().__init__(seed, flush, mode)
+        self.expires = self.rng.choice((0.0, 0.0, 0.3))
+        self.may_force = self.rng.random() < 0.3
 
     # --- events
 
     def put(self) -> None:
         """A client puts to a node that it believes to lead."""
         leading = [each for each in self.elected if each.master and self.awake(each)]
-        if not leading:
-            return
-        node = self.rng.choice(leading)
+        if leading:
+            self.put_at(self.rng.choice(leading))
+
+    def put_at(self, node: ElectedNode) -> None:
         store, master, process = node.store, node.master, node.process
         if store is None or master is None or process is None or process.held_back:
             return
         waits = self.rng.random() < 0.8
-        if waits and master.group.admission(self.now) is not None:
+        alone = master.group.acts_alone() and process.agent.lease_fault()
+        if alone or (waits and master.group.admission(self.now) is not None):
             self.count("not admitted")
             return
         self.serial += 1
         payload = f"{self.serial}:".encode() + self.rng.randbytes(self.rng.randint(1, 120))
         start, end = store.append(payload)
         if waits:
-            process.pending.append(Put(start, end, bytes(node.disk.data[start:end])))
+            process.pending.append(Put(start, end, piece(node.disk, start, end)))
         self.positions(node)
 
     def step(self) -> None:
@@ -54,6 +59,7 @@ class ElectionWorld(ElectionAgents):
         self.coordination.pass_time()
         node = self.node(self.rng.choice(NODES))
         self.keep_leases()
+        self.follow_up()
         kind = self.rng.random()
         leading = [each for each in self.elected if each.master]
         if leading and (0.10 < kind < 0.34 or 0.80 < kind < 0.84 or kind > 0.99):
@@ -85,7 +91,9 @@ class ElectionWorld(ElectionAgents):
 
     def turn(self, node: ElectedNode, kind: float) -> None:
         """Something that a process does by itself."""
-        if kind < 0.16:
+        if kind < 0.105:
+            self.expire(node) if self.rng.random() < self.expires else self.back_up(node)
+        elif kind < 0.16:
             if self.flush is FlushMode.SYNC or self.rng.random() < 0.1:
                 self.flush_node(node)
         elif kind < 0.34:
@@ -184,8 +192,14 @@ class ElectionWorld(ElectionAgents):
         elif kind < 0.90:
             until = self.now + self.rng.random() * 10
             self.coordination.cut.update(dict.fromkeys(NODES, until))
-        elif kind < 0.94:
+        elif kind < 0.93:
             self.coordination.world.restart()
+        elif kind < 0.965:
+            self.put_back(node)
+        elif kind < 0.975:
+            self.wipe(node)
+        elif kind < 0.985 and self.may_force:
+            self.force(node)
         else:
             self.clock.advance(self.rng.random())
 
@@ -205,26 +219,6 @@ class ElectionWorld(ElectionAgents):
             node.process.woke = node.master.group.tracker.value
             self.count("zombies")
 
-    def power_cut(self, node: SimNode, kept: object = None) -> None:
-        """Without a doubt that leaves no node to elect: of the disks in the set, one fails."""
-        assert isinstance(node, ElectedNode)
-        if node.disk.counts_unflushed and not self.spare(node):
-            return
-        node.has_power = False
-        super().power_cut(node)
-
-    def spare(self, node: ElectedNode) -> bool:
-        record = self.coordination.record()
-        if record is None or self.coordination.world.delayed:
-            return False
-        busy = any(each.master and each.master.persisting for each in self.elected)
-        whole = all(
-            self.state(self.node(each.node_id)).incarnation == each.incarnation
-            and not self.node(each.node_id).disk.doubt
-            for each in record.in_sync
-        )
-        return whole and not busy and len(record.in_sync) >= self.min_in_sync
-
     def operator(self) -> None:
         kind = self.rng.random()
         target = self.rng.choice(("", *NODES))
@@ -234,33 +228,35 @@ class ElectionWorld(ElectionAgents):
         else:
             self.set_key(KEYS.settings, SettingsValue(paused=kind < 0.9))
 
-    def set_key(self, key: bytes, value: object) -> None:
-        machine = self.coordination.world.machine
-        machine.txn(txn_request(Txn(then=(PutKey(key, encode(value)),))), self.now)
-        self.coordination.pass_time()
-
     # --- checks
 
     def check(self) -> None:
         for node in self.elected:
             store = node.store
-            if store is None:
+            if store is None or self.is_overruled(node):
                 continue
             confirmed = store.confirmed.value
+            if node.disk.start < node.began_at:
+                node.read_to = 0  # an empty log begins where its master's does
+            node.began_at = node.disk.start
             if confirmed < node.read_to:
                 raise ViolationError(f"{node.name}: confirm {node.read_to} -> {confirmed}")
-            written = node.disk.counts_unflushed  # by the master that it was
+            # by the master that it was
+            written = node.disk.counts_unflushed or not self.mode.waits
             if node.slave is not None and not written and confirmed > node.disk.durable:
                 raise ViolationError(f"{node.name} confirms {confirmed}, has {node.disk.durable}")
-            if confirmed > node.read_to:
+            if confirmed > max(node.read_to, node.disk.start):
                 self.check_read(node, confirmed)
 
     def check_read(self, node: ElectedNode, confirmed: int) -> None:
         """What readers may read now is what readers have read."""
-        read = piece(node.disk, node.read_to, confirmed)
-        known = bytes(self.read[node.read_to : confirmed])
+        low = max(node.read_to, node.disk.start)
+        if low > len(self.read):
+            raise ViolationError(f"{node.name} begins at {low}, read was up to {len(self.read)}")
+        read = piece(node.disk, low, confirmed)
+        known = bytes(self.read[low:confirmed])
         if read[: len(known)] != known:
-            raise ViolationError(f"{node.name} shows other bytes in {node.read_to}..{confirmed}")
+            raise ViolationError(f"{node.name} shows other bytes in {low}..{confirmed}")
         self.read += read[len(known) :]
         node.read_to = confirmed
 
@@ -272,6 +268,7 @@ class ElectionWorld(ElectionAgents):
         self.coordination.cut.clear()
         self.coordination.trouble = 0.0
         self.set_key(KEYS.settings, SettingsValue())
+        self.stop_forcing()
         began, elected = self.now, False
         for node in self.elected:
             self.wake(node)
@@ -362,10 +359,10 @@ class ElectionWorld(ElectionAgents):
         return "\n".join([*rows, "history:", *self.history])
 
 
-def play(seed: int, steps: int = 2500) -> ElectionWorld:
+def play(seed: int, steps: int = 2500, mode: Replication = Replication.SYNC) -> ElectionWorld:
     """One world; its flush mode, and whether the cluster is founded before misfortune begins,
     follow from the seed. Raises ViolationError."""
-    world = ElectionWorld(seed, FlushMode.SYNC if seed % 2 else FlushMode.ASYNC)
+    world = ElectionWorld(seed, FlushMode.SYNC if seed % 2 else FlushMode.ASYNC, mode)
     for node in world.elected:
         world.start(node)
     if seed % 4:

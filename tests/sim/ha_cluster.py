@@ -11,6 +11,7 @@ import copy
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from random import Random
 
 from fakes.clock import FakeClock
@@ -58,6 +59,8 @@ from sim.ha_nodes import (
 from storage.config import FlushMode
 from storage.errors import StoreError
 from tandemlog.v1.common_pb2 import NodeStatus
+
+known_state = lru_cache(maxsize=256)(decode_state)
 
 
 class Cluster:
@@ -114,7 +117,7 @@ class Cluster:
 
     def state(self, node: SimNode) -> HaState:
         if node.disk.state:
-            return decode_state(node.disk.state)
+            return known_state(node.disk.state)
         state = HaState("sim", node.name, self.incarnation())
         node.disk.state = encode_state(state)
         return state

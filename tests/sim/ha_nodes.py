@@ -23,8 +23,8 @@ class ViolationError(AssertionError):
     """A promise of the protocol is broken."""
 
 
-class CrashError(Exception):
-    """The process dies inside a call of the store."""
+class CrashError(BaseException):
+    """The process dies inside a call of the store: no code of it can catch that."""
 
 
 @dataclass

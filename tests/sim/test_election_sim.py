@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
+from ha.config import Replication
 from sim.election_mutations import MUTATIONS
 from sim.election_scenes import (
     acknowledged_before,
@@ -20,6 +21,17 @@ from sim.election_scenes import (
     joined_unknowingly,
     lost_tail,
     sleeping_leader,
+)
+from sim.election_scenes_of_disks import (
+    forced,
+    forced_while_another_leads_alone,
+    leader_put_back,
+    lost_in_async,
+    put_back_to_another_history,
+    removed_at_start,
+    slave_put_back,
+    two_at_once,
+    wiped,
 )
 from sim.election_world import ElectionWorld, play
 from sim.ha_nodes import ViolationError
@@ -45,6 +57,9 @@ CAUGHT_AT = {
     "a leaving member is not waited for any more": 1,
 }
 
+MODES = (Replication.ASYNC, Replication.SYNC_DEGRADE)
+
+
 BY_SCENE: dict[str, Callable[[int], ElectionWorld]] = {
     "a renewal proves nothing": sleeping_leader,
     "a leader that stood still continues": sleeping_leader,
@@ -53,6 +68,14 @@ BY_SCENE: dict[str, Callable[[int], ElectionWorld]] = {
     "a member joins without what was confirmed": lost_tail,
     "a joining member counts only when recorded": joined_unknowingly,
     "a disk that lost its tail keeps its name": lost_tail,
+    "a disk may be put back to a snapshot of this run": leader_put_back,
+    "a disk may be put back to any snapshot": slave_put_back,
+    "a log that is long enough was not put back": put_back_to_another_history,
+    "what was confirmed before an unclean epoch counts": forced,
+    "a start is counted over any entry of the roster": removed_at_start,
+    "a forced failover does not wait for the lease": forced_while_another_leads_alone,
+    "who acknowledges alone needs no lease": forced_while_another_leads_alone,
+    "elections in async replication are clean": lost_in_async,
 }
 SCENES = (
     sleeping_leader,
@@ -60,6 +83,14 @@ SCENES = (
     lost_tail,
     joined_unknowingly,
     acknowledged_before,
+    leader_put_back,
+    slave_put_back,
+    put_back_to_another_history,
+    wiped,
+    forced,
+    forced_while_another_leads_alone,
+    lost_in_async,
+    removed_at_start,
 )
 
 
@@ -78,6 +109,23 @@ def test_nothing_acknowledged_is_lost(first: int) -> None:
             raise AssertionError(f"seed {seed}: {fault}") from fault
     assert seen["acked"] > 50, "a world in which nothing happens proves nothing"
     assert seen["terms"] > 10
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_other_modes_lose_what_they_may(mode: Replication) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(SEEDS // 5):
+        try:
+            seen.update(play(seed, mode=mode).counters)
+        except Exception as fault:
+            raise AssertionError(f"seed {seed}: {fault}") from fault
+    assert seen["acked"] > 50
+    assert seen["terms"] > 10
+
+
+def test_two_misfortunes_at_once() -> None:
+    for seed in range(SEEDS):
+        two_at_once(seed)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -5,15 +5,21 @@ from dataclasses import replace
 import pytest
 
 from fakes.clock import FakeClock
-from fakes.election import KEYS, SyncCoordinator, record
+from fakes.election import KEYS, SyncCoordinator, disk, record
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import HaConfig, Replication
-from ha.election.agent import ElectionAgent, Identity
+from ha.coordinator.errors import UnknownOutcomeError
+from ha.election.agent import ElectionAgent
 from ha.election.config import ElectionConfig
-from ha.election.host import OwnLog
+from ha.election.host import Identity, OwnLog
 from ha.election.role_loop import KeepLeading
 from ha.election.switchover import HOLD_S
-from ha.election.values import SWITCHOVER, LeaderValue, RequestValue
+from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue
+from ha.state import Member
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+
+SET = frozenset({disk("a"), disk("b"), disk("c")})
+TABLE = EpochTable((EpochEntry(1, 0),))
 
 
 class Host:
@@ -21,15 +27,17 @@ class Host:
 
     held_back = ""
     accepted = 0
+    confirmed = 80
+    connected = disk("b")
 
     def own_log(self) -> OwnLog:
-        return OwnLog("1", 1, 1, 100)
+        return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
 
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
 
-    def durable_on(self, node_id: str) -> int | None:
-        return 100
+    def durable_on(self, member: Member) -> int | None:
+        return 100 if member == self.connected else None
 
     def log_end(self) -> int:
         return 100
@@ -100,6 +108,63 @@ async def test_a_leader_proves_its_term(running: Running) -> None:
     assert not running.agent.lease_fault()
 
 
+async def leading(replication: Replication = Replication.SYNC) -> Running:
+    running = Running(replication)
+    await running.renew()
+    running.lead("a", running.agent.session, 2)
+    running.agent.leading = 2
+    return running
+
+
+async def test_a_leader_tells_how_far_the_log_is_confirmed() -> None:
+    running = await leading()
+    await running.renew()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(80, 1, 2)
+    revision = running.keys.snapshot().confirmed_revision
+    await running.renew()
+    assert running.keys.snapshot().confirmed_revision == revision, "it has not changed"
+    running.host.confirmed = 90
+    await running.renew()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(90, 1, 2)
+
+
+async def test_what_is_told_late_does_not_move_it_back() -> None:
+    running = await leading()
+    running.client.faults.extend((None, None, None, Fault.DELAYED))
+    await running.agent._read_once()
+    with pytest.raises(UnknownOutcomeError):
+        await running.agent._renew()
+    running.host.confirmed = 90
+    await running.renew()
+    running.world.deliver()
+    assert running.keys.snapshot().confirmed == ConfirmedValue(90, 1, 2)
+
+
+async def test_a_leader_that_stops_tells_it_for_the_last_time() -> None:
+    running = await leading()
+    await running.renew()
+    running.host.confirmed = 95
+    await running.agent.resign()
+    snapshot = running.keys.snapshot()
+    assert (snapshot.leader, snapshot.confirmed) == (None, ConfirmedValue(95, 1, 2))
+
+
+async def test_a_lease_is_given_back_whatever_else_fails() -> None:
+    running = await leading()
+    running.client.faults.append(Fault.LOST_REQUEST)
+    await running.agent.resign()
+    assert running.keys.snapshot().leader is None
+
+
+async def test_others_tell_nothing() -> None:
+    running = Running()
+    await running.renew()
+    await running.agent.resign()
+    in_async = await leading(Replication.ASYNC)
+    await in_async.renew()
+    assert running.keys.snapshot().confirmed is in_async.keys.snapshot().confirmed is None
+
+
 @pytest.mark.parametrize("seen", [True, False])
 async def test_a_leader_that_was_replaced_proves_nothing(running: Running, seen: bool) -> None:
     await running.renew()
@@ -167,6 +232,43 @@ async def test_nothing_is_handed_over_while_accepted_puts_are_not_appended() -> 
     running.host.accepted = 0
     await running.agent._keep_leading(KeepLeading(request))
     assert running.keys.record().epoch == 3
+
+
+@pytest.mark.parametrize("change", ["left the set", "another disk"])
+async def test_nothing_is_handed_over_to_a_node_that_is_not_in_sync_any_more(change: str) -> None:
+    running, request = await switching()
+    if change == "left the set":
+        running.keys.put(KEYS.state, replace(running.keys.record(), in_sync=frozenset({disk("a")})))
+    else:
+        running.keys.join("b", incarnation="2")
+    await running.agent._read_once()
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+    assert not running.host.held_back
+    answered = running.keys.snapshot().request
+    assert answered is not None
+    assert "not in sync" in answered.outcome
+
+
+async def test_what_another_disk_of_the_target_holds_does_not_count() -> None:
+    """Its key still names the disk that it had."""
+    running, request = await switching()
+    running.host.connected = disk("b", "2")
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+
+
+async def test_another_request_chooses_its_own_target() -> None:
+    running, _ = await switching()
+    running.keys.join("c")
+    running.keys.put(KEYS.state, replace(running.keys.record(), in_sync=SET))
+    other = RequestValue(SWITCHOVER, "c", "2")
+    running.keys.put(KEYS.request, other)
+    await running.agent._read_once()
+    running.host.connected = disk("c")
+    for _ in range(2):
+        await running.agent._keep_leading(KeepLeading(other))
+    assert running.keys.record().leader == disk("c")
 
 
 async def test_a_switch_without_the_coordinator_holds_puts_back_once() -> None:

@@ -175,6 +175,14 @@ def test_a_slave_that_was_overruled_sets_its_log_aside() -> None:
         check_answer(answer, mine(0))
 
 
+def test_what_is_given_up_is_told_also_where_nothing_is_in_common() -> None:
+    hello = replace(AHEAD, epochs=(EpochEntry(1, 0),))
+    answer = decide(hello, view()).frame
+    assert isinstance(answer, Answer)
+    assert answer.action is HelloAction.RESYNC
+    assert "without 160 confirmed bytes" in answer.reason
+
+
 @pytest.mark.parametrize(
     ("unclean_epoch", "accepted"), [(0, 3), (3, 3), (4, 4)], ids=["none", "its own", "followed"]
 )

@@ -25,6 +25,7 @@ from ha.election.values import (
     FORCED,
     SWITCHOVER,
     ClusterRecord,
+    ConfirmedValue,
     LeaderValue,
     RequestValue,
     RosterValue,
@@ -131,6 +132,14 @@ def test_a_term_begins_from_the_record() -> None:
     assert step == Lead(won, 5)
     # it is begun once: where that failed, the node waits for a new epoch
     assert not isinstance(look(seen(leader=mine, held=won), own(begun=2)), Lead)
+
+
+def test_a_leadership_of_a_disk_that_is_gone_is_given_back() -> None:
+    """The process lives and would renew the lease as long as it lives."""
+    mine = LeaderValue("b", "b-1", 2, "b:1")
+    step = look(seen(leader=mine, held=record("b", "c", epoch=2)), own(replace(B, incarnation="2")))
+    assert isinstance(step, StepDown)
+    assert "another disk" in step.reason
 
 
 @pytest.mark.parametrize(
@@ -243,6 +252,26 @@ def test_a_node_that_cannot_lead_is_not_waited_for(other: object) -> None:
 )
 def test_who_never_competes(me: object, held: ClusterRecord, why: str) -> None:
     assert why in reason(look(seen(leader=None, held=held), own(me), at=(0, 1, 100)))
+
+
+@pytest.mark.parametrize(
+    ("replication", "end", "competes"),
+    [
+        (Replication.SYNC, 101, False),
+        (Replication.SYNC_DEGRADE, 101, False),
+        (Replication.SYNC, 100, True),
+        (Replication.ASYNC, 101, True),
+    ],
+)
+def test_a_disk_that_lacks_what_was_confirmed_does_not_compete(
+    replication: Replication, end: int, competes: bool
+) -> None:
+    snapshot = seen(leader=None, confirmed=ConfirmedValue(end, 1, 1), confirmed_revision=7)
+    step = look(snapshot, own(), at=LONG, rules=replace(RULES, replication=replication))
+    if competes:
+        assert isinstance(step, Send)
+    else:
+        assert "its disk was rolled back: its log ends at 100" in reason(step)
 
 
 def test_no_lease_no_leadership() -> None:

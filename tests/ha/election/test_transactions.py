@@ -13,6 +13,7 @@ from ha.election.transactions import (
     ask,
     change_set,
     changed,
+    enter,
     first_record,
     force,
     hand_over,
@@ -20,9 +21,18 @@ from ha.election.transactions import (
     next_epoch,
     renew,
     set_after_election,
+    tell_confirmed,
     win,
 )
-from ha.election.values import FORCED, SWITCHOVER, RequestValue, TermValue, encode
+from ha.election.values import (
+    FORCED,
+    SWITCHOVER,
+    ConfirmedValue,
+    RequestValue,
+    RosterValue,
+    TermValue,
+    encode,
+)
 from ha.frame_limits import MAX_EPOCH
 from ha.state import InSyncRecord
 
@@ -179,6 +189,48 @@ def test_a_replaced_leader_proves_nothing(keys: SyncCoordinator, how: str) -> No
         assert keys.txn(hand_over(KEYS, seen, seen.members["b"], "planned", 1)).succeeded
     assert not keys.txn(mine).succeeded
     assert not keys.txn(winning(seen, nodes["c"])).succeeded
+
+
+def test_what_was_confirmed_never_moves_back(keys: SyncCoordinator) -> None:
+    keys.found("a", "b", "c")
+    late = tell_confirmed(KEYS, keys.snapshot(), ConfirmedValue(10, 1, 1))
+    for offset in (20, 30):
+        told = ConfirmedValue(offset, 1, 1)
+        assert keys.txn(tell_confirmed(KEYS, keys.snapshot(), told)).succeeded
+    assert not keys.txn(late).succeeded
+    assert keys.snapshot().confirmed == ConfirmedValue(30, 1, 1)
+
+
+def test_only_the_leader_tells_what_is_confirmed(keys: SyncCoordinator) -> None:
+    nodes = keys.found("a", "b", "c")
+    late = tell_confirmed(KEYS, keys.snapshot(), ConfirmedValue(10, 1, 1))
+    assert keys.txn(winning(keys.snapshot(), nodes["b"])).succeeded
+    assert not keys.txn(late).succeeded
+
+
+def test_a_candidate_has_seen_what_was_told_last(keys: SyncCoordinator) -> None:
+    nodes = keys.found("a", "b", "c")
+    stale = keys.snapshot()
+    assert keys.txn(tell_confirmed(KEYS, stale, ConfirmedValue(200, 1, 1))).succeeded
+    assert not keys.txn(winning(stale, nodes["b"])).succeeded
+    assert keys.txn(winning(keys.snapshot(), nodes["b"])).succeeded
+
+
+def test_a_new_cluster_has_confirmed_nothing(keys: SyncCoordinator) -> None:
+    """Its state was deleted by hand, to found it again."""
+    keys.put(KEYS.confirmed, ConfirmedValue(200, 1, 1))
+    assert keys.txn(first_record(KEYS, keys.join("a"), "uuid", 0, 1)).succeeded
+    assert keys.snapshot().confirmed is None
+
+
+@pytest.mark.parametrize("before", [None, RosterValue(2)])
+def test_an_entry_of_the_roster_replaces_the_one_that_was_seen(
+    keys: SyncCoordinator, before: RosterValue | None
+) -> None:
+    revision = 0 if before is None else keys.put(KEYS.in_roster("a"), before)
+    txn = enter(KEYS, "a", RosterValue(3), revision)
+    assert [keys.txn(txn).succeeded for _ in range(2)] == [True, False]
+    assert keys.snapshot().roster["a"] == RosterValue(3)
 
 
 def test_old_terms_are_forgotten(keys: SyncCoordinator) -> None:

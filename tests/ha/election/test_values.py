@@ -9,6 +9,7 @@ from ha.coordinator.values import Change, Changes, KeyValue, Listing
 from ha.election.snapshot import SnapshotBuilder
 from ha.election.values import (
     FORCED,
+    ConfirmedValue,
     LeaderValue,
     MemberValue,
     RequestValue,
@@ -32,6 +33,7 @@ RECORD = replace(
         LeaderValue("a", "s", 3, "a:1", "a:2"),
         replace(up("a"), obstacle="its disk failed", priority=-1, accepted_epoch=4),
         RosterValue(3, removed=True),
+        ConfirmedValue(1 << 40, 3, 4),
         SettingsValue(paused=True),
         RequestValue(FORCED, "b", "1", "no"),
         TermValue(4, "a", "test", 12, unclean=True, end_offset=5),

@@ -1,0 +1,73 @@
+"""A start is counted in the roster, before the node takes part in anything.
+
+    read ─▶ rolled back? ─▶ a new incarnation ─▶ entry: starts n, if it is as it was read
+     ▲                                               │ not executed, or the outcome is unknown
+     └───────────────────────────────────────────────┘ until the roster counts n
+
+The disk counts its starts too, and one that was put back to a snapshot is found here
+(rolled_back.py). The entry compares what was read: an operator may remove the node meanwhile.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ..config import Replication
+from ..coordinator.coordinator import Coordinator
+from ..coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
+from .host import RoleHost
+from .keys import ClusterKeys
+from .rolled_back import why_rolled_back
+from .snapshot import SnapshotBuilder
+from .transactions import enter
+from .values import RosterValue
+
+
+class Registration:
+    """See the module: `step` until `done`. `starts` is what the disk counts, this start included;
+    `look` reads the keys."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        keys: ClusterKeys,
+        host: RoleHost,
+        node_id: str,
+        starts: int,
+        replication: Replication,
+        look: Callable[[], Awaitable[SnapshotBuilder]],
+    ) -> None:
+        self.done = False
+        self._coordinator = coordinator
+        self._keys = keys
+        self._host = host
+        self._node_id = node_id
+        self._starts = starts
+        self._replication = replication
+        self._look = look
+        self._checked = False
+
+    async def step(self) -> None:
+        """Look, and do what is due. Raises CoordinatorUnavailableError."""
+        held = await self._look()
+        snapshot = held.snapshot
+        entry = snapshot.roster.get(self._node_id, RosterValue())
+        if self._checked and entry.starts >= self._starts:
+            self.done = True
+            return
+        revision = held.revision_of(self._keys.in_roster(self._node_id))
+        if not self._checked:
+            reason = why_rolled_back(
+                snapshot,
+                self._node_id,
+                self._starts,
+                self._host.own_log(),
+                waits=self._replication.waits,
+            )
+            if reason:
+                self._starts = max(self._starts, entry.starts + 1)
+                await self._host.renew_incarnation(reason, self._starts)
+            self._checked = True
+        value = replace(entry, starts=self._starts)
+        with suppress(CoordinatorUnavailableError, UnknownOutcomeError):
+            await self._coordinator.txn(enter(self._keys, self._node_id, value, revision))

@@ -1,0 +1,123 @@
+"""A start is counted: against what was read, once, and after a look at the disk."""
+
+import pytest
+
+from fakes.election import KEYS, SyncCoordinator
+from fakes.fake_coordinator import CoordinatorWorld, Fault
+from ha.config import Replication
+from ha.coordinator.errors import CoordinatorUnavailableError
+from ha.election.host import OwnLog
+from ha.election.registration import Registration
+from ha.election.snapshot import SnapshotBuilder
+from ha.election.values import ConfirmedValue, RosterValue
+from sim.election_nodes import drive
+
+
+class Starting:
+    """Node `b` in its fifth start, which the cluster has seen four times."""
+
+    def __init__(self, starts: int = 5, end: int = 100) -> None:
+        self.world = CoordinatorWorld()
+        self.keys = SyncCoordinator(self.world)
+        self.keys.found("a", "b", "c")
+        self.keys.put(KEYS.in_roster("b"), RosterValue(4))
+        self.keys.put(KEYS.confirmed, ConfirmedValue(100, 1, 1))
+        self.client, self.builder = self.world.client(), SnapshotBuilder(KEYS)
+        self.log = OwnLog("1", 1, 1, end)
+        self.renewed: list[tuple[str, int]] = []
+        self.registration = Registration(
+            self.client,
+            KEYS,
+            self,  # type: ignore[arg-type]
+            "b",
+            starts,
+            Replication.SYNC,
+            self.look,
+        )
+
+    def own_log(self) -> OwnLog:
+        return self.log
+
+    async def renew_incarnation(self, reason: str, starts: int) -> None:
+        self.renewed.append((reason, starts))
+
+    async def look(self) -> SnapshotBuilder:
+        self.builder.take(await self.client.range(KEYS.all))
+        return self.builder
+
+    async def counted(self) -> int:
+        """How many steps it takes."""
+        for count in range(1, 6):
+            await self.registration.step()
+            if self.registration.done:
+                return count
+        raise AssertionError("not within five steps")
+
+    @property
+    def entry(self) -> RosterValue:
+        return self.keys.snapshot().roster["b"]
+
+
+@pytest.fixture
+def starting() -> Starting:
+    return Starting()
+
+
+async def test_a_start_is_counted(starting: Starting) -> None:
+    assert await starting.counted() == 2
+    assert (starting.entry, starting.renewed) == (RosterValue(5), [])
+
+
+async def test_a_node_that_is_new() -> None:
+    starting = Starting(starts=1)
+    starting.keys.delete(KEYS.in_roster("b"))
+    await starting.counted()
+    assert (starting.entry, starting.renewed) == (RosterValue(1), [])
+
+
+@pytest.mark.parametrize(("starts", "end", "counted"), [(5, 99, 5), (4, 100, 5), (1, 0, 5)])
+async def test_a_disk_that_was_put_back_gets_a_new_incarnation(
+    starts: int, end: int, counted: int
+) -> None:
+    starting = Starting(starts, end)
+    await starting.counted()
+    assert [count for _, count in starting.renewed] == [counted]
+    assert starting.entry == RosterValue(counted)
+
+
+@pytest.mark.parametrize(
+    ("fault", "steps"),
+    [(Fault.LOST_ANSWER, 2), (Fault.LOST_REQUEST, 3), (Fault.UNREACHABLE, 3), (Fault.DELAYED, 3)],
+)
+async def test_an_outcome_that_is_unknown(starting: Starting, fault: Fault, steps: int) -> None:
+    starting.client.faults.extend((None, fault))
+    assert await starting.counted() == steps
+    starting.world.deliver()
+    assert starting.entry == RosterValue(5)
+
+
+async def test_a_coordinator_that_is_away(starting: Starting) -> None:
+    starting.client.reachable = False
+    with pytest.raises(CoordinatorUnavailableError):
+        await starting.registration.step()
+    starting.client.reachable = True
+    await starting.counted()
+
+
+async def test_a_removal_at_the_same_time_stays(starting: Starting) -> None:
+    step = starting.registration.step()
+    for _ in range(3):  # the keys are read, and the entry is about to be sent
+        step.send(None)
+    starting.keys.put(KEYS.in_roster("b"), RosterValue(4, removed=True))
+    drive(step)
+    assert starting.entry == RosterValue(4, removed=True)
+    await starting.counted()
+    assert starting.entry == RosterValue(5, removed=True)
+
+
+async def test_an_entry_that_arrives_late_undoes_no_removal(starting: Starting) -> None:
+    starting.client.faults.extend((None, Fault.DELAYED))
+    await starting.registration.step()
+    starting.keys.put(KEYS.in_roster("b"), RosterValue(4, removed=True))
+    starting.world.deliver()
+    assert starting.entry.removed

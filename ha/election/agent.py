@@ -37,6 +37,7 @@ from .leases import HeldLease
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .record_keeper import ElectedKeeper
+from .resync import Resync
 from .role_loop import (
     ElectionRules,
     Follow,
@@ -45,6 +46,7 @@ from .role_loop import (
     Own,
     RoleLoop,
     Send,
+    StartOver,
     Step,
     StepDown,
     Wait,
@@ -111,6 +113,7 @@ class ElectionAgent:
         self._switch = PlannedSwitch(
             coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
         )
+        self._resync = Resync(coordinator, self.keys, host, self._read_once)
         self._begun = 0
         self._registered = 0
         self._counted = False
@@ -298,6 +301,7 @@ class ElectionAgent:
                 self.lease.lease_id,
                 self._uuid,
                 store_fault=self._host.own_log().obstacle,
+                started_over=self._resync.done,
             )
             step = self._loop.decide(
                 self.snapshot, own, self._since_boot(), self._clock.now_ms(), uuid.uuid4().hex
@@ -316,6 +320,10 @@ class ElectionAgent:
         elif isinstance(step, StepDown):
             await self._step_down(step.reason)
             return 0.0  # the next leader waits for this node too: follow it at once
+        elif isinstance(step, StartOver):
+            self._following = None
+            await self._resync.run(step.request, self.snapshot, self._member, self.lease.lease_id)
+            return 0.0
         elif isinstance(step, Send):
             self.why = step.reason
             return await self._send(step)
@@ -382,7 +390,7 @@ class ElectionAgent:
         await self._host.wait(reason)
 
     async def _send(self, step: Send) -> float:
-        logger.info("competing for the leadership: %s", step.reason)
+        logger.info("%s: %s", step.doing, step.reason)
         try:
             result = await self._coordinator.txn(step.txn)
             if not result.succeeded:
@@ -400,6 +408,7 @@ class ElectionAgent:
         return 0.02
 
     async def _keep_leading(self, step: KeepLeading) -> float:
+        self._host.keep_out(step.keep_out)
         if step.request is None:
             self._switch.end()
             return POLL_S

@@ -5,7 +5,7 @@ LeaderValue     leader       where the leader is; gone once its lease has expire
 MemberValue     members/     what a node says of itself; gone once its lease has expired
 RosterValue     roster/      that a node belongs to the cluster, or was removed from it
 SettingsValue   settings     what holds for the whole cluster
-RequestValue    request      a switch that an operator wants
+RequestValue    request      a switch, or the resync of a node, that an operator wants
 TermValue       history/     how an epoch began
 
 A *session* names one start of a process. A leadership belongs to it: a process that was restarted
@@ -25,6 +25,7 @@ ValueT = TypeVar("ValueT")
 
 SWITCHOVER = "switchover"
 FORCED = "failover"
+REINIT = "reinit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +106,15 @@ class SettingsValue:
 
 @dataclass(frozen=True, slots=True)
 class RequestValue:
-    """`kind` is SWITCHOVER or FORCED; `target` may be empty for a switchover: the best one.
-    `outcome` says why the leader gave up, empty while the request waits."""
+    """`kind` is SWITCHOVER, FORCED or REINIT; `target` may be empty for a switchover: the best one.
+    `outcome` says why it was given up, empty while the request waits. `force`, of a REINIT: the
+    target need not wait until it has left the in-sync set."""
 
     kind: str
     target: str
     request_id: str
     outcome: str = ""
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)

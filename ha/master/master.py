@@ -131,6 +131,11 @@ class ReplicationMaster:
         match = group.tracker.matches.get(node_id)
         return None if match is None or node_id not in group.sessions else match.durable
 
+    def keep_out(self, node_id: str) -> None:
+        """This slave is about to set its log aside: it leaves the in-sync set, and does not join;
+        empty: no slave is."""
+        self.group.set.kept_out = node_id
+
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""
         return self.group.acts_alone()

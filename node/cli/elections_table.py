@@ -108,7 +108,8 @@ def topology_lines(state: Coordination, rows: Iterable[dict[str, Any]]) -> list[
     if state.coordinator.paused:
         lines.append(PAUSED)
     if (request := state.request) is not None:
-        what = f"{request.kind} to {request.target or 'the best node'}"
+        to = "of" if request.kind == "reinit" else "to"
+        what = f"{request.kind} {to} {request.target or 'the best node'}"
         lines.append(
             f"{what} was refused: {request.outcome}" if request.outcome else f"{what} is under way"
         )
@@ -265,3 +266,26 @@ def loss_text(state: Coordination, topology: Topology, target: str) -> str:
         text += f" {state.leader_id} does not answer and may have confirmed more: what it alone "
         text += "has is lost too."
     return text
+
+
+def reinit_lines(state: Coordination, topology: Topology, target: str) -> list[str]:
+    """What a resync of one node will do, and what it may cost."""
+    node = state.node(target)
+    seen = next((each for each in topology.nodes if each.node_id == target), None)
+    size = 0 if seen is None else seen.wrote_offset - seen.min_offset
+    lines = [
+        f"{target} sets its log aside ({size:,} bytes) and is sent all of it again by "
+        f"{state.leader_id}. Reads from {target} find nothing until then."
+    ]
+    others = [each.node_id for each in state.roster if each.in_sync and each.node_id != target]
+    if node is not None and node.in_sync:
+        lines.append(
+            f"Meanwhile {target} is not in sync; {', '.join(others) or 'no other node'} "
+            f"{'is' if len(others) < 2 else 'are'} (min_in_sync is {topology.min_in_sync})."
+        )
+    if alarm := topology.alarms.get(target):
+        lines.append(
+            f"{target} is refused by the master: {alarm}. What it alone holds leaves the cluster "
+            "with the log that is set aside."
+        )
+    return lines

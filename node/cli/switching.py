@@ -73,11 +73,11 @@ async def carry_out(
             after = await _outcome(admin, before, request_id, unsure)
     except TimeoutError:
         why = await _waited_for(admin)
-        await _withdraw(admin, request_id)
+        await withdraw(admin, request_id)
         text = f"not done within {wish.timeout_s:g} s, the request is withdrawn{why}"
         raise CommandError(text, REFUSED) from None
     if after.leader_id != plan.node_id:
-        await _withdraw(admin, request_id)
+        await withdraw(admin, request_id)
         text = f"{after.leader_id} leads epoch {after.epoch} instead: {after.reason}"
         raise CommandError(text, REFUSED)
     seconds = round(time.monotonic() - began, 2)
@@ -142,7 +142,7 @@ async def _outcome(
                 "the request has ended without an effect: it expired, or was withdrawn", REFUSED
             )
         elif state.request.outcome:
-            await _withdraw(admin, request_id)  # it was read: `topology` need not show it forever
+            await withdraw(admin, request_id)  # it was read: `topology` need not show it forever
             raise CommandError(state.request.outcome, REFUSED)
         await asyncio.sleep(LOOK_S)
 
@@ -156,7 +156,7 @@ async def _waited_for(admin: AsyncAdmin) -> str:
     return ""
 
 
-async def _withdraw(admin: AsyncAdmin, request_id: str) -> None:
+async def withdraw(admin: AsyncAdmin, request_id: str) -> None:
     """Without it the request would end with its lease."""
     with suppress(TandemlogError, TimeoutError):
         async with asyncio.timeout(2):

@@ -20,6 +20,7 @@ from ha.master.master import ReplicationMaster
 from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
 from ha.slave.slave import ReplicationSlave
+from ha.slave.store import set_log_aside
 from ha.state import HaState
 from ha.state_file import StateFile, new_incarnation
 from storage.clock import Clock
@@ -121,6 +122,19 @@ class ElectedRoles:
         await self._change(lambda state: replace(state, incarnation=incarnation, starts=starts))
         self.incarnation_changes += 1
 
+    async def start_over(self, reason: str) -> None:
+        await self._stop(f"this node starts over: {reason}")
+        fresh = replace(self.state, incarnation=new_incarnation())
+
+        def set_aside() -> None:
+            set_log_aside(self._store, 0, reason, lambda: self._file.save(fresh))
+
+        try:
+            await asyncio.to_thread(set_aside)
+        finally:
+            # the file tells how far it came
+            self._state = await asyncio.to_thread(self._file.load, self._config)
+
     # ---- what the agent asks for
 
     def own_log(self) -> OwnLog:
@@ -198,6 +212,10 @@ class ElectedRoles:
     def durable_on(self, node_id: str) -> int | None:
         master = self._master
         return None if master is None else master.durable_on(node_id)
+
+    def keep_out(self, node_id: str) -> None:
+        if self._master is not None:
+            self._master.keep_out(node_id)
 
     def log_end(self) -> int:
         return self._store.log.wrote.value

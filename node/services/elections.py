@@ -33,9 +33,10 @@ _ACTIONS: Mapping[int, Action] = {
     admin_pb2.ADD_MEMBER: Action.ADD_MEMBER,
     admin_pb2.REMOVE_MEMBER: Action.REMOVE_MEMBER,
     admin_pb2.WITHDRAW: Action.WITHDRAW,
+    admin_pb2.REINIT: Action.REINIT,
 }
-_NAMES_A_NODE = (Action.FAILOVER, Action.ADD_MEMBER, Action.REMOVE_MEMBER)
-_HAS_REQUEST_ID = (Action.SWITCHOVER, Action.FAILOVER, Action.WITHDRAW)
+_NAMES_A_NODE = (Action.FAILOVER, Action.ADD_MEMBER, Action.REMOVE_MEMBER, Action.REINIT)
+_HAS_REQUEST_ID = (Action.SWITCHOVER, Action.FAILOVER, Action.WITHDRAW, Action.REINIT)
 MAX_NAME = 256
 PRODUCT_S = 2.0
 

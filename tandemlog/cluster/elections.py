@@ -18,6 +18,7 @@ class ClusterChange(Enum):
     ADD_MEMBER = admin_pb2.ADD_MEMBER
     REMOVE_MEMBER = admin_pb2.REMOVE_MEMBER
     WITHDRAW = admin_pb2.WITHDRAW
+    REINIT = admin_pb2.REINIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class RosterNode:
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A switch that was asked for. `outcome` says why it was given up, empty while it waits."""
+    """A switch, or a resync, that was asked for. `outcome` says why it was given up, empty while it
+    waits."""
 
     kind: str
     target: str

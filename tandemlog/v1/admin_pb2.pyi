@@ -37,7 +37,9 @@ class _ClusterActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cluster
     """take a removed node back"""
     REMOVE_MEMBER: _ClusterAction.ValueType  # 6
     WITHDRAW: _ClusterAction.ValueType  # 7
-    """the switchover or failover with `request_id`"""
+    """the switchover, failover or reinit with `request_id`"""
+    REINIT: _ClusterAction.ValueType  # 8
+    """`node_id` sets its log aside and is sent all of it again"""
 
 class ClusterAction(_ClusterAction, metaclass=_ClusterActionEnumTypeWrapper): ...
 
@@ -52,7 +54,9 @@ ADD_MEMBER: ClusterAction.ValueType  # 5
 """take a removed node back"""
 REMOVE_MEMBER: ClusterAction.ValueType  # 6
 WITHDRAW: ClusterAction.ValueType  # 7
-"""the switchover or failover with `request_id`"""
+"""the switchover, failover or reinit with `request_id`"""
+REINIT: ClusterAction.ValueType  # 8
+"""`node_id` sets its log aside and is sent all of it again"""
 Global___ClusterAction: _TypeAlias = ClusterAction  # noqa: Y015
 
 @_typing.final
@@ -622,7 +626,7 @@ class PendingRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
-    """switchover, failover"""
+    """switchover, failover, reinit"""
     target: _builtins.str
     request_id: _builtins.str
     outcome: _builtins.str
@@ -740,11 +744,11 @@ class ChangeClusterRequest(_message.Message):
     action: Global___ClusterAction.ValueType
     node_id: _builtins.str
     request_id: _builtins.str
-    """of a switchover or failover; names it in Coordination"""
+    """of a switchover, failover or reinit: names it in Coordination"""
     epoch: _builtins.int
     """refused in another epoch; 0: in any"""
     force: _builtins.bool
-    """remove a node that is up"""
+    """remove a node that is up; reinit one that min_in_sync needs"""
     dry_run: _builtins.bool
     """check everything, change nothing"""
     def __init__(

@@ -190,7 +190,7 @@ class Node:
             product=coordinator.product,
             now=since_boot,
         )
-        roles.agent = AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault)
+        roles.agent = AgentCalls.of(agent)
         self.role = roles.switch
         return roles.replication.servicer
 

@@ -19,9 +19,12 @@ from tandemlog.v1 import common_pb2
 class Elected(ElectedNodes):
     """Nodes n0, n1, … below `folder`, with a coordinator of their own."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3, min_in_sync: int = 2) -> None:
+    def __init__(
+        self, folder: Path, *, nodes: int = 3, min_in_sync: int = 2, mode: str = "sync"
+    ) -> None:
         self.coordinator = EmbeddedProcess(folder / "coordinator")
-        super().__init__(folder, [self.coordinator.endpoint], count=nodes, min_in_sync=min_in_sync)
+        endpoints = [self.coordinator.endpoint]
+        super().__init__(folder, endpoints, count=nodes, min_in_sync=min_in_sync, mode=mode)
 
     def node(self, node_id: str) -> NodeProcess:
         return next(node for node in self.nodes if node.node_id == node_id)

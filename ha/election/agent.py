@@ -34,6 +34,7 @@ from .config import ElectionConfig
 from .host import RoleHost
 from .keys import ClusterKeys
 from .leases import HeldLease
+from .losses import Losses
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .record_keeper import ElectedKeeper
@@ -60,6 +61,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 1.0
 RESTART_S = 0.5
 FAILED_TERM_S = 5.0
+LATER = "how many is known, and in the history, once the master before is back with its disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class ElectionAgent:
         self._switch = PlannedSwitch(
             coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
         )
+        self.losses = Losses(coordinator, self.keys)
         self._resync = Resync(coordinator, self.keys, host, self._read_once)
         self._begun = 0
         self._registered = 0
@@ -307,6 +310,7 @@ class ElectionAgent:
                 self.snapshot, own, self._since_boot(), self._clock.now_ms(), uuid.uuid4().hex
             )
             pause = await self._execute(step)
+            await self.losses.write()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -344,6 +348,8 @@ class ElectionAgent:
         record = step.record
         self._begun = record.epoch
         logger.info("won epoch %d: %s", record.epoch, record.reason)
+        if record.unclean_epoch == record.epoch:
+            logger.warning("epoch %d may lack acknowledged messages: %s", record.epoch, LATER)
         won = WonTerm(
             record.epoch, record.version, record.in_sync, record.known, record.unclean_epoch
         )

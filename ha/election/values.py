@@ -26,6 +26,7 @@ ValueT = TypeVar("ValueT")
 SWITCHOVER = "switchover"
 FORCED = "failover"
 REINIT = "reinit"
+NOT_KNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ class RequestValue:
 
 @dataclass(frozen=True, slots=True)
 class TermValue:
-    """`began_ms` is the winner's wall clock in milliseconds since 1970."""
+    """`began_ms` is the winner's wall clock in milliseconds since 1970. `lost_bytes`, of an unclean
+    term: at most so many acknowledged bytes it began without; NOT_KNOWN until the leader before has
+    come back on the disk that it had."""
 
     epoch: int
     leader: str
@@ -127,6 +130,7 @@ class TermValue:
     began_ms: int
     unclean: bool = False
     end_offset: int = 0
+    lost_bytes: int = NOT_KNOWN
 
 
 def encode(value: object) -> bytes:

@@ -13,6 +13,7 @@ TOPOLOGY_COLUMNS = (
     "node", "role", "state", "epoch", "in_sync", "log_end", "lag_bytes", "lag_seconds",
 )  # fmt: skip
 HISTORY_COLUMNS = ("epoch", "leader", "began", "lasted", "unclean", "reason")
+LOSSES_COLUMNS = ("epoch", "leader", "began", "lasted", "unclean", "lost", "reason")
 MEMBER_COLUMNS = ("node", "state", "in_sync", "priority", "starts", "endpoint")
 TOPOLOGY_TITLES = {**TITLES, "log_end": "log end"}
 
@@ -114,13 +115,23 @@ def topology_lines(state: Coordination, rows: Iterable[dict[str, Any]]) -> list[
             f"{what} was refused: {request.outcome}" if request.outcome else f"{what} is under way"
         )
     if state.unclean_epoch:
-        lines.append(
-            f"epoch {state.unclean_epoch} was unclean: acknowledged messages may be missing since"
-        )
+        lines.append(f"epoch {state.unclean_epoch} was unclean: {missing_text(state)}")
     lines.append(coordinator_line(state.coordinator, state.answered_by))
     if state.coordinator.is_embedded:
         lines.append(SINGLE)
     return lines
+
+
+def missing_text(state: Coordination) -> str:
+    """What the newest unclean epoch has cost."""
+    if state.lost_bytes is None:
+        return (
+            "acknowledged messages may be missing since; how many is known once the master before "
+            "is back with its disk"
+        )
+    if not state.lost_bytes:
+        return "no acknowledged message is missing"
+    return f"at most {state.lost_bytes:,} bytes of acknowledged messages are missing since"
 
 
 def cluster_row(state: Coordination) -> dict[str, Any]:
@@ -139,6 +150,7 @@ def cluster_row(state: Coordination) -> dict[str, Any]:
         "leader_present": state.leader_present,
         "reason": state.reason,
         "unclean_epoch": state.unclean_epoch,
+        "lost_bytes": state.lost_bytes,
         "members_in_sync": [node_id for node_id, _ in state.in_sync],
         "request": None
         if request is None
@@ -164,6 +176,7 @@ def history_rows(history: History, now_ms: int) -> list[dict[str, Any]]:
                 "began": date(term.began_ms),
                 "lasted": f"{duration(seconds)}{' so far' if end is None else ''}",
                 "unclean": "UNCLEAN" if term.unclean else "",
+                "lost": lost_text(term.lost_bytes) if term.unclean else "",
                 "reason": term.reason,
             }
         )
@@ -180,12 +193,25 @@ def history_lines(history: History, now_ms: int) -> list[dict[str, Any]]:
             ended_ms=ended_ms,
             duration_seconds=max(0, (ended_ms or now_ms) - term.began_ms) / 1000,
             unclean=term.unclean,
+            lost_bytes=term.lost_bytes,
             end_offset=term.end_offset,
             answered_by=history.answered_by,
             revision=history.revision,
         )
-        del row["lasted"]
+        del row["lasted"], row["lost"]
     return rows
+
+
+def history_columns(history: History) -> Sequence[str]:
+    """With what was lost, if a term may have lost something."""
+    return LOSSES_COLUMNS if any(term.unclean for term in history.terms) else HISTORY_COLUMNS
+
+
+def lost_text(lost_bytes: int | None) -> str:
+    """Of acknowledged messages; None is not known."""
+    if lost_bytes is None:
+        return "unknown"
+    return f"at most {lost_bytes:,} B" if lost_bytes else "nothing"
 
 
 def member_rows(state: Coordination) -> list[dict[str, Any]]:

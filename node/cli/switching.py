@@ -21,7 +21,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import ClusterChange, Coordination
 from tandemlog.errors import NodeUnavailableError, OutcomeUnknownError, TandemlogError
 
-from .elections_table import source
+from .elections_table import missing_text, source
 from .exit_codes import REFUSED, UNKNOWN_OUTCOME, USAGE
 from .failures import CommandError
 from .output import Format, write_lines
@@ -83,6 +83,9 @@ async def carry_out(
     seconds = round(time.monotonic() - began, 2)
     revision = after.coordinator.revision
     done = f"{after.leader_id} is the master, epoch {after.epoch}, after {seconds:g} s"
+    lines = [f"{done} {source(revision, after.answered_by)}"]
+    if after.unclean_epoch == after.epoch:
+        lines.append(f"Epoch {after.epoch} is unclean: {missing_text(after)} (tandemlog history).")
     result = {
         "master": after.leader_id,
         "epoch": after.epoch,
@@ -91,7 +94,7 @@ async def carry_out(
         "answered_by": after.answered_by,
         "revision": revision,
     }
-    _say(wish, [f"{done} {source(revision, after.answered_by)}"], result, before, plan.node_id)
+    _say(wish, lines, result, before, plan.node_id)
 
 
 def ask_consent(yes: bool) -> None:

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ha.config import HaConfig, Role
+from ha.election.agent import ElectionAgent
 from ha.election.host import OwnLog
 from ha.election.values import LeaderValue
+from ha.master.group import Return
 from ha.master.master import ReplicationMaster
 from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
@@ -43,6 +45,11 @@ class AgentCalls:
     stream_lost: Callable[[], None]
     look_again: Callable[[str], None]
     lease_fault: Callable[[], str]
+    note_return: Callable[[Return], None]
+
+    @staticmethod
+    def of(agent: ElectionAgent) -> "AgentCalls":
+        return AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault, agent.losses.note)
 
 
 class ElectedRoles:
@@ -159,6 +166,7 @@ class ElectedRoles:
             won=won,
             keeper=keeper,
             on_deposed=self.agent.look_again,
+            on_return=self.agent.note_return,
         )
         try:
             await master.start()

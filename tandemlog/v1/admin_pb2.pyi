@@ -488,6 +488,7 @@ class CoordinationResponse(_message.Message):
     ROSTER_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LOST_BYTES_FIELD_NUMBER: _builtins.int
     answered_by: _builtins.str
     cluster_uuid: _builtins.str
     epoch: _builtins.int
@@ -500,6 +501,8 @@ class CoordinationResponse(_message.Message):
     """why the epoch began"""
     unclean_epoch: _builtins.int
     """the newest that may lack acknowledged messages; 0: none"""
+    lost_bytes: _builtins.int
+    """Term.lost_bytes of the unclean epoch"""
     @_builtins.property
     def coordinator(self) -> Global___CoordinatorStatus: ...
     @_builtins.property
@@ -527,12 +530,15 @@ class CoordinationResponse(_message.Message):
         roster: _abc.Iterable[Global___RosterEntry] | None = ...,
         request: Global___PendingRequest | None = ...,
         error: _common_pb2.Error | None = ...,
+        lost_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "error", b"error", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "coordinator", b"coordinator", "error", b"error", "lost_bytes", b"lost_bytes", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_uuid", b"cluster_uuid", "coordinator", b"coordinator", "epoch", b"epoch", "error", b"error", "in_sync", b"in_sync", "leader_id", b"leader_id", "leader_present", b"leader_present", "reason", b"reason", "request", b"request", "roster", b"roster", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "answered_by", b"answered_by", "cluster_uuid", b"cluster_uuid", "coordinator", b"coordinator", "epoch", b"epoch", "error", b"error", "in_sync", b"in_sync", "leader_id", b"leader_id", "leader_present", b"leader_present", "lost_bytes", b"lost_bytes", "reason", b"reason", "request", b"request", "roster", b"roster", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lost_bytes: _TypeAlias = _typing.Literal["lost_bytes"]  # noqa: Y015
+    _WhichOneofArgType__lost_bytes: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_bytes) -> _WhichOneofReturnType__lost_bytes | None: ...
 
 Global___CoordinationResponse: _TypeAlias = CoordinationResponse  # noqa: Y015
 
@@ -704,6 +710,7 @@ class Term(_message.Message):
     BEGAN_MS_FIELD_NUMBER: _builtins.int
     UNCLEAN_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    LOST_BYTES_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     leader: _builtins.str
     reason: _builtins.str
@@ -713,6 +720,8 @@ class Term(_message.Message):
     """it may have begun without acknowledged messages"""
     end_offset: _builtins.int
     """where the leader's log ended"""
+    lost_bytes: _builtins.int
+    """unclean: at most so many acknowledged bytes; absent: unknown"""
     def __init__(
         self,
         *,
@@ -722,12 +731,15 @@ class Term(_message.Message):
         began_ms: _builtins.int = ...,
         unclean: _builtins.bool = ...,
         end_offset: _builtins.int = ...,
+        lost_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "lost_bytes", b"lost_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_ms", b"began_ms", "end_offset", b"end_offset", "epoch", b"epoch", "leader", b"leader", "reason", b"reason", "unclean", b"unclean"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "began_ms", b"began_ms", "end_offset", b"end_offset", "epoch", b"epoch", "leader", b"leader", "lost_bytes", b"lost_bytes", "reason", b"reason", "unclean", b"unclean"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lost_bytes: _TypeAlias = _typing.Literal["lost_bytes"]  # noqa: Y015
+    _WhichOneofArgType__lost_bytes: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_bytes) -> _WhichOneofReturnType__lost_bytes | None: ...
 
 Global___Term: _TypeAlias = Term  # noqa: Y015
 

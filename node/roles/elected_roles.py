@@ -194,6 +194,7 @@ class ElectedRoles:
             replace(self._config, role=Role.SLAVE, master_endpoint=leader.endpoint),
             self._clock,
             unclean_epoch=unclean_epoch,
+            master_id=leader.node_id,
             on_lost=lambda _: self.agent.stream_lost(),
         )
         self._slave = slave

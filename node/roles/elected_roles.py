@@ -133,14 +133,11 @@ class ElectedRoles:
         await self._stop(f"this node starts over: {reason}")
         fresh = replace(self.state, incarnation=new_incarnation())
 
-        def set_aside() -> None:
-            set_log_aside(self._store, 0, reason, lambda: self._file.save(fresh))
+        def renew() -> None:
+            self._file.save(fresh)
+            self._state = fresh
 
-        try:
-            await asyncio.to_thread(set_aside)
-        finally:
-            # the file tells how far it came
-            self._state = await asyncio.to_thread(self._file.load, self._config)
+        await asyncio.to_thread(set_log_aside, self._store, 0, reason, renew)
 
     # ---- what the agent asks for
 

@@ -7,12 +7,10 @@ its term: one that was lost together with the master before would otherwise be m
 from collections.abc import Sequence
 
 from ha.election.snapshot import Snapshot
+from ha.master.members import NO_MASTER, UNREACHABLE
 from ha.state import HaState
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
-
-NO_MASTER = "no-master"
-UNREACHABLE = "unreachable"
 
 
 def rows_without_master(

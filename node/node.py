@@ -150,7 +150,7 @@ class Node:
 
     async def _start_election(self, config: HaConfig) -> ReplicationService:
         """The cluster decides over the role; nothing does before `_follow`."""
-        endpoints, put = self.endpoints, self.config.put
+        endpoints, put, election = self.endpoints, self.config.put, self.config.election_config()
         roles = self._elected = ElectedRoles(
             self.store,
             config,
@@ -178,7 +178,7 @@ class Node:
             roles,
             identity,
             config,
-            self.config.election_config(),
+            election,
             self._clock,
             since_boot,
         )
@@ -187,11 +187,11 @@ class Node:
             self.config.coordinator.endpoints,
             agent,
             roles,
-            ClusterRequests(coordinator, agent.keys, self.config.coordinator.lease_ttl_s),
+            ClusterRequests(coordinator, agent.keys, election.lease_ttl_s, config.required),
             product=coordinator.product,
             now=since_boot,
         )
-        roles.agent = AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault)
+        roles.agent = AgentCalls.of(agent)
         self.role = roles.switch
         return roles.replication.servicer
 

@@ -7,7 +7,9 @@ with Elected(folder) as cluster:
 import contextlib
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from elected_nodes import ElectedNodes
 
@@ -19,9 +21,22 @@ from tandemlog.v1 import common_pb2
 class Elected(ElectedNodes):
     """Nodes n0, n1, … below `folder`, with a coordinator of their own."""
 
-    def __init__(self, folder: Path, *, nodes: int = 3, min_in_sync: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 3,
+        min_in_sync: int = 2,
+        replication: Mapping[str, Any] | None = None,
+    ) -> None:
         self.coordinator = EmbeddedProcess(folder / "coordinator")
-        super().__init__(folder, [self.coordinator.endpoint], count=nodes, min_in_sync=min_in_sync)
+        super().__init__(
+            folder,
+            [self.coordinator.endpoint],
+            count=nodes,
+            min_in_sync=min_in_sync,
+            replication=replication,
+        )
 
     def node(self, node_id: str) -> NodeProcess:
         return next(node for node in self.nodes if node.node_id == node_id)

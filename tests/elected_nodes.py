@@ -4,7 +4,7 @@ ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
 Account        a producer thread: what was acknowledged, when, and which puts failed
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +17,13 @@ class ElectedNodes:
     """See the module. Every node must be up before the first election."""
 
     def __init__(
-        self, folder: Path, coordinator: Sequence[str], *, count: int = 3, min_in_sync: int = 2
+        self,
+        folder: Path,
+        coordinator: Sequence[str],
+        *,
+        count: int = 3,
+        min_in_sync: int = 2,
+        replication: Mapping[str, Any] | None = None,
     ) -> None:
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
@@ -30,7 +36,11 @@ class ElectedNodes:
                 "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
                 "coordinator": {"endpoints": list(coordinator), "members": names},
                 "store": {"directory": folder / name / "store", **SMALL},
-                "replication": {"mode": "sync", "min_in_sync": min_in_sync},
+                "replication": {
+                    "mode": "sync",
+                    "min_in_sync": min_in_sync,
+                    **(replication or {}),
+                },
             }
             self.nodes.append(NodeProcess(folder / name, settings))
 

@@ -33,10 +33,12 @@ from .config import ElectionConfig
 from .host import Identity, RoleHost
 from .keys import ClusterKeys
 from .leases import HeldLease
+from .losses import Losses
 from .planned_switch import PlannedSwitch
 from .probe import port_is_closed
 from .record_keeper import ElectedKeeper
 from .registration import Registration
+from .resync import Resync
 from .role_loop import (
     ElectionRules,
     Follow,
@@ -45,6 +47,7 @@ from .role_loop import (
     Own,
     RoleLoop,
     Send,
+    StartOver,
     Step,
     StepDown,
     Wait,
@@ -59,6 +62,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 1.0
 RESTART_S = 0.5
 FAILED_TERM_S = 5.0
+LATER = "how many is known, and in the history, once the master before is back with its disk"
 
 
 class ElectionAgent:
@@ -110,6 +114,8 @@ class ElectionAgent:
             config.replication,
             self._look,
         )
+        self.losses = Losses(coordinator, self.keys)
+        self._resync = Resync(coordinator, self.keys, host, self._read_once)
         self._begun = 0
         self._following: LeaderValue | None = None
         self._has_role = False
@@ -293,6 +299,7 @@ class ElectionAgent:
                 await self._away(error)
         while True:
             pause = await self.turn()
+            await self.losses.write()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
@@ -315,6 +322,7 @@ class ElectionAgent:
             self._uuid,
             store_fault=log.obstacle,
             epochs=log.epochs,
+            started_over=self._resync.done,
         )
         step = self._loop.decide(
             self.snapshot, own, self._since_boot(), self._clock.now_ms(), self._fresh_name()
@@ -330,6 +338,10 @@ class ElectionAgent:
         elif isinstance(step, StepDown):
             await self._step_down(step.reason)
             return 0.0  # the next leader waits for this node too: follow it at once
+        elif isinstance(step, StartOver):
+            self._following = None
+            await self._resync.run(step.request, self.snapshot, self._member, self.lease.lease_id)
+            return 0.0
         elif isinstance(step, Send):
             self.why = step.reason
             return await self._send(step)
@@ -350,6 +362,8 @@ class ElectionAgent:
         record = step.record
         self._begun = record.epoch
         logger.info("won epoch %d: %s", record.epoch, record.reason)
+        if record.unclean_epoch == record.epoch:
+            logger.warning("epoch %d may lack acknowledged messages: %s", record.epoch, LATER)
         won = WonTerm(
             record.epoch, record.version, record.in_sync, record.known, record.unclean_epoch
         )
@@ -396,7 +410,7 @@ class ElectionAgent:
         await self._host.wait(reason)
 
     async def _send(self, step: Send) -> float:
-        logger.info("competing for the leadership: %s", step.reason)
+        logger.info("%s: %s", step.doing, step.reason)
         try:
             result = await self._coordinator.txn(step.txn)
             if not result.succeeded:
@@ -414,6 +428,7 @@ class ElectionAgent:
         return 0.02
 
     async def _keep_leading(self, step: KeepLeading) -> float:
+        self._host.keep_out(step.keep_out)
         if step.request is None:
             self._switch.end()
             return POLL_S

@@ -85,6 +85,16 @@ class RoleHost(Protocol):
         """How many puts were accepted and are not appended yet."""
         ...
 
+    def keep_out(self, node_id: str) -> None:
+        """Drop this slave from the in-sync set, as soon as enough others are in it, and do not let
+        it join; empty: no slave."""
+        ...
+
+    async def start_over(self, reason: str) -> None:
+        """Stop following and set the log aside: this disk joins as a new one, with an empty log.
+        Durable on return; the incarnation is, before the log moves."""
+        ...
+
     async def renew_incarnation(self, reason: str, starts: int) -> None:
         """This disk is not what it was: it joins as a new one, which counts this as start `starts`.
         Durable on return; only while there is no role."""

@@ -5,8 +5,8 @@
               └───────────────────────────────────────────────────┘
 
 A switch is only asked for here: the leader executes it (switchover.py), or the target of a forced
-failover (role_loop.py). Such a request hangs on a lease of its own, so one that no operator waits
-for any more does not take effect days later, when a leader dies.
+failover or of a resync (role_loop.py). Such a request hangs on a lease of its own, so one that no
+operator waits for any more does not take effect days later, when a leader dies.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,16 @@ from .keys import ClusterKeys
 from .role_loop import may_be_elected
 from .snapshot import Snapshot, SnapshotBuilder
 from .switchover import CannotSwitchError, switch_target
-from .values import FORCED, SWITCHOVER, MemberValue, RequestValue, RosterValue, encode
+from .values import (
+    FORCED,
+    REINIT,
+    SWITCHOVER,
+    ClusterRecord,
+    MemberValue,
+    RequestValue,
+    RosterValue,
+    encode,
+)
 
 TRIES = 5
 LEAST_REQUEST_S = 30
@@ -36,6 +45,7 @@ class Action(Enum):
     ADD_MEMBER = "add"
     REMOVE_MEMBER = "remove"
     WITHDRAW = "withdraw"
+    REINIT = "reinit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,13 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class FreshView:
-    """All keys as they are now. `revisions`: of the last change, by key."""
+    """All keys as they are now. `revisions`: of the last change, by key; `required` is the
+    cluster's min_in_sync, 1 where it does not count; `lease_ttl_s` that of the nodes' leases."""
 
     snapshot: Snapshot
     revisions: Mapping[bytes, int] = field(default_factory=dict)
+    required: int = 1
+    lease_ttl_s: int = 0
 
     def as_seen(self, key: bytes) -> Compare:
         revision = self.revisions.get(key, 0)
@@ -114,13 +127,17 @@ def plan_of(keys: ClusterKeys, view: FreshView, change: Change) -> Plan:
         case Action.ADD_MEMBER:
             return _member(keys, view, change, removed=False)
         case Action.REMOVE_MEMBER:
-            _check_removal(snapshot, change)
+            _check_removal(view, change)
             return _member(keys, view, change, removed=True)
+        case Action.REINIT:
+            _check_reinit(view, record, change)
+            request = RequestValue(REINIT, change.node_id, change.request_id, force=change.force)
+            return _request(keys, view, request, change.node_id)
         case Action.WITHDRAW:
-            request = snapshot.request
-            if request is None or request.request_id != change.request_id:
+            held = snapshot.request
+            if held is None or held.request_id != change.request_id:
                 return Plan()
-            return Plan(request.target, keys.request, compares=(view.as_seen(keys.request),))
+            return Plan(held.target, keys.request, compares=(view.as_seen(keys.request),))
 
 
 def _switchover(keys: ClusterKeys, view: FreshView, change: Change) -> Plan:
@@ -158,24 +175,66 @@ def _request(keys: ClusterKeys, view: FreshView, wanted: RequestValue, target: s
         if held.request_id == wanted.request_id:
             return Plan(target)
         raise ChangeRefusedError(
-            f"a {held.kind} to {held.target or 'the best node'} is under way "
+            f"a {held.kind} {target_text(held)} is under way "
             f"(request {held.request_id}): wait until it is done"
         )
     seen = (view.as_seen(keys.request), view.as_seen(keys.state))
     return Plan(target, keys.request, encode(wanted), seen, leased=True)
 
 
-def _check_removal(snapshot: Snapshot, change: Change) -> None:
+def target_text(request: RequestValue) -> str:
+    """Whom a request concerns."""
+    if request.kind == REINIT:
+        return f"of {request.target}"
+    return f"to {request.target or 'the best node'}"
+
+
+def _check_reinit(view: FreshView, record: ClusterRecord, change: Change) -> None:
+    """Raises ChangeRefusedError for a node that cannot give its log away now."""
+    snapshot, target = view.snapshot, change.node_id
+    if record.leader.node_id == target:
+        raise ChangeRefusedError(
+            f"{target} is the master: a node that follows can be resynced, never the master. First "
+            "make another node the master (tandemlog switchover)"
+        )
+    if snapshot.leader is None:
+        raise ChangeRefusedError(
+            f"there is no master now from which {target} could be resynced; `tandemlog check` says "
+            "why"
+        )
+    if snapshot.removed(target):
+        raise ChangeRefusedError(f"{target} was removed from the cluster")
+    member = snapshot.members.get(target)
+    if member is None:
+        raise ChangeRefusedError(_not_up(target, snapshot))
+    rest = sorted(
+        each.node_id
+        for each in snapshot.members.values()
+        if each.node_id != target and may_be_elected(each.member, record)
+    )
+    needed = may_be_elected(member.member, record) and len(rest) < view.required
+    if needed and not change.force:
+        raise ChangeRefusedError(
+            f"without {target} the nodes in sync would be {', '.join(rest) or 'none'}, but "
+            f"min_in_sync is {view.required}: puts would be refused until {target} is in sync "
+            "again, and the loss of a disk meanwhile can lose acknowledged messages. First bring "
+            "another node in sync, or accept that with --force"
+        )
+
+
+def _check_removal(view: FreshView, change: Change) -> None:
     """Raises ChangeRefusedError for a node that the cluster needs now."""
-    record, node_id = snapshot.record, change.node_id
+    snapshot, node_id = view.snapshot, change.node_id
+    record = snapshot.record
     if record is not None and record.leader.node_id == node_id:
         raise ChangeRefusedError(
             f"{node_id} is the master: first make another node the master (tandemlog switchover)"
         )
     if node_id in snapshot.members and not change.force and not snapshot.removed(node_id):
         raise ChangeRefusedError(
-            f"{node_id} is up: stop it first (after a crash its lease has to end), or remove it "
-            "with --force; it then takes no role and refuses puts"
+            f"{node_id} is up: stop it first. If it has crashed already, it counts as up until its "
+            f"lease ends, {view.lease_ttl_s} s after the crash at most: try again then. Or remove "
+            "it with --force; if it is up, it then takes no role and refuses puts"
         )
 
 
@@ -236,9 +295,13 @@ def _not_up(node_id: str, snapshot: Snapshot) -> str:
 class ClusterRequests:
     """See the module. Every call raises CoordinatorError."""
 
-    def __init__(self, coordinator: Coordinator, keys: ClusterKeys, lease_ttl_s: int) -> None:
+    def __init__(
+        self, coordinator: Coordinator, keys: ClusterKeys, lease_ttl_s: int, required: int
+    ) -> None:
         self._coordinator = coordinator
         self._keys = keys
+        self._required = required
+        self._lease_ttl_s = lease_ttl_s
         # a forced failover waits for the lease of the leader, and once more for its clock
         self._request_ttl_s = max(LEAST_REQUEST_S, 3 * lease_ttl_s)
 
@@ -246,7 +309,8 @@ class ClusterRequests:
         """All keys as they are now."""
         listing = await self._coordinator.range(self._keys.all)
         snapshot = SnapshotBuilder(self._keys).take(listing)
-        return FreshView(snapshot, {kv.key: kv.mod_revision for kv in listing.kvs})
+        revisions = {kv.key: kv.mod_revision for kv in listing.kvs}
+        return FreshView(snapshot, revisions, self._required, self._lease_ttl_s)
 
     async def change(self, change: Change) -> Changed:
         """Do it, or only check it. Raises ChangeRefusedError, and UnknownOutcomeError."""

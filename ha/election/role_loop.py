@@ -12,8 +12,8 @@
 
 The machine is pure: `now` is monotonic seconds, transactions are returned and executed elsewhere,
 and their answers are not needed: the next snapshot tells what they did. Of the past it remembers
-since when there has been no leader, which leader's port was found closed, and which request it has
-refused.
+since when there has been no leader, which leader's port was found closed, and since when it has
+known of a request that waits for time.
 
 Who may compete: a node whose disk (incarnation) is in the recorded in-sync set, which therefore
 holds every acknowledged byte, unless it was rolled back (rolled_back.py). The best standing goes
@@ -22,7 +22,7 @@ process is gone, so no node waits for the lease; in async replication the lease 
 separates two leaders, so there every node waits for it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tandemlog.format.files.epochs import EpochTable
@@ -33,11 +33,21 @@ from ..state import Member
 from .keys import ClusterKeys
 from .rolled_back import lacks_confirmed
 from .snapshot import Snapshot
-from .transactions import Candidate, first_record, force, hold_again, win
-from .values import FORCED, SWITCHOVER, ClusterRecord, LeaderValue, MemberValue, RequestValue
+from .transactions import Candidate, ask, first_record, force, hold_again, win
+from .values import (
+    FORCED,
+    REINIT,
+    SWITCHOVER,
+    ClusterRecord,
+    LeaderValue,
+    MemberValue,
+    RequestValue,
+)
 
 RANK_DELAY_S = 0.15
 FOUNDING_WAIT_S = 3.0
+DROPPED_S = 2.0
+"""For a leader to drop a node from the set that an operator has start over with force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,8 @@ class Own:
     """This node. `leading` is the epoch of the term that runs in this process, 0 for none; `begun`
     the highest epoch that this process has begun; `lease` its lease at the coordinator, 0 without
     one; `uuid` the cluster that it has belonged to, empty for a new node; `store_fault` why its
-    store accepts nothing until a restart, empty if it does; `epochs` the terms of its log."""
+    store accepts nothing until a restart, empty if it does; `epochs` the terms of its log;
+    `started_over` the request for which this process has set its log aside."""
 
     me: MemberValue
     leading: int = 0
@@ -67,6 +78,7 @@ class Own:
     uuid: str = ""
     store_fault: str = ""
     epochs: EpochTable = field(default_factory=EpochTable)
+    started_over: str = ""
 
     @property
     def member(self) -> Member:
@@ -83,9 +95,11 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class KeepLeading:
-    """All is well. `request` is a planned switch that waits for the leader."""
+    """All is well. `request` is a planned switch that waits for the leader; `keep_out` a node that
+    must not be in the in-sync set, because it is about to set its log aside."""
 
     request: RequestValue | None = None
+    keep_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +117,19 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOver:
+    """Set the log aside, then follow again with an empty one."""
+
+    request: RequestValue
+
+
+@dataclass(frozen=True, slots=True)
 class Send:
-    """Send the transaction, then look again. `reason` is for the log."""
+    """Send the transaction, then look again. `doing` and `reason` are for the log."""
 
     txn: Txn
     reason: str
+    doing: str = "competing for the leadership"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +142,7 @@ class Wait:
     leave: bool = False
 
 
-Step: TypeAlias = Lead | KeepLeading | StepDown | Follow | Send | Wait
+Step: TypeAlias = Lead | KeepLeading | StepDown | Follow | StartOver | Send | Wait
 
 
 class RoleLoop:
@@ -133,6 +155,7 @@ class RoleLoop:
         self._closed_port_epoch = 0
         self._founding_since: float | None = None
         self._held_until: tuple[int, float] = (0, 0.0)
+        self._asked_at: tuple[int, float] = (0, 0.0)
 
     def port_is_closed(self, epoch: int) -> None:
         """The machine of the leader of `epoch` refuses connections to the leader's port."""
@@ -173,7 +196,7 @@ class RoleLoop:
             if gone:
                 return self._compete(snapshot, record, own, now, now_ms, gone)
             self._leaderless = None
-            return Follow(leader)
+            return self._start_over(snapshot, record, own, now) or Follow(leader)
         return self._compete(snapshot, record, own, now, now_ms, "the leader's lease has expired")
 
     def _distrust(self, snapshot: Snapshot, own: Own) -> str:
@@ -213,9 +236,17 @@ class RoleLoop:
             candidate = Candidate(own.me, own.lease)
             return Send(hold_again(self._keys, snapshot, candidate), "the leader's lease was lost")
         request = snapshot.request
-        if request is not None and request.kind == SWITCHOVER and not request.outcome:
-            return KeepLeading(request)
-        return KeepLeading()
+        if request is None or request.outcome:
+            return KeepLeading()
+        if request.kind == REINIT and request.target == own.me.node_id:
+            return self._answer(snapshot, request, f"{own.me.node_id} is the master by now")
+        if request.kind == REINIT:
+            return KeepLeading(keep_out=request.target)
+        return KeepLeading(request if request.kind == SWITCHOVER else None)
+
+    def _answer(self, snapshot: Snapshot, request: RequestValue, outcome: str) -> Send:
+        txn = ask(self._keys, snapshot, replace(request, outcome=outcome))
+        return Send(txn, outcome, f"refusing what an operator asks for ({request.kind})")
 
     def _others_can_lead(self, snapshot: Snapshot, record: ClusterRecord, own: Own) -> bool:
         return not snapshot.settings.paused and any(
@@ -311,6 +342,26 @@ class RoleLoop:
             and not each.obstacle
             and may_be_elected(each.member, record)
         )
+
+    def _start_over(
+        self, snapshot: Snapshot, record: ClusterRecord, own: Own, now: float
+    ) -> Step | None:
+        """An operator wants this node to set its log aside. First the leader drops it from the set,
+        so that `required` other nodes hold every acknowledged byte; where the leader cannot, the
+        operator has to force it."""
+        request = snapshot.request
+        if request is None or request.kind != REINIT or request.outcome:
+            return None
+        if request.target != own.me.node_id or request.request_id == own.started_over:
+            return None
+        if own.store_fault:
+            return self._answer(snapshot, request, own.store_fault)
+        if self._asked_at[0] != snapshot.request_revision:
+            self._asked_at = snapshot.request_revision, now
+        waited = now - self._asked_at[1]
+        if own.member in record.in_sync and not (request.force and waited >= DROPPED_S):
+            return None
+        return StartOver(request)
 
     def _forced(
         self, snapshot: Snapshot, record: ClusterRecord, own: Own, now: float, now_ms: int

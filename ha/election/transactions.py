@@ -228,6 +228,16 @@ def ask(keys: ClusterKeys, snapshot: Snapshot, request: RequestValue) -> Txn:
     )
 
 
+def started_over(keys: ClusterKeys, snapshot: Snapshot, me: MemberValue, lease: int) -> Txn:
+    """This node has set its log aside, as was asked: the request ends, and in the same moment the
+    node shows its new incarnation."""
+    shown = (Put(keys.member(me.node_id), encode(me), lease),) if lease else ()
+    return Txn(
+        compares=(unchanged(keys.request, snapshot.request_revision),),
+        then=(Delete(KeyRange(keys.request)), *shown),
+    )
+
+
 def next_epoch(record: ClusterRecord) -> int:
     """Raises ValueError if there is none."""
     if record.epoch >= MAX_EPOCH:

@@ -6,7 +6,7 @@ MemberValue     members/     what a node says of itself; gone once its lease has
 RosterValue     roster/      that a node belongs to the cluster, or was removed from it
 ConfirmedValue  confirmed    up to where every in-sync member holds the log
 SettingsValue   settings     what holds for the whole cluster
-RequestValue    request      a switch that an operator wants
+RequestValue    request      a switch, or the resync of a node, that an operator wants
 TermValue       history/     how an epoch began
 
 A *session* names one start of a process. A leadership belongs to it: a process that was restarted
@@ -26,6 +26,8 @@ ValueT = TypeVar("ValueT")
 
 SWITCHOVER = "switchover"
 FORCED = "failover"
+REINIT = "reinit"
+NOT_KNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +118,22 @@ class SettingsValue:
 
 @dataclass(frozen=True, slots=True)
 class RequestValue:
-    """`kind` is SWITCHOVER or FORCED; `target` may be empty for a switchover: the best one.
-    `outcome` says why the leader gave up, empty while the request waits."""
+    """`kind` is SWITCHOVER, FORCED or REINIT; `target` may be empty for a switchover: the best one.
+    `outcome` says why it was given up, empty while the request waits. `force`, of a REINIT: the
+    target need not wait until it has left the in-sync set."""
 
     kind: str
     target: str
     request_id: str
     outcome: str = ""
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TermValue:
-    """`began_ms` is the winner's wall clock in milliseconds since 1970."""
+    """`began_ms` is the winner's wall clock in milliseconds since 1970. `lost_bytes`, of an unclean
+    term: at most so many acknowledged bytes it began without; NOT_KNOWN until the leader before has
+    come back on the disk that it had."""
 
     epoch: int
     leader: str
@@ -135,6 +141,7 @@ class TermValue:
     began_ms: int
     unclean: bool = False
     end_offset: int = 0
+    lost_bytes: int = NOT_KNOWN
 
 
 def encode(value: object) -> bytes:

@@ -21,13 +21,26 @@ disk may be new) accepts alarms from all nodes, but still takes no epoch from th
 never in the set are listed while they are connected and a while longer, at most MAX_OTHERS of them.
 """
 
+from dataclasses import dataclass
+
 from ..config import HaConfig
 from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
-from ..protocol.handshake import MasterView
+from ..protocol.handshake import MasterView, is_overruled
 from ..state import InSyncRecord, Member
 from .confirm import ConfirmTracker
-from .session import MasterAction, MasterSession, SessionState
+from .session import MasterAction, MasterSession, SendAnswer, SessionState
 from .sync_state_set import Progress, SetRules, SyncStateSet
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """The leader of the term before `epoch` follows this master, on the disk that it had then: its
+    log had `cut_bytes` that this master lacks."""
+
+    epoch: int
+    node_id: str
+    cut_bytes: int
+
 
 MAX_OTHERS = 64
 MAX_ALARMS = 16
@@ -69,6 +82,7 @@ class MasterGroup:
         # what the slaves that the alarms name have said of themselves
         self.alarmed: dict[str, Hello] = {}
         self.seen_epoch = view.epoch
+        self.returns: list[Return] = []
         self._looked_at = now
         # versions that a node must have taken before it may join
         self.needed_tables: dict[str, int] = {}
@@ -177,6 +191,8 @@ class MasterGroup:
             self.seen_epoch = max(self.seen_epoch, session.seen_epoch)
         if session.alarm:
             return self._alarm(session, hello)
+        if any(isinstance(action, SendAnswer) for action in actions):
+            self._note_return(session, hello)
         if not session.streaming:
             return actions
         if held is not None:
@@ -185,6 +201,15 @@ class MasterGroup:
         self.alarmed.pop(hello.node_id, None)
         self._attach(session, hello, now)
         return actions
+
+    def _note_return(self, session: MasterSession, hello: Hello) -> None:
+        """If it led a term and has followed no later one, what it cuts off is all that the term
+        after it may have begun without."""
+        led = (hello.master_id, hello.master_incarnation) == (hello.node_id, hello.incarnation)
+        known = self.known(hello.node_id) and len(self.returns) < MAX_ALARMS
+        if led and known and is_overruled(hello.accepted_epoch, self.view.unclean_epoch):
+            epoch = hello.accepted_epoch + 1
+            self.returns.append(Return(epoch, hello.node_id, session.cut_bytes))
 
     def known(self, node_id: str) -> bool:
         """Whether this node is in the in-sync set or was."""

@@ -29,7 +29,7 @@ from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
 from ..protocol.replication_service import Context, ReplicationService
 from ..state_file import StateFile
 from ..store_port import GROUPS, TOPICS, StorePort, tables_of
-from .group import MasterGroup
+from .group import MasterGroup, Return
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
 from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
@@ -59,7 +59,8 @@ class ReplicationMaster:
     """See the module. Lives in one event loop from `start` to `close`.
 
     `won` and `keeper` come from an election; without them the roles are configured. `on_deposed` is
-    told when another node was found to lead a later term.
+    told when another node was found to lead a later term, `on_return` when an earlier leader has
+    come back.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class ReplicationMaster:
         won: WonTerm | None = None,
         keeper: RecordKeeper | None = None,
         on_deposed: Callable[[str], None] = _ignore,
+        on_return: Callable[[Return], None] = lambda _: None,
     ) -> None:
         self.store = store
         self.config = config
         self._won = won
         self._keeper = keeper if keeper is not None else LocalKeeper()
         self._on_deposed = on_deposed
+        self._on_return = on_return
         self.servicer = ReplicationService(self._replicate)
         self.clock = clock
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
@@ -130,6 +133,11 @@ class ReplicationMaster:
         another disk."""
         group = self.group
         return group.tracker.durable(member) if member.node_id in group.sessions else None
+
+    def keep_out(self, node_id: str) -> None:
+        """This slave is about to set its log aside: it leaves the in-sync set, and does not join;
+        empty: no slave is."""
+        self.group.set.kept_out = node_id
 
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""
@@ -286,6 +294,8 @@ class ReplicationMaster:
         group = self.group
         group.view.min_offset = self.store.log.min_offset
         self._record = group.tick(now) or self._record
+        while group.returns:
+            self._on_return(group.returns.pop())
         await self._remember()
         self._waiters.look()
         if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:

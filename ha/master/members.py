@@ -4,6 +4,7 @@ starting     no stream yet            in-sync      a member of the in-sync set
 catching-up  on its way there         unreachable  nothing heard
 read-only    its disk has failed      running      the master
 refused      the master may lack acknowledged messages that it holds
+no-master    a slave that has no stream from its master
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +24,7 @@ IN_SYNC = "in-sync"
 UNREACHABLE = "unreachable"
 READ_ONLY = "read-only"
 REFUSED = "refused"
+NO_MASTER = "no-master"
 
 
 def own_status(

@@ -115,6 +115,7 @@ class MasterSession:
         self.closed_reason = ""
         self.alarm = ""
         self.seen_epoch = 0
+        self.cut_bytes = 0
         self._config = config
         self._chunk_limit = min(LEAST_CHUNK_BYTES, config.chunk_bytes)
         self._last_chunk: tuple[float, int] | None = None
@@ -195,6 +196,7 @@ class MasterSession:
         verdict = decide(hello, self.view)
         self.alarm = verdict.alarm
         self.seen_epoch = verdict.seen_epoch
+        self.cut_bytes = verdict.cut_bytes
         if isinstance(verdict.frame, Refusal):
             self.close(verdict.frame.reason)
             return [SendRefusal(verdict.frame)]

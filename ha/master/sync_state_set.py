@@ -70,7 +70,8 @@ class SetRules:
 
 
 class SyncStateSet:
-    """The recorded set and at most one proposed one. Owned by the master's loop."""
+    """The recorded set and at most one proposed one. Owned by the master's loop. `kept_out` is the
+    id of a slave that is about to set its log aside: it leaves at once, and does not join."""
 
     def __init__(
         self, record: InSyncRecord, rules: SetRules, me: Member, started_at: float
@@ -80,6 +81,7 @@ class SyncStateSet:
         self.me = me
         self.rules = rules
         self.started_at = started_at
+        self.kept_out = ""
 
     @property
     def members(self) -> frozenset[Member]:
@@ -117,7 +119,8 @@ class SyncStateSet:
             candidates = {
                 node_id: each
                 for node_id, each in progress.items()
-                if all(each.tables.get(kind, -1) >= least for kind, least in tables.items())
+                if node_id != self.kept_out
+                and all(each.tables.get(kind, -1) >= least for kind, least in tables.items())
             }
             changed = self._expanded(candidates, durable, need, now)
         changed = changed or self._shrunk(progress, now, alarmed)
@@ -194,6 +197,8 @@ class SyncStateSet:
         return -(behind if behind is not None else float("inf"))
 
     def _out(self, member: Member, each: Progress | None, now: float) -> bool:
+        if member.node_id == self.kept_out:
+            return True
         if each is None or each.member != member:
             return now - self.started_at > self.rules.lag_s
         if each.fault:

@@ -101,11 +101,13 @@ class SlaveView:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The frame to send; `alarm` where the slave proves that this master lost confirmed bytes;
-    `seen_epoch` is an epoch above the master's that the slave has seen, 0 for none."""
+    `seen_epoch` is an epoch above the master's that the slave has seen, 0 for none; `cut_bytes` how
+    many bytes of the slave's log the master does not have, as far as the answer tells."""
 
     frame: Answer | Refusal
     alarm: str = ""
     seen_epoch: int = 0
+    cut_bytes: int = 0
 
 
 def decide(hello: Hello, view: MasterView) -> Verdict:
@@ -338,7 +340,8 @@ def _place(hello: Hello, view: MasterView, point: int | None) -> Verdict:
     if point == hello.max_offset:
         return _continue(view, point, hello, "")
     reason = f"the logs agree up to {point}, but the slave's log ends at {hello.max_offset}"
-    return Verdict(_answer(HelloAction.TRUNCATE, view, point, hello, reason))
+    answer = _answer(HelloAction.TRUNCATE, view, point, hello, reason)
+    return Verdict(answer, cut_bytes=hello.max_offset - point)
 
 
 def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
@@ -350,7 +353,8 @@ def _resync(view: MasterView, hello: Hello, reason: str) -> Verdict:
             _given_up(hello, view, begin) if overruled else _lost(hello, view, begin, EPOCHS_LOST)
         )
     if overruled:
-        return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
+        answer = _answer(HelloAction.RESYNC, view, view.min_offset, hello, reason)
+        return Verdict(answer, cut_bytes=max(0, hello.max_offset - begin))
     if hello.max_offset >= view.min_offset and _may_hold_more(hello, view):
         return _withheld(hello, view, view.min_offset)
     return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
@@ -372,7 +376,8 @@ def _given_up(hello: Hello, view: MasterView, point: int) -> Verdict:
         f"of this slave ({point}..{hello.confirm_offset}): they are lost to the cluster, and kept "
         "in the log that is set aside"
     )
-    return Verdict(_answer(HelloAction.RESYNC, view, view.min_offset, hello, reason))
+    answer = _answer(HelloAction.RESYNC, view, view.min_offset, hello, reason)
+    return Verdict(answer, cut_bytes=hello.max_offset - point)
 
 
 def _may_hold_more(hello: Hello, view: MasterView) -> bool:

@@ -57,11 +57,13 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End the stream. `refused`: the logs cannot be joined; `retry` False: an operator must act."""
+    """End the stream. `refused`: the logs cannot be joined; `retry` False: an operator must act;
+    `silent`: the master's process does not respond, and `reason` is what the network said of it."""
 
     reason: str
     refused: bool = False
     retry: bool = True
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

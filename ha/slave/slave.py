@@ -23,13 +23,23 @@ from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
 from ..errors import DivergedError, HaError, HandshakeRefusedError, NotRunningError
-from ..master.members import CATCHING_UP, IN_SYNC, READ_ONLY, STARTING, merged, own_status, row_of
+from ..master.members import (
+    CATCHING_UP,
+    IN_SYNC,
+    NO_MASTER,
+    READ_ONLY,
+    REFUSED,
+    STARTING,
+    merged,
+    own_status,
+    row_of,
+)
 from ..protocol.frames import Hello
 from ..protocol.replication_service import PATH, ReplicationService, refusing_service
 from ..state import HaState
 from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
-from .session import SlaveSession
+from .session import Disconnect, SlaveSession
 from .store import SlaveStore
 from .stream import Call, SlaveStream, StoreThreads
 
@@ -67,7 +77,8 @@ class FollowState:
 
 class ReplicationSlave:
     """See the module. `run` until it is cancelled. `on_lost` is told each time when a stream could
-    not be opened or has ended."""
+    not be opened or has ended. `master_id` is empty where only the endpoint is configured: then the
+    master tells it. What goes wrong is logged when it changes, not with each attempt."""
 
     def __init__(
         self,
@@ -77,8 +88,12 @@ class ReplicationSlave:
         *,
         files: FileSystem | None = None,
         unclean_epoch: int = 0,
+        master_id: str = "",
         on_lost: Callable[[str], None] = _ignore,
     ) -> None:
+        self._master_id = master_id
+        self._said = ""
+        self._lost_at: float | None = None
         self.store = store
         self.config = config
         self.state = FollowState()
@@ -131,7 +146,7 @@ class ReplicationSlave:
         own = own_status(
             self.store,
             self.config,
-            epoch=state.epoch,
+            epoch=state.epoch or (0 if stored is None else stored.state.accepted_epoch),
             incarnation=stored.state.incarnation if stored is not None else "",
             uptime_s=self._clock.monotonic() - self._started_at,
         )
@@ -140,6 +155,8 @@ class ReplicationSlave:
         mine = rows[-1]
         mine.state = IN_SYNC if state.name == CATCHING_UP and mine.in_sync else state.name
         mine.detail = state.fault
+        if self._lost_at is not None:
+            mine.lag_seconds = max(mine.lag_seconds, self._clock.monotonic() - self._lost_at)
         return rows
 
     def _retrying(self) -> tenacity.AsyncRetrying:
@@ -167,15 +184,15 @@ class ReplicationSlave:
             self._distrust = True
         except HandshakeRefusedError as refused:
             level = logging.WARNING if refused.retry else logging.ERROR
-            logger.log(level, "this slave cannot follow: %s", refused.reason)
-            self._lost(refused.reason)
+            self._say(level, f"this slave cannot follow: {refused.reason}")
+            self._lost(refused.reason, CATCHING_UP if refused.retry else REFUSED)
             raise
         except StreamEndedError as ended:
-            logger.info("no stream to the master: %s", ended)
+            self._say(logging.WARNING, str(ended))
             self._lost(str(ended))
             raise
         except (HaError, StoreError, OSError) as error:
-            logger.error("following the master failed: %s", error)
+            self._say(logging.ERROR, f"following the master failed: {error}")
             if self.store.log.flushed.failure is not None and not self.state.read_only:
                 self._say_failed(str(error))
             self._lost(str(error))
@@ -211,20 +228,40 @@ class ReplicationSlave:
             why = await stream.run(call)
         if why.refused:
             raise HandshakeRefusedError(why.reason, retry=why.retry)
+        reason = self._reason(why)
         if not stream.followed and not stream.resync:
-            raise StreamEndedError(why.reason)
-        logger.info("the stream to the master ended: %s", why.reason)
-        self._lost(why.reason)
+            raise StreamEndedError(reason)
+        self._say(logging.INFO, reason)
+        self._lost(reason)
 
-    def _lost(self, reason: str) -> None:
+    def _reason(self, why: Disconnect) -> str:
+        """For people; what the network says is for the one who looks closer."""
+        if not why.silent:
+            return f"no stream from the master: {why.reason}"
+        logger.debug("the stream to %s: %s", self.config.master_endpoint, why.reason)
+        endpoint = self.config.master_endpoint
+        name = f"{self._master_id} ({endpoint})" if self._master_id else endpoint
+        return f"the master {name} does not respond; trying again"
+
+    def _say(self, level: int, text: str) -> None:
+        """Once, until it is something else."""
+        if text != self._said:
+            self._said = text
+            logger.log(level, "%s", text)
+
+    def _lost(self, reason: str, name: str = NO_MASTER) -> None:
+        if self._lost_at is None:
+            self._lost_at = self._clock.monotonic()
         if not self.state.read_only:
-            self.state = FollowState(CATCHING_UP, fault=reason)
+            self.state = FollowState(name, fault=reason)
         self._on_lost(reason)
 
     def _say_joined(self, session: SlaveSession) -> None:
         self._distrust = False
+        self._said, self._lost_at = "", None
         answer = session.answer
         if answer is not None:
+            self._master_id = answer.master_id
             self.state = FollowState(CATCHING_UP, master_id=answer.master_id, epoch=answer.epoch)
             logger.info(
                 "following %s at %s in epoch %d from %d",

@@ -250,15 +250,8 @@ class SlaveStore:
             self._damaged_until = action.end
             self.store.pass_over(action.start, action.end)
         elif isinstance(action, SetAside):
-            if self.store.log.flushed.failure is not None:
-                raise self.store.log.flushed.failure.with_traceback(None)
-            logger.warning(
-                "setting the log aside, starting at %d: %s", action.offset, action.reason
-            )
-            # The incarnation first: what the old disk acknowledged is gone with it.
-            self._remember(replace(self.state, incarnation=self._fresh()))
-            self.store.reset(action.offset)
-            self.store.epochs.replace(EpochTable(()))
+            fresh = replace(self.state, incarnation=self._fresh())
+            set_log_aside(self.store, action.offset, action.reason, lambda: self._remember(fresh))
 
     def _knowing(self, nodes: frozenset[str]) -> InSyncRecord:
         record = self.state.record
@@ -285,6 +278,20 @@ class SlaveStore:
         if state != self.state:
             self._save(state)
             self.state = state
+
+
+def set_log_aside(
+    store: StorePort, offset: int, reason: str, renew_incarnation: Callable[[], None]
+) -> None:
+    """An empty log that starts at `offset` replaces this one. The incarnation first: what the old
+    disk acknowledged is gone with it. Raises what the store does, before anything has changed if
+    it has failed."""
+    if store.log.flushed.failure is not None:
+        raise store.log.flushed.failure.with_traceback(None)
+    logger.warning("setting the log aside, starting at %d: %s", offset, reason)
+    renew_incarnation()
+    store.reset(offset)
+    store.epochs.replace(EpochTable(()))
 
 
 def own_confirm(masters: int, durable: int) -> int:

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from grpc import aio
+from grpc import StatusCode, aio
 
 from storage.clock import Clock
 from storage.errors import FlushFailedError, StoreError
@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 SETTLE_APART_BYTES = 512 << 10
 """From this size on a batch is flushed in the other thread."""
+SILENT = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED)
 READ_AHEAD_BYTES = 32 << 20
 """Bytes of log that may wait to be written."""
 
@@ -187,7 +188,7 @@ class SlaveStream:
                 self._obey(self.session.receive(frame, self._clock.monotonic()))
                 await self._has_room.wait()
         except aio.AioRpcError as error:
-            self._end(Disconnect(rpc_reason(error)))
+            self._end(rpc_end(error))
 
     async def _send(self, call: Call) -> None:
         """The hello, then the newest acknowledgement: one that still waits is replaced."""
@@ -201,7 +202,7 @@ class SlaveStream:
                     if frame is not None:
                         await call.write(encode_slave_frame(frame))
         except aio.AioRpcError as error:
-            self._end(Disconnect(rpc_reason(error)))
+            self._end(rpc_end(error))
         except asyncio.InvalidStateError:
             self._end(Disconnect("the stream to the master broke"))
 
@@ -342,10 +343,11 @@ def take(work: deque[StoreAction], limit_bytes: int) -> tuple[list[StoreAction],
     return batch, size
 
 
-def rpc_reason(fault: aio.AioRpcError) -> str:
-    """What gRPC says went wrong, in one line: the status' name and its details."""
+def rpc_end(fault: aio.AioRpcError) -> Disconnect:
+    """The end of a stream that gRPC has broken off: with the status' name and details, in one
+    line."""
     details = " ".join((fault.details() or "no details").split())
-    return f"{fault.code().name}: {details}"
+    return Disconnect(f"{fault.code().name}: {details}", silent=fault.code() in SILENT)
 
 
 def _nothing() -> None:

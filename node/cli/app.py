@@ -31,6 +31,7 @@ COMMANDS = {
     "history": "history",
     "switchover": "switchover",
     "failover": "failover",
+    "reinit": "reinit",
     "pause": "pause",
     "resume": "resume",
     "member": "member",

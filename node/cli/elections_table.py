@@ -13,6 +13,7 @@ TOPOLOGY_COLUMNS = (
     "node", "role", "state", "epoch", "in_sync", "log_end", "lag_bytes", "lag_seconds",
 )  # fmt: skip
 HISTORY_COLUMNS = ("epoch", "leader", "began", "lasted", "unclean", "reason")
+LOSSES_COLUMNS = ("epoch", "leader", "began", "lasted", "unclean", "lost", "reason")
 MEMBER_COLUMNS = ("node", "state", "in_sync", "priority", "starts", "endpoint")
 TOPOLOGY_TITLES = {**TITLES, "log_end": "log end"}
 
@@ -108,18 +109,29 @@ def topology_lines(state: Coordination, rows: Iterable[dict[str, Any]]) -> list[
     if state.coordinator.paused:
         lines.append(PAUSED)
     if (request := state.request) is not None:
-        what = f"{request.kind} to {request.target or 'the best node'}"
+        to = "of" if request.kind == "reinit" else "to"
+        what = f"{request.kind} {to} {request.target or 'the best node'}"
         lines.append(
             f"{what} was refused: {request.outcome}" if request.outcome else f"{what} is under way"
         )
     if state.unclean_epoch:
-        lines.append(
-            f"epoch {state.unclean_epoch} was unclean: acknowledged messages may be missing since"
-        )
+        lines.append(f"epoch {state.unclean_epoch} was unclean: {missing_text(state)}")
     lines.append(coordinator_line(state.coordinator, state.answered_by))
     if state.coordinator.is_embedded:
         lines.append(SINGLE)
     return lines
+
+
+def missing_text(state: Coordination) -> str:
+    """What the newest unclean epoch has cost."""
+    if state.lost_bytes is None:
+        return (
+            "acknowledged messages may be missing since; how many is known once the master before "
+            "is back with its disk"
+        )
+    if not state.lost_bytes:
+        return "no acknowledged message is missing"
+    return f"at most {state.lost_bytes:,} bytes of acknowledged messages are missing since"
 
 
 def cluster_row(state: Coordination) -> dict[str, Any]:
@@ -138,6 +150,7 @@ def cluster_row(state: Coordination) -> dict[str, Any]:
         "leader_present": state.leader_present,
         "reason": state.reason,
         "unclean_epoch": state.unclean_epoch,
+        "lost_bytes": state.lost_bytes,
         "members_in_sync": [node_id for node_id, _ in state.in_sync],
         "request": None
         if request is None
@@ -163,6 +176,7 @@ def history_rows(history: History, now_ms: int) -> list[dict[str, Any]]:
                 "began": date(term.began_ms),
                 "lasted": f"{duration(seconds)}{' so far' if end is None else ''}",
                 "unclean": "UNCLEAN" if term.unclean else "",
+                "lost": lost_text(term.lost_bytes) if term.unclean else "",
                 "reason": term.reason,
             }
         )
@@ -179,12 +193,25 @@ def history_lines(history: History, now_ms: int) -> list[dict[str, Any]]:
             ended_ms=ended_ms,
             duration_seconds=max(0, (ended_ms or now_ms) - term.began_ms) / 1000,
             unclean=term.unclean,
+            lost_bytes=term.lost_bytes,
             end_offset=term.end_offset,
             answered_by=history.answered_by,
             revision=history.revision,
         )
-        del row["lasted"]
+        del row["lasted"], row["lost"]
     return rows
+
+
+def history_columns(history: History) -> Sequence[str]:
+    """With what was lost, if a term may have lost something."""
+    return LOSSES_COLUMNS if any(term.unclean for term in history.terms) else HISTORY_COLUMNS
+
+
+def lost_text(lost_bytes: int | None) -> str:
+    """Of acknowledged messages; None is not known."""
+    if lost_bytes is None:
+        return "unknown"
+    return f"at most {lost_bytes:,} B" if lost_bytes else "nothing"
 
 
 def member_rows(state: Coordination) -> list[dict[str, Any]]:
@@ -265,3 +292,26 @@ def loss_text(state: Coordination, topology: Topology, target: str) -> str:
         text += f" {state.leader_id} does not answer and may have confirmed more: what it alone "
         text += "has is lost too."
     return text
+
+
+def reinit_lines(state: Coordination, topology: Topology, target: str) -> list[str]:
+    """What a resync of one node will do, and what it may cost."""
+    node = state.node(target)
+    seen = next((each for each in topology.nodes if each.node_id == target), None)
+    size = 0 if seen is None else seen.wrote_offset - seen.min_offset
+    lines = [
+        f"{target} sets its log aside ({size:,} bytes) and is sent all of it again by "
+        f"{state.leader_id}. Reads from {target} find nothing until then."
+    ]
+    others = [each.node_id for each in state.roster if each.in_sync and each.node_id != target]
+    if node is not None and node.in_sync:
+        lines.append(
+            f"Meanwhile {target} is not in sync; {', '.join(others) or 'no other node'} "
+            f"{'is' if len(others) < 2 else 'are'} (min_in_sync is {topology.min_in_sync})."
+        )
+    if alarm := topology.alarms.get(target):
+        lines.append(
+            f"{target} is refused by the master: {alarm}. What it alone holds leaves the cluster "
+            "with the log that is set aside."
+        )
+    return lines

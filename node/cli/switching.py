@@ -21,7 +21,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import ClusterChange, Coordination
 from tandemlog.errors import NodeUnavailableError, OutcomeUnknownError, TandemlogError
 
-from .elections_table import source
+from .elections_table import missing_text, source
 from .exit_codes import REFUSED, UNKNOWN_OUTCOME, USAGE
 from .failures import CommandError
 from .output import Format, write_lines
@@ -73,16 +73,19 @@ async def carry_out(
             after = await _outcome(admin, before, request_id, unsure)
     except TimeoutError:
         why = await _waited_for(admin)
-        await _withdraw(admin, request_id)
+        await withdraw(admin, request_id)
         text = f"not done within {wish.timeout_s:g} s, the request is withdrawn{why}"
         raise CommandError(text, REFUSED) from None
     if after.leader_id != plan.node_id:
-        await _withdraw(admin, request_id)
+        await withdraw(admin, request_id)
         text = f"{after.leader_id} leads epoch {after.epoch} instead: {after.reason}"
         raise CommandError(text, REFUSED)
     seconds = round(time.monotonic() - began, 2)
     revision = after.coordinator.revision
     done = f"{after.leader_id} is the master, epoch {after.epoch}, after {seconds:g} s"
+    lines = [f"{done} {source(revision, after.answered_by)}"]
+    if after.unclean_epoch == after.epoch:
+        lines.append(f"Epoch {after.epoch} is unclean: {missing_text(after)} (tandemlog history).")
     result = {
         "master": after.leader_id,
         "epoch": after.epoch,
@@ -91,7 +94,7 @@ async def carry_out(
         "answered_by": after.answered_by,
         "revision": revision,
     }
-    _say(wish, [f"{done} {source(revision, after.answered_by)}"], result, before, plan.node_id)
+    _say(wish, lines, result, before, plan.node_id)
 
 
 def ask_consent(yes: bool) -> None:
@@ -142,7 +145,7 @@ async def _outcome(
                 "the request has ended without an effect: it expired, or was withdrawn", REFUSED
             )
         elif state.request.outcome:
-            await _withdraw(admin, request_id)  # it was read: `topology` need not show it forever
+            await withdraw(admin, request_id)  # it was read: `topology` need not show it forever
             raise CommandError(state.request.outcome, REFUSED)
         await asyncio.sleep(LOOK_S)
 
@@ -156,7 +159,7 @@ async def _waited_for(admin: AsyncAdmin) -> str:
     return ""
 
 
-async def _withdraw(admin: AsyncAdmin, request_id: str) -> None:
+async def withdraw(admin: AsyncAdmin, request_id: str) -> None:
     """Without it the request would end with its lease."""
     with suppress(TandemlogError, TimeoutError):
         async with asyncio.timeout(2):

@@ -78,6 +78,8 @@ def _warnings(topology: Topology) -> list[str]:
             continue
         if not node.reachable:
             found.append(f"{node.node_id} cannot be reached")
+        elif node.state == "no-master":
+            found.append(f"{node.node_id} has no stream from a master")
         elif not node.in_sync:
             found.append(f"{node.node_id} is {node.state}, {node.lag_bytes:,} bytes behind")
     ready = [

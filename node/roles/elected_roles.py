@@ -14,12 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ha.config import HaConfig, Role
+from ha.election.agent import ElectionAgent
 from ha.election.host import OwnLog
 from ha.election.values import LeaderValue
+from ha.master.group import Return
 from ha.master.master import ReplicationMaster
 from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
 from ha.slave.slave import ReplicationSlave
+from ha.slave.store import set_log_aside
 from ha.state import HaState, Member
 from ha.state_file import StateFile, new_incarnation
 from storage.clock import Clock
@@ -42,6 +45,11 @@ class AgentCalls:
     stream_lost: Callable[[], None]
     look_again: Callable[[str], None]
     lease_fault: Callable[[], str]
+    note_return: Callable[[Return], None]
+
+    @staticmethod
+    def of(agent: ElectionAgent) -> "AgentCalls":
+        return AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault, agent.losses.note)
 
 
 class ElectedRoles:
@@ -121,6 +129,16 @@ class ElectedRoles:
         await self._change(lambda state: replace(state, incarnation=incarnation, starts=starts))
         self.incarnation_changes += 1
 
+    async def start_over(self, reason: str) -> None:
+        await self._stop(f"this node starts over: {reason}")
+        fresh = replace(self.state, incarnation=new_incarnation())
+
+        def renew() -> None:
+            self._file.save(fresh)
+            self._state = fresh
+
+        await asyncio.to_thread(set_log_aside, self._store, 0, reason, renew)
+
     # ---- what the agent asks for
 
     def own_log(self) -> OwnLog:
@@ -147,6 +165,7 @@ class ElectedRoles:
             won=won,
             keeper=keeper,
             on_deposed=self.agent.look_again,
+            on_return=self.agent.note_return,
         )
         try:
             await master.start()
@@ -174,6 +193,7 @@ class ElectedRoles:
             replace(self._config, role=Role.SLAVE, master_endpoint=leader.endpoint),
             self._clock,
             unclean_epoch=unclean_epoch,
+            master_id=leader.node_id,
             on_lost=lambda _: self.agent.stream_lost(),
         )
         self._slave = slave
@@ -200,6 +220,10 @@ class ElectedRoles:
     def durable_on(self, member: Member) -> int | None:
         master = self._master
         return None if master is None else master.durable_on(member)
+
+    def keep_out(self, node_id: str) -> None:
+        if self._master is not None:
+            self._master.keep_out(node_id)
 
     def log_end(self) -> int:
         return self._store.log.wrote.value

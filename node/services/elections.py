@@ -14,6 +14,7 @@ from ha.coordinator.errors import CoordinatorUnavailableError
 from ha.election.agent import ElectionAgent
 from ha.election.requests import Action, Change, ClusterRequests, why_not_in_sync
 from ha.election.snapshot import Snapshot
+from ha.election.values import NOT_KNOWN
 from tandemlog.v1 import admin_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
@@ -33,9 +34,10 @@ _ACTIONS: Mapping[int, Action] = {
     admin_pb2.ADD_MEMBER: Action.ADD_MEMBER,
     admin_pb2.REMOVE_MEMBER: Action.REMOVE_MEMBER,
     admin_pb2.WITHDRAW: Action.WITHDRAW,
+    admin_pb2.REINIT: Action.REINIT,
 }
-_NAMES_A_NODE = (Action.FAILOVER, Action.ADD_MEMBER, Action.REMOVE_MEMBER)
-_HAS_REQUEST_ID = (Action.SWITCHOVER, Action.FAILOVER, Action.WITHDRAW)
+_NAMES_A_NODE = (Action.FAILOVER, Action.ADD_MEMBER, Action.REMOVE_MEMBER, Action.REINIT)
+_HAS_REQUEST_ID = (Action.SWITCHOVER, Action.FAILOVER, Action.WITHDRAW, Action.REINIT)
 MAX_NAME = 256
 PRODUCT_S = 2.0
 
@@ -122,6 +124,7 @@ class Elections:
             "leader_present": told.leader_present,
             "reason": told.reason,
             "unclean_epoch": told.unclean_epoch,
+            "lost_bytes": told.lost_bytes if told.HasField("lost_bytes") else None,
             "in_sync": [
                 {"node": each.node_id, "incarnation": each.incarnation} for each in told.in_sync
             ],
@@ -160,6 +163,7 @@ class Elections:
                     "began_ms": each.began_ms,
                     "unclean": each.unclean,
                     "end_offset": each.end_offset,
+                    "lost_bytes": each.lost_bytes if each.HasField("lost_bytes") else None,
                 }
                 for each in _terms(snapshot)
             ],
@@ -204,6 +208,9 @@ class Elections:
         if (record := snapshot.record) is not None:
             answer.epoch, answer.leader_id = record.epoch, record.leader.node_id
             answer.reason, answer.unclean_epoch = record.reason, record.unclean_epoch
+            for term in snapshot.history:
+                if term.epoch == record.unclean_epoch and term.lost_bytes != NOT_KNOWN:
+                    answer.lost_bytes = term.lost_bytes
             answer.in_sync.extend(
                 admin_pb2.InSyncMember(node_id=each.node_id, incarnation=each.incarnation)
                 for each in sorted(record.in_sync)
@@ -281,6 +288,7 @@ def _terms(snapshot: Snapshot) -> list[admin_pb2.Term]:
             began_ms=each.began_ms,
             unclean=each.unclean,
             end_offset=each.end_offset,
+            lost_bytes=None if each.lost_bytes == NOT_KNOWN else each.lost_bytes,
         )
         for each in sorted(snapshot.history, key=lambda term: term.epoch)
     ]

@@ -144,6 +144,9 @@ class Connection:
         self.seeds = parse_endpoints(endpoints)
         self.options = options or ConnectionOptions()
         self.topology = Topology()
+        self.master_id = ""
+        """Of the node that `master` returned last: under its endpoint another one may answer later,
+        and it may have other endpoints."""
         self._topology_at = float("-inf")
         self._nodes: dict[str, Node] = {}
         self._master: Node | None = None
@@ -182,7 +185,7 @@ class Connection:
         master = topology.master
         if master is None:
             raise NoMasterError(f"no node says that it is the master: {topology.asked_text()}")
-        self._master = self.node(master.endpoint)
+        self._master, self.master_id = self.node(master.endpoint), master.node_id
         return self._master
 
     async def wait_for_master(self) -> None:

@@ -18,6 +18,7 @@ class ClusterChange(Enum):
     ADD_MEMBER = admin_pb2.ADD_MEMBER
     REMOVE_MEMBER = admin_pb2.REMOVE_MEMBER
     WITHDRAW = admin_pb2.WITHDRAW
+    REINIT = admin_pb2.REINIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,8 @@ class RosterNode:
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A switch that was asked for. `outcome` says why it was given up, empty while it waits."""
+    """A switch, or a resync, that was asked for. `outcome` says why it was given up, empty while it
+    waits."""
 
     kind: str
     target: str
@@ -72,7 +74,7 @@ class Coordination:
     """The cluster's keys at one revision, as `answered_by` has read them. `epoch` is 0 before the
     first election; `leader_present`: the leader's lease holds; `in_sync` are nodes with the
     incarnations of their disks; `unclean_epoch` is the newest epoch that may have begun without
-    acknowledged messages, 0 for none."""
+    acknowledged messages, 0 for none, and `lost_bytes` as in Term."""
 
     answered_by: str
     coordinator: CoordinatorInfo
@@ -85,6 +87,7 @@ class Coordination:
     in_sync: tuple[tuple[str, str], ...]
     roster: tuple[RosterNode, ...]
     request: PendingRequest | None
+    lost_bytes: int | None = None
 
     def node(self, node_id: str) -> RosterNode | None:
         return next((each for each in self.roster if each.node_id == node_id), None)
@@ -93,7 +96,8 @@ class Coordination:
 @dataclass(frozen=True, slots=True)
 class Term:
     """How one epoch began. `began_ms` is the leader's wall clock; `unclean`: it may have begun
-    without acknowledged messages; `end_offset` is where the leader's log ended."""
+    without acknowledged messages, at most `lost_bytes` of them, None while that is not known;
+    `end_offset` is where the leader's log ended."""
 
     epoch: int
     leader: str
@@ -101,6 +105,7 @@ class Term:
     began_ms: int
     unclean: bool
     end_offset: int
+    lost_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,7 @@ def coordination_of(answer: admin_pb2.CoordinationResponse) -> Coordination:
         leader_present=answer.leader_present,
         reason=answer.reason,
         unclean_epoch=answer.unclean_epoch,
+        lost_bytes=answer.lost_bytes if answer.HasField("lost_bytes") else None,
         in_sync=tuple((each.node_id, each.incarnation) for each in answer.in_sync),
         roster=tuple(_roster_node(each) for each in answer.roster),
         request=None
@@ -164,6 +170,7 @@ def history_of(answer: admin_pb2.HistoryResponse) -> History:
                 each.began_ms,
                 each.unclean,
                 each.end_offset,
+                each.lost_bytes if each.HasField("lost_bytes") else None,
             )
             for each in answer.terms
         ),

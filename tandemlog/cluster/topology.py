@@ -129,7 +129,7 @@ def merge_answers(
     """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
     endpoint gave none."""
     reasons = dict(unanswered or {})
-    reached = {answer.answered_by: endpoint for endpoint, answer in answers.items()}
+    reached = _reached(answers, previous)
     own: dict[str, NodeInfo] = {}
     told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
     claims: list[tuple[int, str]] = []
@@ -168,6 +168,20 @@ def merge_answers(
         if speaker.HasField("coordinator")
         else None,
     )
+
+
+def _reached(
+    answers: Mapping[str, admin_pb2.DescribeClusterResponse], previous: Topology
+) -> dict[str, str]:
+    """Node id -> the endpoint under which it is used. One that answered under several keeps the
+    one that it had."""
+    before = {node.node_id: node.endpoint for node in previous.nodes}
+    found: dict[str, str] = {}
+    for endpoint, answer in answers.items():
+        node_id = answer.answered_by
+        if node_id not in found or endpoint == before.get(node_id):
+            found[node_id] = endpoint
+    return found
 
 
 def _newest_before(previous: Topology, cluster_id: str) -> int:

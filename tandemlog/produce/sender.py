@@ -216,7 +216,8 @@ class Sender:
         call = node.broker.Append()
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
-        doubter = self._loop.create_task(self._doubt(node, call), name="tandemlog-doubter")
+        doubt = self._doubt(node, self._connection.master_id, call)
+        doubter = self._loop.create_task(doubt, name="tandemlog-doubter")
         try:
             async with asyncio.timeout(None) as self._guard:
                 while True:
@@ -259,18 +260,21 @@ class Sender:
             self._failure = error
             call.cancel()
 
-    async def _doubt(self, node: Node, call: "aio.StreamStreamCall[Any, Any]") -> None:
-        """Give the stream up if the node is silent and another one is the master by now."""
+    async def _doubt(
+        self, node: Node, node_id: str, call: "aio.StreamStreamCall[Any, Any]"
+    ) -> None:
+        """Give the stream up if the node is silent and another one is the master by now. Which one
+        is told by ids: a node may be known under several endpoints."""
         while True:
             await asyncio.sleep(SILENCE_S)
             due = None if self._guard is None else self._guard.when()
             if due is None or self._loop.time() - due + self._options.answer_seconds < SILENCE_S:
                 continue
             master = (await self._connection.refresh()).authority
-            if master is not None and master.endpoint != node.endpoint:
+            if master is not None and master.node_id != node_id:
                 self._failure = NodeUnavailableError(
-                    f"{node.endpoint} is silent, and {master.endpoint} is the master of epoch "
-                    f"{master.epoch} by now"
+                    f"{node_id} ({node.endpoint}) is silent, and {master.node_id} "
+                    f"({master.endpoint}) is the master of epoch {master.epoch} by now"
                 )
                 call.cancel()
                 return

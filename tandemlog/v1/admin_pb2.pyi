@@ -37,7 +37,9 @@ class _ClusterActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Cluster
     """take a removed node back"""
     REMOVE_MEMBER: _ClusterAction.ValueType  # 6
     WITHDRAW: _ClusterAction.ValueType  # 7
-    """the switchover or failover with `request_id`"""
+    """the switchover, failover or reinit with `request_id`"""
+    REINIT: _ClusterAction.ValueType  # 8
+    """`node_id` sets its log aside and is sent all of it again"""
 
 class ClusterAction(_ClusterAction, metaclass=_ClusterActionEnumTypeWrapper): ...
 
@@ -52,7 +54,9 @@ ADD_MEMBER: ClusterAction.ValueType  # 5
 """take a removed node back"""
 REMOVE_MEMBER: ClusterAction.ValueType  # 6
 WITHDRAW: ClusterAction.ValueType  # 7
-"""the switchover or failover with `request_id`"""
+"""the switchover, failover or reinit with `request_id`"""
+REINIT: ClusterAction.ValueType  # 8
+"""`node_id` sets its log aside and is sent all of it again"""
 Global___ClusterAction: _TypeAlias = ClusterAction  # noqa: Y015
 
 @_typing.final
@@ -484,6 +488,7 @@ class CoordinationResponse(_message.Message):
     ROSTER_FIELD_NUMBER: _builtins.int
     REQUEST_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LOST_BYTES_FIELD_NUMBER: _builtins.int
     answered_by: _builtins.str
     cluster_uuid: _builtins.str
     epoch: _builtins.int
@@ -496,6 +501,8 @@ class CoordinationResponse(_message.Message):
     """why the epoch began"""
     unclean_epoch: _builtins.int
     """the newest that may lack acknowledged messages; 0: none"""
+    lost_bytes: _builtins.int
+    """Term.lost_bytes of the unclean epoch"""
     @_builtins.property
     def coordinator(self) -> Global___CoordinatorStatus: ...
     @_builtins.property
@@ -523,12 +530,15 @@ class CoordinationResponse(_message.Message):
         roster: _abc.Iterable[Global___RosterEntry] | None = ...,
         request: Global___PendingRequest | None = ...,
         error: _common_pb2.Error | None = ...,
+        lost_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "error", b"error", "request", b"request"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "coordinator", b"coordinator", "error", b"error", "lost_bytes", b"lost_bytes", "request", b"request"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_uuid", b"cluster_uuid", "coordinator", b"coordinator", "epoch", b"epoch", "error", b"error", "in_sync", b"in_sync", "leader_id", b"leader_id", "leader_present", b"leader_present", "reason", b"reason", "request", b"request", "roster", b"roster", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "answered_by", b"answered_by", "cluster_uuid", b"cluster_uuid", "coordinator", b"coordinator", "epoch", b"epoch", "error", b"error", "in_sync", b"in_sync", "leader_id", b"leader_id", "leader_present", b"leader_present", "lost_bytes", b"lost_bytes", "reason", b"reason", "request", b"request", "roster", b"roster", "unclean_epoch", b"unclean_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lost_bytes: _TypeAlias = _typing.Literal["lost_bytes"]  # noqa: Y015
+    _WhichOneofArgType__lost_bytes: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_bytes) -> _WhichOneofReturnType__lost_bytes | None: ...
 
 Global___CoordinationResponse: _TypeAlias = CoordinationResponse  # noqa: Y015
 
@@ -622,7 +632,7 @@ class PendingRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     kind: _builtins.str
-    """switchover, failover"""
+    """switchover, failover, reinit"""
     target: _builtins.str
     request_id: _builtins.str
     outcome: _builtins.str
@@ -700,6 +710,7 @@ class Term(_message.Message):
     BEGAN_MS_FIELD_NUMBER: _builtins.int
     UNCLEAN_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
+    LOST_BYTES_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     leader: _builtins.str
     reason: _builtins.str
@@ -709,6 +720,8 @@ class Term(_message.Message):
     """it may have begun without acknowledged messages"""
     end_offset: _builtins.int
     """where the leader's log ended"""
+    lost_bytes: _builtins.int
+    """unclean: at most so many acknowledged bytes; absent: unknown"""
     def __init__(
         self,
         *,
@@ -718,12 +731,15 @@ class Term(_message.Message):
         began_ms: _builtins.int = ...,
         unclean: _builtins.bool = ...,
         end_offset: _builtins.int = ...,
+        lost_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "lost_bytes", b"lost_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["began_ms", b"began_ms", "end_offset", b"end_offset", "epoch", b"epoch", "leader", b"leader", "reason", b"reason", "unclean", b"unclean"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes", "began_ms", b"began_ms", "end_offset", b"end_offset", "epoch", b"epoch", "leader", b"leader", "lost_bytes", b"lost_bytes", "reason", b"reason", "unclean", b"unclean"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lost_bytes: _TypeAlias = _typing.Literal["lost_bytes"]  # noqa: Y015
+    _WhichOneofArgType__lost_bytes: _TypeAlias = _typing.Literal["_lost_bytes", b"_lost_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lost_bytes) -> _WhichOneofReturnType__lost_bytes | None: ...
 
 Global___Term: _TypeAlias = Term  # noqa: Y015
 
@@ -740,11 +756,11 @@ class ChangeClusterRequest(_message.Message):
     action: Global___ClusterAction.ValueType
     node_id: _builtins.str
     request_id: _builtins.str
-    """of a switchover or failover; names it in Coordination"""
+    """of a switchover, failover or reinit: names it in Coordination"""
     epoch: _builtins.int
     """refused in another epoch; 0: in any"""
     force: _builtins.bool
-    """remove a node that is up"""
+    """remove a node that is up; reinit one that min_in_sync needs"""
     dry_run: _builtins.bool
     """check everything, change nothing"""
     def __init__(

@@ -206,7 +206,7 @@ class NodeStatus(_message.Message):
     """host:port of its gRPC services"""
     http_endpoint: _builtins.str
     state: _builtins.str
-    """starting, running, catching-up, in-sync, refused, unreachable, read-only, stopping"""
+    """starting, running, catching-up, in-sync, refused, no-master, unreachable, read-only, stopping"""
     epoch: _builtins.int
     incarnation: _builtins.str
     min_offset: _builtins.int

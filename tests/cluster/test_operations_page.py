@@ -50,6 +50,8 @@ class Walk:
         elif not text.startswith("export "):
             command, _, note = text.partition("    # exit code ")
             names = {"LOST": self.lost, "LAST": self.lost}
+            if "SLAVE" in command or "MASTER" in command:
+                names |= {"SLAVE": self._slave(), "MASTER": self.cluster.the_master()}
             program, *arguments = shlex.split(command)
             assert program == "tandemlog"
             arguments = [

@@ -3,7 +3,7 @@
 import typer
 
 from ..command import new_app
-from ..elections_table import HISTORY_COLUMNS, history_lines, history_rows, source
+from ..elections_table import history_columns, history_lines, history_rows, source
 from ..exit_codes import epilog
 from ..failures import one_line_errors
 from ..online import run_admin
@@ -21,7 +21,8 @@ def history_command(
 ) -> None:
     """Show the epochs of a cluster: who led, why it began, how long it lasted.
 
-    An epoch marked UNCLEAN may have begun without acknowledged messages. Times come from the
+    An epoch marked UNCLEAN may have begun without acknowledged messages; how many is unknown until
+    the master before is back with its disk. Times come from the
     clocks of the leaders. The coordinator keeps the last 200 epochs.
     """
     with one_line_errors():
@@ -29,5 +30,5 @@ def history_command(
         if form is Format.JSONL:
             write_lines(history_lines(history, now_ms()))
             return
-        write_table(history_rows(history, now_ms()), HISTORY_COLUMNS)
+        write_table(history_rows(history, now_ms()), history_columns(history))
         typer.echo(source(history.revision, history.answered_by))

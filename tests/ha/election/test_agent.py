@@ -29,6 +29,7 @@ class Host:
     accepted = 0
     confirmed = 80
     connected = disk("b")
+    kept_out = ""
 
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
@@ -41,6 +42,9 @@ class Host:
 
     def log_end(self) -> int:
         return 100
+
+    def keep_out(self, node_id: str) -> None:
+        self.kept_out = node_id
 
     def puts_under_way(self) -> int:
         return self.accepted
@@ -222,6 +226,14 @@ async def switching(replication: Replication = Replication.SYNC) -> tuple[Runnin
     await running.agent._keep_leading(KeepLeading(request))
     assert running.host.held_back
     return running, request
+
+
+async def test_a_node_that_is_about_to_start_over_is_kept_out_until_that_is_done() -> None:
+    running = Running()
+    await running.agent._keep_leading(KeepLeading(keep_out="b"))
+    assert running.host.kept_out == "b"
+    await running.agent._keep_leading(KeepLeading())
+    assert not running.host.kept_out
 
 
 async def test_nothing_is_handed_over_while_accepted_puts_are_not_appended() -> None:

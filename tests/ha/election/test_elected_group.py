@@ -7,7 +7,7 @@ import pytest
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Replication
 from ha.errors import HandshakeRefusedError, StateFileError
-from ha.master.group import MasterGroup
+from ha.master.group import MasterGroup, Return
 from ha.master.session import MasterSession, SendAnswer, SendRefusal
 from ha.master.term import Term, WonTerm, begin_term
 from ha.protocol.frames import Ack, Answer, Hello, HelloAction, Refusal
@@ -181,6 +181,51 @@ def test_what_is_given_up_is_told_also_where_nothing_is_in_common() -> None:
     assert isinstance(answer, Answer)
     assert answer.action is HelloAction.RESYNC
     assert "without 160 confirmed bytes" in answer.reason
+
+
+def led(accepted: int, **changes: object) -> Hello:
+    """`b` led epoch `accepted`, on the disk that it still has."""
+    hello = replace(AHEAD, accepted_epoch=accepted, master_id="b", master_incarnation="1")
+    return replace(hello, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("hello", "cut_bytes"),
+    [
+        (led(3), 80),  # its log and the master's are equal up to 100
+        (led(3, confirm_offset=90), 80),
+        (led(3, epochs=(EpochEntry(2, 0),), max_offset=100, confirm_offset=90), 0),
+        (led(3, epochs=(EpochEntry(9, 7),), accepted_epoch=3), None),
+    ],
+    ids=["confirmed bytes", "others", "none", "refused"],
+)
+def test_a_leader_that_comes_back_tells_what_the_next_term_lacks(
+    hello: Hello, cut_bytes: int | None
+) -> None:
+    made = group()
+    made.view.unclean_epoch, made.view.epochs = 4, view().epochs
+    made.view.end_offset = 200
+    made.receive(made.open(50.0), hello, 50.0)
+    expected = [] if cut_bytes is None else [Return(4, "b", cut_bytes)]
+    assert made.returns == expected
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        led(3, master_id="a"),
+        led(3, incarnation="2"),
+        led(3, node_id="x", master_id="x"),
+        led(4),
+    ],
+    ids=["it followed", "another disk", "a stranger", "its term came later"],
+)
+def test_no_other_node_tells_it(hello: Hello) -> None:
+    made = group()
+    made.view.unclean_epoch, made.view.epochs = 4, view().epochs
+    made.view.end_offset = 200
+    made.receive(made.open(50.0), hello, 50.0)
+    assert made.returns == []
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Cluster:
     def __init__(self) -> None:
         self.world = CoordinatorWorld()
         self.client: FakeCoordinator = self.world.client()
-        self.requests = ClusterRequests(self.client, KEYS, TTL_S)
+        self.requests = ClusterRequests(self.client, KEYS, TTL_S, required=2)
 
     async def found(self) -> "Cluster":
         lease = (await self.client.grant_lease(600)).lease_id
@@ -109,6 +109,13 @@ async def test_a_request_is_withdrawn_by_its_id_alone(cluster: Cluster) -> None:
         (Change(Action.FAILOVER, "n4", "r"), "n4 was removed"),
         (Change(Action.REMOVE_MEMBER, "n0"), "n0 is the master"),
         (Change(Action.REMOVE_MEMBER, "n1"), "n1 is up: stop it first"),
+        (Change(Action.REMOVE_MEMBER, "n1"), f"lease ends, {TTL_S} s after the crash at most"),
+        (Change(Action.REINIT, "n0", "r"), "n0 is the master: a node that follows"),
+        (Change(Action.REINIT, "n0", "r", force=True), "never the master"),
+        (Change(Action.REINIT, "n1", "r"), "nodes in sync would be n0, but min_in_sync is 2"),
+        (Change(Action.REINIT, "n3", "r"), "n3 is not up"),
+        (Change(Action.REINIT, "n4", "r"), "n4 was removed"),
+        (Change(Action.REINIT, "n2", "r", epoch=7), "n0 leads epoch 1, not 7"),
         (Change(Action.REMOVE_MEMBER, "n7"), "the cluster knows no node n7 (known: n0, n1"),
         (Change(Action.ADD_MEMBER, "n7"), "a new node joins by being started"),
     ],
@@ -121,6 +128,38 @@ async def test_without_a_leader_there_is_none_to_switch_from(cluster: Cluster) -
     await cluster.lose(KEYS.leader)
     said = await cluster.refused(Change(Action.SWITCHOVER, request_id="r"))
     assert "no master now" in said
+    said = await cluster.refused(Change(Action.REINIT, "n2", "r", force=True))
+    assert "no master now from which n2 could be resynced" in said
+
+
+async def test_a_resync_is_asked_for_where_enough_nodes_stay_in_sync(cluster: Cluster) -> None:
+    """n2 is not in the set: nothing gets worse by its resync, although only two nodes are."""
+    planned = await cluster.requests.change(Change(Action.REINIT, "n2", "r", dry_run=True))
+    assert (planned.node_id, planned.changed) == ("n2", False)
+    await cluster.requests.change(Change(Action.REINIT, "n2", "r", epoch=1))
+    held = (await cluster.requests.read()).snapshot.request
+    assert held == RequestValue("reinit", "n2", "r")
+    said = await cluster.refused(Change(Action.SWITCHOVER, request_id="other"))
+    assert "a reinit of n2 is under way (request r)" in said
+
+
+async def test_min_in_sync_gives_way_to_force_alone(cluster: Cluster) -> None:
+    await cluster.requests.change(Change(Action.REINIT, "n1", "r", force=True))
+    held = (await cluster.requests.read()).snapshot.request
+    assert held == RequestValue("reinit", "n1", "r", force=True)
+
+
+async def test_a_node_that_is_not_up_does_not_count_as_in_sync(cluster: Cluster) -> None:
+    """All three are in the set, but the third one's lease has ended."""
+    record = ClusterRecord(
+        1, Member("n0", "disk-n0"), "session-n0",
+        frozenset(Member(name, f"disk-{name}") for name in ("n0", "n1", "n2")),
+    )  # fmt: skip
+    await cluster.put(KEYS.state, record)
+    change = Change(Action.REINIT, "n1", "r", dry_run=True)
+    assert (await cluster.requests.change(change)).node_id == "n1"
+    await cluster.lose(KEYS.member("n2"))
+    assert "nodes in sync would be n0, but" in await cluster.refused(change)
 
 
 async def test_a_cluster_without_a_record_can_be_asked_nothing() -> None:

@@ -7,6 +7,7 @@ import pytest
 from fakes.election import KEYS, disk, record, up
 from ha.config import Replication
 from ha.election.role_loop import (
+    DROPPED_S,
     FOUNDING_WAIT_S,
     RANK_DELAY_S,
     ElectionRules,
@@ -16,6 +17,7 @@ from ha.election.role_loop import (
     Own,
     RoleLoop,
     Send,
+    StartOver,
     Step,
     StepDown,
     Wait,
@@ -23,6 +25,7 @@ from ha.election.role_loop import (
 from ha.election.snapshot import Snapshot
 from ha.election.values import (
     FORCED,
+    REINIT,
     SWITCHOVER,
     ClusterRecord,
     ConfirmedValue,
@@ -332,6 +335,69 @@ def test_a_leader_whose_store_has_failed_makes_room_for_one_that_can_lead() -> N
     assert "EIO" in step.reason
     alone = look(seen(held=record("a", epoch=5)), leading)
     assert isinstance(alone, KeepLeading), "reads continue, and no other node could lead"
+
+
+# ---- a resync
+
+
+RESYNC = RequestValue(REINIT, "b", "1")
+WITHOUT_B = record("a", "c")
+
+
+def test_a_node_starts_over_once_the_set_is_without_it() -> None:
+    asked = seen(request=RESYNC, request_revision=9)
+    assert look(asked, own(), at=LONG) == Follow(LEADER)
+    assert look(replace(asked, record=WITHOUT_B), own()) == StartOver(RESYNC)
+    another_disk = own(replace(B, incarnation="2"))
+    assert look(asked, another_disk) == StartOver(RESYNC), "its disk is not in the set"
+    assert look(replace(asked, record=WITHOUT_B), own(C, lease=13)) == Follow(LEADER)
+
+
+def test_with_force_it_gives_the_leader_a_moment() -> None:
+    forced = replace(RESYNC, force=True)
+    asked = seen(request=forced, request_revision=9)
+    assert look(asked, own(), at=(0, DROPPED_S - 0.1)) == Follow(LEADER)
+    assert look(asked, own(), at=(0, DROPPED_S)) == StartOver(forced)
+    loop = RoleLoop(KEYS, RULES)
+    look(asked, own(), at=(0,), loop=loop)
+    another = replace(asked, request_revision=10)
+    assert look(another, own(), at=(DROPPED_S,), loop=loop) == Follow(LEADER)
+
+
+@pytest.mark.parametrize(
+    ("changes", "request_changes"),
+    [({"started_over": "1"}, {}), ({}, {"outcome": "refused"}), ({}, {"kind": SWITCHOVER})],
+    ids=["done", "given up", "another request"],
+)
+def test_it_starts_over_once(changes: dict[str, str], request_changes: dict[str, str]) -> None:
+    asked = replace(RESYNC, **request_changes)  # type: ignore[arg-type]
+    step = look(seen(held=WITHOUT_B, request=asked, request_revision=9), own(**changes), at=LONG)
+    assert step == Follow(LEADER)
+
+
+def test_without_a_leader_it_keeps_its_log() -> None:
+    """It may be the one that has to lead next."""
+    alone = seen(leader=None, request=RESYNC, request_revision=9)
+    assert isinstance(look(alone, own(), at=LONG), Send)
+    out = seen(leader=None, held=WITHOUT_B, request=RESYNC, request_revision=9)
+    assert "not in the in-sync set" in reason(look(out, own(), at=LONG))
+
+
+def test_the_leader_keeps_it_out_and_never_starts_over_itself() -> None:
+    leading = own(A, leading=1, begun=1, lease=11)
+    asked = seen(request=RESYNC, request_revision=9)
+    assert look(asked, leading) == KeepLeading(keep_out="b")
+    assert look(replace(asked, request=replace(RESYNC, outcome="no")), leading) == KeepLeading()
+    step = look(replace(asked, request=replace(RESYNC, target="a")), leading)
+    assert isinstance(step, Send)
+    assert "a is the master by now" in step.reason
+
+
+def test_a_failed_store_is_not_set_aside() -> None:
+    asked = seen(held=WITHOUT_B, request=RESYNC, request_revision=9)
+    step = look(asked, own(store_fault="its store has failed: EIO"))
+    assert isinstance(step, Send)
+    assert any(b"EIO" in each.value for each in step.txn.then if hasattr(each, "value"))
 
 
 # ---- what is not believed

@@ -9,6 +9,7 @@ from ha.coordinator.values import Change, Changes, KeyValue, Listing
 from ha.election.snapshot import SnapshotBuilder
 from ha.election.values import (
     FORCED,
+    REINIT,
     ConfirmedValue,
     LeaderValue,
     MemberValue,
@@ -37,6 +38,8 @@ RECORD = replace(
         SettingsValue(paused=True),
         RequestValue(FORCED, "b", "1", "no"),
         TermValue(4, "a", "test", 12, unclean=True, end_offset=5),
+        TermValue(4, "a", "test", 12, unclean=True, end_offset=5, lost_bytes=70),
+        RequestValue(REINIT, "b", "r", force=True),
     ],
 )
 def test_values_come_back(value: object) -> None:

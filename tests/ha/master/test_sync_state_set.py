@@ -102,6 +102,35 @@ def test_the_set_never_falls_below_what_is_required() -> None:
     assert record.members == {M, A}, "the one that is away longest goes"
 
 
+def test_who_is_about_to_set_its_log_aside_leaves_at_once_and_does_not_join() -> None:
+    made = set_of(M, A, B)
+    both = following(A, 100.0) | following(B, 100.0)
+    held = {"a": 500, "b": 500}
+    assert made.propose(both, held, 500, 100.0) is None
+    made.kept_out = "b"
+    record = made.propose(both, held, 500, 100.0)
+    assert record is not None
+    assert record.members == {M, A}
+    made.resolved(record)
+    for now in (100.0, 100.5, 101.1):
+        for each in both.values():
+            each.caught_up_at = each.heard_at = now
+        assert made.propose(both, held, 500, now) is None
+    made.kept_out = ""
+    made.propose(both, held, 500, 101.1)
+    for each in both.values():
+        each.caught_up_at = each.heard_at = 102.2
+    record = made.propose(both, held, 500, 102.2)
+    assert record is not None
+    assert record.members == {M, A, B}
+
+
+def test_who_is_kept_out_stays_where_the_set_would_be_too_small() -> None:
+    made = set_of(M, A)
+    made.kept_out = "a"
+    assert made.propose(following(A, 100.0), {"a": 500}, 500, 100.0) is None
+
+
 def test_without_a_requirement_everybody_may_leave() -> None:
     made = set_of(M, A, required=1)
     record = made.propose(following(A, 100.0, connected=False), {}, 500, 104.0)

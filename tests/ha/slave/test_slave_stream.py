@@ -12,9 +12,9 @@ from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Role
 from ha.protocol.frames import Hello
-from ha.slave.session import SlaveSession
+from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore
-from ha.slave.stream import SlaveStream, StoreThreads, rpc_reason
+from ha.slave.stream import SlaveStream, StoreThreads, rpc_end
 from ha.state import HaState
 
 CONFIG = HaConfig("c", "s", role=Role.SLAVE, master_endpoint="m:1")
@@ -88,5 +88,9 @@ async def test_a_call_that_is_over_needs_no_more_words(threads: StoreThreads) ->
 
 
 def test_a_status_without_details_says_so() -> None:
-    bare = aio.AioRpcError(grpc.StatusCode.CANCELLED, aio.Metadata(), aio.Metadata())
-    assert rpc_reason(bare) == "CANCELLED: no details"
+    bare = aio.AioRpcError(grpc.StatusCode.INTERNAL, aio.Metadata(), aio.Metadata())
+    assert rpc_end(bare) == Disconnect("INTERNAL: no details")
+
+
+def test_a_process_that_does_not_respond_is_told_apart() -> None:
+    assert rpc_end(BROKEN) == Disconnect(REASON, silent=True)

@@ -8,9 +8,11 @@ from node.cli.elections_table import (
     SINGLE,
     duration,
     failover_lines,
+    history_columns,
     history_lines,
     history_rows,
     loss_text,
+    reinit_lines,
     topology_lines,
     topology_rows,
 )
@@ -62,6 +64,9 @@ STATE = Coordination(
 PICTURE = Topology(nodes=(seen("a", "master"), seen("b")), min_in_sync=2, master_id="a")
 
 
+REINIT = PendingRequest("reinit", "c", "r", "")
+
+
 def test_a_row_a_node_with_the_reason_why_it_is_not_in_sync() -> None:
     rows = topology_rows(STATE, PICTURE)
     assert [(row["node"], row["role"], row["state"]) for row in rows] == [
@@ -95,7 +100,16 @@ def test_a_cluster_without_a_master_and_a_request() -> None:
     lines = topology_lines(state, topology_rows(state, Topology()))
     assert lines[0].startswith("a led last, its lease has ended: no master now")
     assert "failover to c is under way" in lines
-    assert "epoch 2 was unclean: acknowledged messages may be missing since" in lines
+    assert any(line.startswith("epoch 2 was unclean: acknowledged messages may") for line in lines)
+    state = replace(state, lost_bytes=5_120, request=replace(REINIT, outcome="no disk"))
+    lines = topology_lines(state, topology_rows(state, Topology()))
+    assert "reinit of c was refused: no disk" in lines
+    assert (
+        "epoch 2 was unclean: at most 5,120 bytes of acknowledged messages are missing since"
+        in lines
+    )
+    lines = topology_lines(replace(state, lost_bytes=0), [])
+    assert "epoch 2 was unclean: no acknowledged message is missing" in lines
 
 
 def test_how_long_epochs_lasted() -> None:
@@ -107,6 +121,35 @@ def test_how_long_epochs_lasted() -> None:
     lines = history_lines(history, 101_000)
     assert [line["duration_seconds"] for line in lines] == [90.0, 10.0]
     assert lines[1]["ended_ms"] is None
+    assert [line["lost_bytes"] for line in lines] == [None, None]
+
+
+def test_what_was_lost_has_a_column_where_there_is_something_to_say() -> None:
+    clean = Term(1, "a", "first start", 1_000, False, 0)
+    assert "lost" not in history_columns(History("a", 17, (clean,)))
+    terms = (
+        clean,
+        *(
+            Term(n, "b", "forced", 2_000, True, 7, size)
+            for n, size in ((2, None), (3, 0), (4, 5120))
+        ),
+    )
+    history = History("a", 17, terms)
+    assert "lost" in history_columns(history)
+    rows = history_rows(history, 101_000)
+    assert [row["lost"] for row in rows] == ["", "unknown", "nothing", "at most 5,120 B"]
+    assert [line["lost_bytes"] for line in history_lines(history, 1)] == [None, None, 0, 5120]
+
+
+def test_what_a_resync_does_and_costs() -> None:
+    asked = replace(PICTURE, nodes=(seen("a", "master"), seen("b", wrote_offset=1_100)))
+    assert reinit_lines(STATE, asked, "b") == [
+        "b sets its log aside (1,100 bytes) and is sent all of it again by a. Reads from b find "
+        "nothing until then.",
+        "Meanwhile b is not in sync; a is (min_in_sync is 2).",
+    ]
+    alarmed = replace(PICTURE, nodes=(seen("a", "master"), seen("b", alarm="it knows more")))
+    assert "b is refused by the master: it knows more." in reinit_lines(STATE, alarmed, "b")[-1]
 
 
 @pytest.mark.parametrize(

@@ -106,3 +106,13 @@ def test_whom_to_read_from(read_from: ReadFrom, prefer_slave: bool, order: list[
     topology = merge_answers(answers, tuple(answers), Topology())
     found = topology.candidates(read_from, prefer_slave=prefer_slave)
     assert [node.node_id for node in found] == order
+
+
+def test_a_node_that_answers_under_two_names_keeps_the_one_it_had() -> None:
+    """Else it would look like another node to those that compare endpoints."""
+    said = answer("m", "m", status("m", common_pb2.MASTER, epoch=1))
+    asked = ("a:1", "b:1")
+    first = merge_answers({"b:1": said, "a:1": said}, asked, Topology())
+    assert first.nodes[0].endpoint == "b:1"
+    assert merge_answers({"a:1": said, "b:1": said}, asked, first).nodes[0].endpoint == "b:1"
+    assert merge_answers({"a:1": said}, asked, first).nodes[0].endpoint == "a:1"

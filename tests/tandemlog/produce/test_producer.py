@@ -1,6 +1,7 @@
 """The asyncio producer against real gRPC servers that fail on demand."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,37 @@ async def test_a_silent_node_is_given_up_and_nothing_stored_twice() -> None:
             future = await producer.send(Message("orders", b"0"))
             assert (await future).duplicate
         assert numbers(cluster) == [0]
+
+
+async def test_a_silent_master_under_its_other_name_is_no_other_master() -> None:
+    """The caller names it as it likes, the slave as the nodes do; then the first name is silent."""
+    async with FakeCluster(slaves=1) as cluster:
+        cluster.log.create_topic("orders", 1)
+        ours = cluster.master.endpoint.replace("127.0.0.1", "localhost")
+        async with AsyncProducer(ours, options()) as producer:
+            asked = producer._core.connection
+            at = (await asked.master()).endpoint
+            describe, looked = asked._describe_all, asyncio.Event()
+
+            async def only_the_other_name(endpoints: Any) -> Any:
+                answers, unanswered = await describe(endpoints)
+                if len(answers) == 3:
+                    looked.set()
+                answers.pop(at, None)
+                return answers, unanswered
+
+            asked._describe_all = only_the_other_name  # type: ignore[method-assign]
+            cluster.master.faults.append(Fault.ANSWER_LATE)
+            future = await producer.send(Message("orders", b"0"))
+            async with asyncio.timeout(10):
+                await looked.wait()
+            await asyncio.wait([future], timeout=0.1)
+            master = asked.topology.authority
+            assert master is not None
+            assert master.endpoint != at
+            cluster.master.late.set()
+            assert not (await future).duplicate
+        assert cluster.master.streams == 1
 
 
 async def test_a_late_answer_is_an_answer() -> None:

@@ -1,0 +1,65 @@
+"""A follower's part in a resync that an operator asked for: its log is set aside, the master sends
+all of it again.
+
+    request ─▶ the leader drops the node from the set ─▶ the record is without its disk
+                                                                     │ role_loop.py
+    follows again with an empty log ◀─ request gone ◀─ log aside ◀─ new incarnation
+
+Each step leaves a safe state behind. A crash before the new incarnation is durable changes nothing;
+after it, this disk is a new one, which is in no set and cannot be elected, whatever its log holds.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from ..coordinator.coordinator import Coordinator
+from ..coordinator.errors import CoordinatorError
+from .host import RoleHost
+from .keys import ClusterKeys
+from .snapshot import Snapshot
+from .transactions import ask, started_over
+from .values import MemberValue, RequestValue
+
+logger = logging.getLogger(__name__)
+
+
+class Resync:
+    """See the module. `done` is the last request that was carried out, or failed. Each is tried
+    once: if the coordinator does not hear of it, the request ends with its lease. `look` reads the
+    keys again."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        keys: ClusterKeys,
+        host: RoleHost,
+        look: Callable[[], Awaitable[Snapshot]],
+    ) -> None:
+        self.done = ""
+        self._coordinator = coordinator
+        self._keys = keys
+        self._host = host
+        self._look = look
+
+    async def run(
+        self,
+        request: RequestValue,
+        snapshot: Snapshot,
+        me: Callable[[], MemberValue],
+        lease: int,
+    ) -> None:
+        """Do it, and say what became of it. `me` is what the node says of itself, afterwards;
+        `lease` its own, 0 without one."""
+        self.done = request.request_id
+        try:
+            await self._host.start_over("an operator asked for it")
+            txn = started_over(self._keys, snapshot, me(), lease)
+        except Exception as error:
+            logger.exception("the log could not be set aside")
+            answer = replace(request, outcome=f"the log could not be set aside: {error}")
+            txn = ask(self._keys, snapshot, answer)
+        with suppress(CoordinatorError):
+            await self._coordinator.txn(txn)
+            await self._look()

@@ -1,0 +1,86 @@
+"""What a slave says while its master is away: plain words, in the log once."""
+
+import asyncio
+import logging
+
+import pytest
+
+from fakes.clock import FakeClock
+from fakes.fake_store import FakeDisk, FakeStore
+from fakes.memory_files import MemoryFiles
+from ha.config import HaConfig, Role
+from ha.errors import HandshakeRefusedError
+from ha.slave.session import Disconnect
+from ha.slave.slave import ReplicationSlave, StreamEndedError
+
+CONFIG = HaConfig(
+    "c", "s", role=Role.SLAVE, master_endpoint="127.0.0.1:1", reconnect_min_ms=1, reconnect_max_ms=2
+)
+GONE = "the master n0 (127.0.0.1:1) does not respond; trying again"
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "ha.slave.slave"]
+
+
+async def test_a_master_that_is_gone_is_one_line_however_often_it_is_tried(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Port 1 is closed: every attempt fails, in the words of the network."""
+    tries, enough = 0, asyncio.Event()
+
+    def lost(reason: str) -> None:
+        nonlocal tries
+        tries += 1
+        if tries == 4:
+            enough.set()
+
+    clock = FakeClock()
+    slave = ReplicationSlave(
+        FakeStore(FakeDisk()), CONFIG, clock, files=MemoryFiles(), master_id="n0", on_lost=lost
+    )
+    with caplog.at_level(logging.INFO):
+        following = asyncio.create_task(slave.run())
+        async with asyncio.timeout(20):
+            await enough.wait()
+        clock.advance(7.0)
+        (row,) = slave.members()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert lines(caplog) == [GONE]
+    assert (row.state, row.detail) == ("no-master", GONE)
+    assert row.lag_seconds >= 7.0
+
+
+async def follow(slave: ReplicationSlave, fault: Exception) -> None:
+    async def fails() -> None:
+        raise fault
+
+    slave._one_stream = fails  # type: ignore[method-assign]
+    with pytest.raises(type(fault)):
+        await slave._follow()
+
+
+async def test_another_reason_is_another_line(caplog: pytest.LogCaptureFixture) -> None:
+    slave = ReplicationSlave(FakeStore(FakeDisk()), CONFIG, FakeClock())
+    refused = HandshakeRefusedError("n0 is not the master now", retry=True)
+    with caplog.at_level(logging.INFO):
+        for fault in (StreamEndedError("a"), StreamEndedError("a"), refused, refused):
+            await follow(slave, fault)
+        await follow(slave, StreamEndedError("a"))
+    assert lines(caplog) == ["a", "this slave cannot follow: n0 is not the master now", "a"]
+
+
+async def test_a_slave_that_is_refused_permanently_shows_it() -> None:
+    slave = ReplicationSlave(FakeStore(FakeDisk()), CONFIG, FakeClock())
+    await follow(slave, HandshakeRefusedError("it knows more", retry=False))
+    assert (slave.state.name, slave.state.fault) == ("refused", "it knows more")
+
+
+def test_without_an_id_the_endpoint_is_its_name() -> None:
+    slave = ReplicationSlave(FakeStore(FakeDisk()), CONFIG, FakeClock())
+    said = slave._reason(Disconnect("UNAVAILABLE: no", silent=True))
+    assert said == "the master 127.0.0.1:1 does not respond; trying again"
+    assert slave._reason(Disconnect("INTERNAL: broken")) == (
+        "no stream from the master: INTERNAL: broken"
+    )

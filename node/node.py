@@ -165,14 +165,8 @@ class Node:
         state = await roles.prepare()
         coordinator = connect(self.config.coordinator_options())
         self._undo.push_async_callback(coordinator.close)
-        identity = Identity(
-            config.node_id,
-            endpoints.advertise,
-            endpoints.http,
-            endpoints.store_host,
-            state.cluster_uuid,
-            state.starts,
-        )
+        addresses = endpoints.advertise, endpoints.http, endpoints.store_host
+        identity = Identity(config.node_id, *addresses, state.cluster_uuid, state.starts)
         agent = self.agent = ElectionAgent(
             coordinator,
             roles,

@@ -336,8 +336,10 @@ class ElectionAgent:
         elif isinstance(step, Follow):
             await self._follow(step.leader)
         elif isinstance(step, StepDown):
+            led = self.leading
             await self._step_down(step.reason)
-            return 0.0  # the next leader waits for this node too: follow it at once
+            if led:
+                return 0.0  # the next leader waits for this node too: follow it at once
         elif isinstance(step, StartOver):
             self._following = None
             await self._resync.run(step.request, self.snapshot, self._member, self.lease.lease_id)

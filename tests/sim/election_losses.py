@@ -12,7 +12,6 @@ has begun.
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from os.path import commonprefix
 
 from fakes.stream import FakeStream
 from ha.coordinator.values import Delete, KeyRange, Txn
@@ -160,11 +159,13 @@ class ElectionLosses(ElectionDisks, ABC):
         disk = self.node(hello.node_id).disk
         low, high = max(disk.start, leader.disk.start), min(disk.end, leader.disk.end)
         mine, masters = piece(disk, low, high), piece(leader.disk, low, high)
-        equal = low + len(commonprefix([mine, masters]))
+        pairs = enumerate(zip(mine, masters, strict=True))
+        equal = low + next((index for index, (a, b) in pairs if a != b), len(mine))
         point = hello.confirm_offset - int(told[1])
+        by_chance = LEAST_RECORD
         if is_filler(mine, point - low):  # two logs may have the same one
-            point += disk.file_size - point % disk.file_size
-        if not 0 <= equal - point < LEAST_RECORD:
+            by_chance += disk.file_size - point % disk.file_size
+        if not 0 <= equal - point < by_chance:
             raise ViolationError(f"{reason}: the logs are equal up to {equal}")
         self.count("losses reported")
 

@@ -12,7 +12,7 @@ from ha.coordinator.errors import UnknownOutcomeError
 from ha.election.agent import ElectionAgent
 from ha.election.config import ElectionConfig
 from ha.election.host import Identity, OwnLog
-from ha.election.role_loop import KeepLeading
+from ha.election.role_loop import KeepLeading, StepDown
 from ha.election.switchover import HOLD_S
 from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue
 from ha.state import Member
@@ -28,11 +28,18 @@ class Host:
     held_back = ""
     accepted = 0
     confirmed = 80
+    fenced = ""
     connected = disk("b")
     kept_out = ""
 
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
+
+    def fence(self, reason: str) -> None:
+        self.fenced = reason
+
+    async def wait(self, reason: str) -> None:
+        return
 
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
@@ -157,6 +164,19 @@ async def test_a_lease_is_given_back_whatever_else_fails() -> None:
     running = await leading()
     running.client.faults.append(Fault.LOST_REQUEST)
     await running.agent.resign()
+    assert running.keys.snapshot().leader is None
+
+
+@pytest.mark.parametrize("led", [0, 2])
+async def test_a_leadership_that_is_given_back(led: int) -> None:
+    """One that was never begun, because another disk won it, is looked at again in a while: until
+    the coordinator has heard of it nothing changes."""
+    running = await leading()
+    running.agent.leading = led
+    await running.agent._read_once()
+    pause = await running.agent._execute(StepDown("another disk of this node was elected"))
+    assert (pause == 0) is bool(led)
+    assert running.host.fenced
     assert running.keys.snapshot().leader is None
 
 

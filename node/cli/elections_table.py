@@ -207,6 +207,15 @@ def history_columns(history: History) -> Sequence[str]:
     return LOSSES_COLUMNS if any(term.unclean for term in history.terms) else HISTORY_COLUMNS
 
 
+def loss_lines(history: History) -> list[str]:
+    """The same, where the table has no room for it."""
+    return [
+        f"epoch {term.epoch} lost: {lost_text(term.lost_bytes)}"
+        for term in history.terms
+        if term.unclean
+    ]
+
+
 def lost_text(lost_bytes: int | None) -> str:
     """Of acknowledged messages; None is not known."""
     if lost_bytes is None:

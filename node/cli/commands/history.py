@@ -1,14 +1,22 @@
 """`tandemlog history`: the epochs of a cluster."""
 
 import typer
+from rich.console import Console
 
 from ..command import new_app
-from ..elections_table import history_columns, history_lines, history_rows, source
+from ..elections_table import (
+    HISTORY_COLUMNS,
+    history_columns,
+    history_lines,
+    history_rows,
+    loss_lines,
+    source,
+)
 from ..exit_codes import epilog
 from ..failures import one_line_errors
 from ..online import run_admin
 from ..options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout, now_ms
-from ..output import Format, write_lines, write_table
+from ..output import Format, fits, table_of, write_lines, write_table
 
 app = new_app()
 
@@ -30,5 +38,15 @@ def history_command(
         if form is Format.JSONL:
             write_lines(history_lines(history, now_ms()))
             return
-        write_table(history_rows(history, now_ms()), history_columns(history))
+        rows, columns, console = (
+            history_rows(history, now_ms()),
+            history_columns(history),
+            Console(),
+        )
+        notes = []
+        if console.is_terminal and not fits(table_of(rows, columns), console):
+            columns, notes = HISTORY_COLUMNS, loss_lines(history)
+        write_table(rows, columns)
+        for line in notes:
+            typer.echo(line)
         typer.echo(source(history.revision, history.answered_by))

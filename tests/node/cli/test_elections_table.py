@@ -11,6 +11,7 @@ from node.cli.elections_table import (
     history_columns,
     history_lines,
     history_rows,
+    loss_lines,
     loss_text,
     reinit_lines,
     topology_lines,
@@ -139,6 +140,11 @@ def test_what_was_lost_has_a_column_where_there_is_something_to_say() -> None:
     rows = history_rows(history, 101_000)
     assert [row["lost"] for row in rows] == ["", "unknown", "nothing", "at most 5,120 B"]
     assert [line["lost_bytes"] for line in history_lines(history, 1)] == [None, None, 0, 5120]
+    assert loss_lines(history) == [
+        "epoch 2 lost: unknown",
+        "epoch 3 lost: nothing",
+        "epoch 4 lost: at most 5,120 B",
+    ]
 
 
 def test_what_a_resync_does_and_costs() -> None:

@@ -4,35 +4,49 @@ ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
 Account        a producer thread: what was acknowledged, when, and which puts failed
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from node.cli.drills import QUEUES, TOPIC, Load
-from running import SMALL, NodeProcess, free_ports, wait_until
+from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog.sync.admin import Admin
 
 
 class ElectedNodes:
-    """See the module. Every node must be up before the first election."""
+    """See the module. Every node must be up before the first election. `places` has one for each
+    node, if they are not on loopback; `election` are more settings of the section coordinator."""
 
     def __init__(
-        self, folder: Path, coordinator: Sequence[str], *, count: int = 3, min_in_sync: int = 2
+        self,
+        folder: Path,
+        coordinator: Sequence[str],
+        *,
+        count: int = 3,
+        min_in_sync: int = 2,
+        places: Sequence[Place] = (),
+        election: Mapping[str, Any] | None = None,
     ) -> None:
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
         self.nodes: list[NodeProcess] = []
-        for number, name in enumerate(names):
+        for number, (name, place) in enumerate(
+            zip(names, places or [LOOPBACK] * count, strict=True)
+        ):
             settings: dict[str, Any] = {
                 "cluster_id": "test",
                 "node_id": name,
-                "listen": f"127.0.0.1:{ports[2 * number]}",
-                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
-                "coordinator": {"endpoints": list(coordinator), "members": names},
+                "listen": f"{place.host}:{ports[2 * number]}",
+                "http_listen": f"{place.host}:{ports[2 * number + 1]}",
+                "coordinator": {
+                    "endpoints": list(coordinator),
+                    "members": names,
+                    **(election or {}),
+                },
                 "store": {"directory": folder / name / "store", **SMALL},
                 "replication": {"mode": "sync", "min_in_sync": min_in_sync},
             }
-            self.nodes.append(NodeProcess(folder / name, settings))
+            self.nodes.append(NodeProcess(folder / name, settings, place.wrapper))
 
     @property
     def endpoints(self) -> list[str]:
@@ -56,21 +70,19 @@ class ElectedNodes:
         wait_until("a master that acknowledges", there, 60)
         return found[0]
 
+    def all_in_sync(self) -> bool:
+        """Whether the master counts every node in, and each of them follows it."""
+        master = self.master()
+        leading = None if master is None else master.status()
+        if master is None or leading is None:
+            return False
+        states = [node.status() for node in self.nodes]
+        return all(
+            state is not None and state.epoch == leading.epoch and state.in_sync for state in states
+        )
+
     def wait_all_in_sync(self) -> None:
-        """Until the master counts every node in, and each of them follows it."""
-
-        def settled() -> bool:
-            master = self.master()
-            leading = None if master is None else master.status()
-            if master is None or leading is None:
-                return False
-            states = [node.status() for node in self.nodes]
-            return all(
-                state is not None and state.epoch == leading.epoch and state.in_sync
-                for state in states
-            )
-
-        wait_until("every node to be in sync", settled, 60)
+        wait_until("every node to be in sync", self.all_in_sync, 60)
 
     def wait_caught_up(self) -> None:
         """Until every node has dispatched what the master holds now; after the last put."""

@@ -4,7 +4,7 @@ ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
 Account        a producer thread: what was acknowledged, when, and which puts failed
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from tandemlog.sync.admin import Admin
 
 class ElectedNodes:
     """See the module. Every node must be up before the first election. `places` has one for each
-    node, if they are not on loopback; `election` are more settings of the section coordinator."""
+    node, if they are not on loopback."""
 
     def __init__(
         self,
@@ -25,7 +25,6 @@ class ElectedNodes:
         count: int = 3,
         min_in_sync: int = 2,
         places: Sequence[Place] = (),
-        election: Mapping[str, Any] | None = None,
     ) -> None:
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
@@ -38,11 +37,7 @@ class ElectedNodes:
                 "node_id": name,
                 "listen": f"{place.host}:{ports[2 * number]}",
                 "http_listen": f"{place.host}:{ports[2 * number + 1]}",
-                "coordinator": {
-                    "endpoints": list(coordinator),
-                    "members": names,
-                    **(election or {}),
-                },
+                "coordinator": {"endpoints": list(coordinator), "members": names},
                 "store": {"directory": folder / name / "store", **SMALL},
                 "replication": {"mode": "sync", "min_in_sync": min_in_sync},
             }

@@ -23,12 +23,13 @@ from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
 from tandemlog.sync.admin import Admin
 
-LEASE_S = 6.0
-"""A node's default."""
 SHORT_S = 2.0
-"""Less than a lease."""
-BEYOND_S = 3.0
-"""What a long fault lasts beyond a lease: the others elect within that time."""
+"""Less than the lease of 6 s."""
+LONG_S = 9.0
+"""Beyond it: the other nodes elect within that time."""
+LASTING_S = 25.0
+"""Beyond every timeout of a client: it must find the next master while the fault lasts."""
+SPREAD = 0.15
 FLAPS, FLAP_S = 4, 0.6
 
 
@@ -82,16 +83,16 @@ Inject = Callable[[Scene], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`long`: it lasts beyond a lease. `kinds` of coordinators where it makes sense."""
+    """`seconds` is how long it lasts, more or less; `kinds` of coordinators where it makes
+    sense."""
 
     name: str
     inject: Inject
-    long: bool
+    seconds: float
     kinds: tuple[str, ...] = (EMBEDDED, ETCD)
 
     def hold_s(self, scene: Scene) -> float:
-        share = scene.rng.uniform(0.75, 1.25)
-        return LEASE_S + BEYOND_S * share if self.long else SHORT_S * share
+        return self.seconds * scene.rng.uniform(1 - SPREAD, 1 + SPREAD)
 
 
 @contextmanager
@@ -172,18 +173,19 @@ def _two_at_once(scene: Scene) -> Iterator[None]:
 
 TWO = "two-at-once"
 FAULTS: tuple[Fault, ...] = (
-    Fault("kill-master", lambda s: _killed([s.master]), long=True),
-    Fault("kill-slave", lambda s: _killed([s.slave]), long=False),
-    Fault("kill-both-slaves", lambda s: _killed(s.slaves), long=False),
-    Fault("kill-all-nodes", lambda s: _killed(s.all_nodes), long=False),
-    Fault("pause-master-short", lambda s: _paused([s.master]), long=False),
-    Fault("pause-master-long", lambda s: _paused([s.master]), long=True),
-    Fault("pause-slave", lambda s: _paused([s.slave]), long=True),
+    Fault("kill-master", lambda s: _killed([s.master]), LONG_S),
+    Fault("kill-slave", lambda s: _killed([s.slave]), SHORT_S),
+    Fault("kill-both-slaves", lambda s: _killed(s.slaves), SHORT_S),
+    Fault("kill-all-nodes", lambda s: _killed(s.all_nodes), SHORT_S),
+    Fault("pause-master-short", lambda s: _paused([s.master]), SHORT_S),
+    Fault("pause-master-long", lambda s: _paused([s.master]), LONG_S),
+    Fault("pause-slave", lambda s: _paused([s.slave]), LONG_S),
     # cut off from all machines, the client too: it is told nothing, it must find the next master
-    Fault("isolate-master", lambda s: _separated(s, [s.leader], s.others()), long=True),
-    Fault("isolate-slave", lambda s: _separated(s, [s.slave.node_id], s.others()), long=True),
+    Fault("isolate-master", lambda s: _separated(s, [s.leader], s.others()), LONG_S),
+    Fault("isolate-slave", lambda s: _separated(s, [s.slave.node_id], s.others()), LONG_S),
     # the client still reaches both sides
-    Fault("master-alone", lambda s: _separated(s, [s.leader], s.others(CLIENT)), long=True),
+    Fault("master-alone", lambda s: _separated(s, [s.leader], s.others(CLIENT)), LONG_S),
+    Fault("master-alone-lasting", lambda s: _separated(s, [s.leader], s.others(CLIENT)), LASTING_S),
     Fault(
         "halves-coordinator-with-one-slave",
         lambda s: _separated(
@@ -191,25 +193,27 @@ FAULTS: tuple[Fault, ...] = (
             [s.leader, s.slaves[0].node_id],
             [s.slaves[1].node_id, *s.coordinators],
         ),
-        long=True,
+        LONG_S,
     ),
     Fault(
         "halves-coordinator-with-master",
         lambda s: _separated(s, s.slave_ids, [s.leader, *s.coordinators]),
-        long=True,
+        LONG_S,
     ),
-    Fault("deaf-master", lambda s: _unheard(s, s.others(CLIENT), [s.leader]), long=True),
-    Fault("mute-master", lambda s: _unheard(s, [s.leader], s.others(CLIENT)), long=True),
-    Fault("master-without-coordinator", lambda s: _separated(s, [s.leader], s.coordinators), True),
-    Fault("master-without-slaves", lambda s: _separated(s, [s.leader], s.slave_ids), True),
-    Fault("slave-without-master", lambda s: _separated(s, [s.leader], [s.slave.node_id]), True),
-    Fault("flapping-master", _flapping, long=False),
-    Fault("coordinator-killed", lambda s: _killed([s.member]), long=True),
-    Fault("coordinator-paused", lambda s: _paused([s.member]), long=True),
-    Fault("etcd-without-quorum", lambda s: _killed(s.two_members), long=True, kinds=(ETCD,)),
-    Fault("etcd-paused-quorum", lambda s: _paused(s.two_members), long=True, kinds=(ETCD,)),
-    Fault("switchover", _switchover, long=False),
-    Fault(TWO, _two_at_once, long=True),
+    Fault("deaf-master", lambda s: _unheard(s, s.others(CLIENT), [s.leader]), LONG_S),
+    Fault("mute-master", lambda s: _unheard(s, [s.leader], s.others(CLIENT)), LONG_S),
+    Fault(
+        "master-without-coordinator", lambda s: _separated(s, [s.leader], s.coordinators), LONG_S
+    ),
+    Fault("master-without-slaves", lambda s: _separated(s, [s.leader], s.slave_ids), LONG_S),
+    Fault("slave-without-master", lambda s: _separated(s, [s.leader], [s.slave.node_id]), LONG_S),
+    Fault("flapping-master", _flapping, SHORT_S),
+    Fault("coordinator-killed", lambda s: _killed([s.member]), LONG_S),
+    Fault("coordinator-paused", lambda s: _paused([s.member]), LONG_S),
+    Fault("etcd-without-quorum", lambda s: _killed(s.two_members), LONG_S, (ETCD,)),
+    Fault("etcd-paused-quorum", lambda s: _paused(s.two_members), LONG_S, (ETCD,)),
+    Fault("switchover", _switchover, SHORT_S),
+    Fault(TWO, _two_at_once, LONG_S),
 )
 
 

@@ -12,6 +12,9 @@ from node.cli.drills import QUEUES, TOPIC, Load
 from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog.sync.admin import Admin
 
+SETTLE_S = 120.0
+"""For what takes seconds on an idle machine."""
+
 
 class ElectedNodes:
     """See the module. Every node must be up before the first election. `places` has one for each
@@ -62,7 +65,7 @@ class ElectedNodes:
                 found.append(master)
             return bool(found)
 
-        wait_until("a master that acknowledges", there, 60)
+        wait_until("a master that acknowledges", there, SETTLE_S)
         return found[0]
 
     def all_in_sync(self) -> bool:
@@ -77,7 +80,7 @@ class ElectedNodes:
         )
 
     def wait_all_in_sync(self) -> None:
-        wait_until("every node to be in sync", self.all_in_sync, 60)
+        wait_until("every node to be in sync", self.all_in_sync, SETTLE_S)
 
     def wait_caught_up(self) -> None:
         """Until every node has dispatched what the master holds now; after the last put."""
@@ -91,7 +94,7 @@ class ElectedNodes:
                 state is not None and state.reput_offset >= leading.wrote_offset for state in states
             )
 
-        wait_until("every node to hold and dispatch the same", settled, 60)
+        wait_until("every node to hold and dispatch the same", settled, SETTLE_S)
 
     def epoch(self, node: NodeProcess) -> int:
         status = node.status()

@@ -84,7 +84,7 @@ class Audit:
                 *lost(acknowledged, self._held),
                 *duplicated(self._held),
                 *vanished(seen, self._held),
-                *two_leaders(self._witness.leaders),
+                *two_leaders(self._witness.leaders.copy()),
                 *self._witness.findings,
             ]
         )

@@ -19,7 +19,7 @@ from running import NodeProcess, wait_until
 EMBEDDED = "embedded"
 ETCD = "etcd"
 NODES = ("n0", "n1", "n2")
-HEAL_S = 120.0
+HEAL_S = 240.0
 """For what must come true after a fault; a loaded machine needs more than an idle one."""
 
 

@@ -34,8 +34,8 @@ class StreamLoad(Account):
 
     def places(self) -> dict[int, Place]:
         """Where the messages are that were acknowledged by now."""
-        taken = list(self.acknowledged.items())
-        return {number: (sent.queue_id, sent.queue_offset) for number, sent in taken}
+        taken = self.acknowledged.copy()  # in one piece, while the other thread adds to it
+        return {number: (sent.queue_id, sent.queue_offset) for number, sent in taken.items()}
 
     def wait_acknowledged(self, after: float, timeout_s: float) -> None:
         """Until a put is acknowledged after that moment (monotonic seconds)."""

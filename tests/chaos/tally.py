@@ -77,7 +77,7 @@ class Tally:
             "acknowledged": sum(each.acknowledged for each in self.played),
             "failed": sum(each.failed for each in self.played),
             **{kind: found[kind] for kind in KINDS},
-            "not_healed": self.error,
+            "error": self.error,
             "findings": [f"{finding.kind}: {finding.text}" for finding in self.findings[:100]],
         }
 

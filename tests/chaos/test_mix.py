@@ -13,18 +13,18 @@ from chaos.faults import FAULTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.netns]
 
-SECONDS = 30.0
+SECONDS = 40.0
 """After these no fault begins."""
 MIX = (
     "master-alone",
-    "kill-master",
-    "mute-master",
-    "coordinator-paused",
-    "pause-master-long",
     "switchover",
-    "kill-slave",
-    "flapping-master",
+    "kill-master",
     "pause-master-short",
+    "mute-master",
+    "kill-slave",
+    "coordinator-paused",
+    "flapping-master",
+    "pause-master-long",
 )
 
 

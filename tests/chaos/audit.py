@@ -8,12 +8,16 @@ What was acknowledged or read before the nodes are asked how far they are must b
 
 from collections.abc import Mapping
 
+import grpc
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+
 from chaos.checks import Bodies, Finding, Place, duplicated, lost, two_leaders, vanished
-from chaos.cluster import ChaosCluster
+from chaos.cluster import HEAL_S, ChaosCluster
 from chaos.load import StreamLoad
 from chaos.watchers import Witness
 from node.cli.drills import QUEUES, TOPIC
 from running import NodeProcess
+from tandemlog.errors import TandemlogError
 from tandemlog.format.files.epochs import EpochTable, decode_epochs
 from tandemlog.format.record.record import Record
 from tandemlog.sync.admin import Admin
@@ -72,7 +76,7 @@ class Audit:
         found = []
         for queue_id in range(QUEUES):
             start = self._next.get((node.node_id, queue_id), 0)
-            for record in node.read_queue(TOPIC, queue_id, start):
+            for record in patient(node.read_queue)(TOPIC, queue_id, start):
                 self._held[node.node_id][queue_id, record.queue_offset] = record.body
                 self._next[node.node_id, queue_id] = record.queue_offset + 1
                 found.append(record)
@@ -100,6 +104,16 @@ def _epochs(node: NodeProcess) -> EpochTable:
     return decode_epochs((node.store / "epochFileCheckpoint").read_bytes())
 
 
+# A busy node may take longer for an answer than a call waits.
+patient = retry(
+    retry=retry_if_exception_type((grpc.RpcError, TandemlogError)),
+    wait=wait_fixed(1),
+    stop=stop_after_delay(HEAL_S),
+    reraise=True,
+)
+
+
+@patient
 def _history(endpoints: list[str]) -> dict[int, str]:
     """Epoch -> leader, as the coordinator has it."""
     with Admin(endpoints) as admin:

@@ -100,7 +100,7 @@ class Campaign:
         print(f"{number:4} {fault.name}", flush=True)
         acknowledged, failed = len(load.acknowledged), len(load.failed)
         scene = Scene(cluster, random.Random(f"{self._seed} {number}"))
-        epoch = cluster.nodes.epoch(scene.master)
+        epoch = cluster.epoch()
         began = time.monotonic()
         with fault.inject(scene):
             time.sleep(fault.hold_s(scene))
@@ -115,7 +115,7 @@ class Campaign:
             coordinator=cluster.kind,
             acknowledged=len(load.acknowledged) - acknowledged,
             failed=len(load.failed) - failed,
-            elections=cluster.nodes.epoch(cluster.nodes.wait_master()) - epoch,
+            elections=cluster.epoch() - epoch,
             recovery_s=load.gap(began, healed),
             whole_s=whole - healed,
             findings=tuple(findings),

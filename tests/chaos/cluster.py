@@ -15,6 +15,7 @@ from elected_nodes import ElectedNodes
 from chaos.network import CLIENT, Network
 from coordinators import EmbeddedProcess, EtcdProcesses, Process
 from running import NodeProcess, wait_until
+from tandemlog.v1 import common_pb2
 
 EMBEDDED = "embedded"
 ETCD = "etcd"
@@ -57,13 +58,17 @@ class ChaosCluster:
 
     def wait_caught_up(self, timeout_s: float = HEAL_S) -> None:
         """Until every node serves what any of them holds at this moment."""
-        end = max(status.wrote_offset for node in self.nodes.nodes if (status := node.status()))
+        end = max(status.wrote_offset for status in self._statuses())
 
         def settled() -> bool:
             states = [node.status() for node in self.nodes.nodes]
             return all(state is not None and state.reput_offset >= end for state in states)
 
         wait_until(f"every node to serve the log up to {end}", settled, timeout_s)
+
+    def epoch(self) -> int:
+        """The newest that a node knows."""
+        return max(status.epoch for status in self._statuses())
 
     def tails(self) -> str:
         """The ends of all logs."""
@@ -74,6 +79,17 @@ class ChaosCluster:
         return "\n".join(f"---- {name}\n{server.tail()}" for name, server in servers)
 
     # ---- how
+
+    def _statuses(self) -> list[common_pb2.NodeStatus]:
+        """What all nodes say of themselves; a busy one may take its time."""
+        found: list[common_pb2.NodeStatus] = []
+
+        def all_answer() -> bool:
+            found[:] = [status for node in self.nodes.nodes if (status := node.status())]
+            return len(found) == len(self.nodes.nodes)
+
+        wait_until("every node to answer", all_answer, HEAL_S)
+        return found
 
     def _start(self) -> None:
         self._open.enter_context(self.network)

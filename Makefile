@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fuzz fault spark interop docker bench proto docs format install clean
+.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -58,6 +58,11 @@ endif
 # MINUTES of mutated requests, frames and files; FUZZ_SEED=… repeats a run.
 fuzz: $(VENV)/.dev
 	FUZZ_MINUTES=$(MINUTES) $(PYTEST) -o faulthandler_timeout=0 -m fuzz tests/fuzz
+
+# MINUTES of faults on real nodes in network namespaces; CHAOS_SEED=… repeats their order. What came
+# of each kind of fault is in build/chaos.json. Needs root, iproute2, iptables and etcd.
+chaos: $(VENV)/.dev
+	PYTHONPATH=.:tests $(PYTHON) -m chaos $(MINUTES)
 
 bench: $(VENV)/.dev
 	$(PYTHON) -m benchmarks

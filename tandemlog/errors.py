@@ -149,7 +149,10 @@ class BusyError(RetryableError):
 
 
 class NotInSyncError(RetryableError):
-    """Fewer in-sync replicas than the cluster requires for a put."""
+    """Fewer in-sync replicas than the cluster requires for a put. A master that was cut off from
+    the others, and deposed meanwhile, gives this answer as well: another one may be found."""
+
+    elsewhere = True
 
 
 class StoreReadOnlyError(RetryableError):

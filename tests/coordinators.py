@@ -17,7 +17,7 @@ import grpc
 
 import needs
 from ha.coordinator.methods import RANGE
-from running import ROOT, ServerProcess, free_ports, wait_until
+from running import LOOPBACK, ROOT, Place, ServerProcess, free_ports, wait_until
 from tandemlog.v1 import coordinator_pb2 as pb
 
 
@@ -92,26 +92,35 @@ class Process(ServerProcess):
 
 
 class EtcdProcesses:
-    """A cluster of real etcd on loopback; `options` go to every member."""
+    """A cluster of real etcd, on loopback if no places are given; `options` go to every member."""
 
     def __init__(
-        self, folder: Path, members: int, options: Sequence[str] = (), scheme: str = "http"
+        self,
+        folder: Path,
+        members: int,
+        options: Sequence[str] = (),
+        scheme: str = "http",
+        *,
+        places: Sequence[Place] = (),
     ) -> None:
         ports = free_ports(2 * members)
-        clients, peers = ports[:members], ports[members:]
-        initial = ",".join(f"e{n}=http://127.0.0.1:{port}" for n, port in enumerate(peers))
+        where = places or [LOOPBACK] * members
+        clients = [f"{at.host}:{port}" for at, port in zip(where, ports[:members], strict=True)]
+        peers = [f"{at.host}:{port}" for at, port in zip(where, ports[members:], strict=True)]
+        initial = ",".join(f"e{number}=http://{peer}" for number, peer in enumerate(peers))
         self.members = [
             Process(
                 f"e{number}",
-                f"127.0.0.1:{clients[number]}",
+                clients[number],
                 [
+                    *where[number].wrapper,
                     "etcd",
                     f"--name=e{number}",
                     f"--data-dir={folder}/e{number}",
-                    f"--listen-client-urls={scheme}://127.0.0.1:{clients[number]}",
-                    f"--advertise-client-urls={scheme}://127.0.0.1:{clients[number]}",
-                    f"--listen-peer-urls=http://127.0.0.1:{peers[number]}",
-                    f"--initial-advertise-peer-urls=http://127.0.0.1:{peers[number]}",
+                    f"--listen-client-urls={scheme}://{clients[number]}",
+                    f"--advertise-client-urls={scheme}://{clients[number]}",
+                    f"--listen-peer-urls=http://{peers[number]}",
+                    f"--initial-advertise-peer-urls=http://{peers[number]}",
                     f"--initial-cluster={initial}",
                     "--heartbeat-interval=100",
                     "--election-timeout=1000",
@@ -146,10 +155,10 @@ class EtcdProcesses:
 class EmbeddedProcess(Process):
     """`tandemlog coordinator` on the data in `folder`."""
 
-    def __init__(self, folder: Path, port: int | None = None) -> None:
-        endpoint = f"127.0.0.1:{port or free_ports(1)[0]}"
+    def __init__(self, folder: Path, port: int | None = None, place: Place = LOOPBACK) -> None:
+        endpoint = f"{place.host}:{port or free_ports(1)[0]}"
         self.data = folder / "data"
-        command = [sys.executable, "-m", "node", "coordinator"]
+        command = [*place.wrapper, sys.executable, "-m", "node", "coordinator"]
         command += ["--dir", str(self.data), "--listen", endpoint]
         super().__init__("coordinator", endpoint, command, folder)
 

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from node.cli.drills import QUEUES, TOPIC, Load
-from running import SMALL, NodeProcess, free_ports, wait_until
+from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog.sync.admin import Admin
+
+SETTLE_S = 120.0
+"""For what takes seconds on an idle machine."""
 
 
 class ElectedNodes:
-    """See the module. Every node must be up before the first election."""
+    """See the module. Every node must be up before the first election. `places` has one for each
+    node, if they are not on loopback."""
 
     def __init__(
         self,
@@ -24,16 +28,19 @@ class ElectedNodes:
         count: int = 3,
         min_in_sync: int = 2,
         replication: Mapping[str, Any] | None = None,
+        places: Sequence[Place] = (),
     ) -> None:
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
         self.nodes: list[NodeProcess] = []
-        for number, name in enumerate(names):
+        for number, (name, place) in enumerate(
+            zip(names, places or [LOOPBACK] * count, strict=True)
+        ):
             settings: dict[str, Any] = {
                 "cluster_id": "test",
                 "node_id": name,
-                "listen": f"127.0.0.1:{ports[2 * number]}",
-                "http_listen": f"127.0.0.1:{ports[2 * number + 1]}",
+                "listen": f"{place.host}:{ports[2 * number]}",
+                "http_listen": f"{place.host}:{ports[2 * number + 1]}",
                 "coordinator": {"endpoints": list(coordinator), "members": names},
                 "store": {"directory": folder / name / "store", **SMALL},
                 "replication": {
@@ -42,7 +49,7 @@ class ElectedNodes:
                     **(replication or {}),
                 },
             }
-            self.nodes.append(NodeProcess(folder / name, settings))
+            self.nodes.append(NodeProcess(folder / name, settings, place.wrapper))
 
     @property
     def endpoints(self) -> list[str]:
@@ -63,24 +70,22 @@ class ElectedNodes:
                 found.append(master)
             return bool(found)
 
-        wait_until("a master that acknowledges", there, 60)
+        wait_until("a master that acknowledges", there, SETTLE_S)
         return found[0]
 
+    def all_in_sync(self) -> bool:
+        """Whether the master counts every node in, and each of them follows it."""
+        master = self.master()
+        leading = None if master is None else master.status()
+        if master is None or leading is None:
+            return False
+        states = [node.status() for node in self.nodes]
+        return all(
+            state is not None and state.epoch == leading.epoch and state.in_sync for state in states
+        )
+
     def wait_all_in_sync(self) -> None:
-        """Until the master counts every node in, and each of them follows it."""
-
-        def settled() -> bool:
-            master = self.master()
-            leading = None if master is None else master.status()
-            if master is None or leading is None:
-                return False
-            states = [node.status() for node in self.nodes]
-            return all(
-                state is not None and state.epoch == leading.epoch and state.in_sync
-                for state in states
-            )
-
-        wait_until("every node to be in sync", settled, 60)
+        wait_until("every node to be in sync", self.all_in_sync, SETTLE_S)
 
     def wait_caught_up(self) -> None:
         """Until every node has dispatched what the master holds now; after the last put."""
@@ -94,7 +99,7 @@ class ElectedNodes:
                 state is not None and state.reput_offset >= leading.wrote_offset for state in states
             )
 
-        wait_until("every node to hold and dispatch the same", settled, 60)
+        wait_until("every node to hold and dispatch the same", settled, SETTLE_S)
 
     def epoch(self, node: NodeProcess) -> int:
         status = node.status()

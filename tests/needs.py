@@ -38,10 +38,28 @@ def _java() -> str:
     return _commands("java")
 
 
+def _namespaces() -> str:
+    """In a container root may lack the right to make one."""
+    missing = _root() or _commands("ip", "iptables", "sysctl", "setpriv", "etcd")
+    if missing:
+        return missing
+    name = f"tl{os.getpid()}x-probe"
+    made = _succeeds("ip", "netns", "add", name)
+    works = made and _succeeds("ip", "netns", "exec", name, "iptables", "-w", "-L", "FORWARD")
+    if made:
+        _succeeds("ip", "netns", "del", name)
+    return "" if works else "network namespaces and iptables do not work here"
+
+
+def _succeeds(*command: str) -> bool:
+    return subprocess.run(command, capture_output=True, check=False, timeout=30).returncode == 0
+
+
 NEEDS: dict[str, Callable[[], str]] = {
     "fault": lambda: _root() or _commands("losetup", "mkfs.ext4", "mount", "strace"),
     "interop": lambda: _commands("java", "javac", "mvn"),
     "docker": lambda: _root() or _docker(),
+    "netns": _namespaces,
     "spark": _java,
 }
 

@@ -131,11 +131,26 @@ def toml(values: dict[str, Any]) -> str:
     return "\n".join(plain) + "\n"
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server runs: its address there, and the command by which programs start there."""
+
+    host: str = "127.0.0.1"
+    wrapper: tuple[str, ...] = ()
+
+
+LOOPBACK = Place()
+
+
 class ServerProcess:
     """What the process of a server may suffer, once it was started."""
 
     process: subprocess.Popen[bytes] | None
     log: Path
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def kill(self) -> None:
         """SIGKILL, also while it is paused, and wait until it is gone."""
@@ -187,10 +202,6 @@ class NodeProcess(ServerProcess):
     @property
     def node_id(self) -> str:
         return str(self.settings["node_id"])
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
 
     def start(self, *, wait: bool = True, timeout_s: float = 30) -> "NodeProcess":
         """Start the process and wait until it answers."""

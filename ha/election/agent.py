@@ -106,13 +106,7 @@ class ElectionAgent:
             coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
         )
         self.registration = Registration(
-            coordinator,
-            self.keys,
-            host,
-            identity.node_id,
-            identity.starts,
-            config.replication,
-            self._look,
+            coordinator, self.keys, host, identity, config.replication, self._look
         )
         self.losses = Losses(coordinator, self.keys)
         self._resync = Resync(coordinator, self.keys, host, self._read_once)

@@ -132,9 +132,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             if fault is Fault.DROP_BEFORE:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
             try:
-                self._master_only()
                 if isinstance(fault, RefusedError):
                     raise fault
+                self._master_only()
                 answer = self.log.append(request)
                 await self.cluster.appended()
             except RefusedError as refusal:

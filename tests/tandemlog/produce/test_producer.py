@@ -201,6 +201,21 @@ async def test_a_new_master_is_found_through_any_node() -> None:
         assert numbers(cluster) == list(range(11))
 
 
+async def test_a_master_that_lacks_replicas_is_left_for_one_of_a_newer_epoch() -> None:
+    """It was deposed while it was cut off from the others: it does not know, and answers."""
+    async with FakeCluster(slaves=1) as cluster:
+        cluster.log.create_topic("orders", 1)
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            await send_all(producer, 5)
+            cluster.nodes["n0"].epoch = 0
+            cluster.nodes["n0"].faults.extend([RefusedError(common_pb2.NOT_IN_SYNC)] * 10_000)
+            cluster.promote("n1")
+            async with asyncio.timeout(10):
+                for number in range(5, 10):
+                    await (await producer.send(Message("orders", b"%d" % number)))
+        assert numbers(cluster) == list(range(10))
+
+
 async def test_a_restarted_master_gets_what_it_has_not_answered() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)

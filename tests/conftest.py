@@ -31,15 +31,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"{group}: {reason}"))
 
 
-LANES = {"spark": "session", "fault": "machine", "interop": "machine", "docker": "machine"}
+LANES = {
+    **{"spark": "session", "fault": "machine", "interop": "machine", "docker": "machine"},
+    **{"failover": "failover", "chaos": "failover"},
+}
 
 
 def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
-    One is for those that share a Spark session; one for disks, brokers and containers, which are
-    mostly waited for; one for the rest, programs of our own. They take about the same time. Two
-    tests that start half a dozen of Java at once do so one after the other.
+    One is for those that share a Spark session; one for disks, brokers and containers, and one for
+    elections, which are mostly waited for; one for the rest, programs of our own. They take about
+    the same time. Two tests that start half a dozen of Java at once do so one after the other.
     """
     if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
         return "programs"

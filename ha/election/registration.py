@@ -15,7 +15,7 @@ from dataclasses import replace
 from ..config import Replication
 from ..coordinator.coordinator import Coordinator
 from ..coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
-from .host import RoleHost
+from .host import Identity, RoleHost
 from .keys import ClusterKeys
 from .rolled_back import why_rolled_back
 from .snapshot import SnapshotBuilder
@@ -24,16 +24,15 @@ from .values import RosterValue
 
 
 class Registration:
-    """See the module: `step` until `done`. `starts` is what the disk counts, this start included;
-    `look` reads the keys."""
+    """See the module: `step` until `done`. `identity` has what the disk counts; `look` reads the
+    keys."""
 
     def __init__(
         self,
         coordinator: Coordinator,
         keys: ClusterKeys,
         host: RoleHost,
-        node_id: str,
-        starts: int,
+        identity: Identity,
         replication: Replication,
         look: Callable[[], Awaitable[SnapshotBuilder]],
     ) -> None:
@@ -41,8 +40,8 @@ class Registration:
         self._coordinator = coordinator
         self._keys = keys
         self._host = host
-        self._node_id = node_id
-        self._starts = starts
+        self._node_id = identity.node_id
+        self._starts = identity.starts
         self._replication = replication
         self._look = look
         self._checked = False

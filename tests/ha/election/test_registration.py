@@ -6,7 +6,7 @@ from fakes.election import KEYS, SyncCoordinator
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import Replication
 from ha.coordinator.errors import CoordinatorUnavailableError
-from ha.election.host import OwnLog
+from ha.election.host import Identity, OwnLog
 from ha.election.registration import Registration
 from ha.election.snapshot import SnapshotBuilder
 from ha.election.values import ConfirmedValue, RosterValue
@@ -29,8 +29,7 @@ class Starting:
             self.client,
             KEYS,
             self,  # type: ignore[arg-type]
-            "b",
-            starts,
+            Identity("b", "h:1", "h:2", "h:3", starts=starts),
             Replication.SYNC,
             self.look,
         )

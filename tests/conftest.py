@@ -32,8 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 LANES = {
-    **{"spark": "session", "fault": "machine", "interop": "machine", "docker": "machine"},
-    **{"failover": "failover", "chaos": "failover"},
+    "spark": "session",
+    "fault": "machine",
+    "interop": "machine",
+    "docker": "machine",
+    "failover": "elections",
+    "chaos": "elections",
 }
 
 

@@ -40,12 +40,13 @@ def _java() -> str:
 
 def _namespaces() -> str:
     """In a container root may lack the right to make one."""
-    missing = _root() or _commands("ip", "iptables", "sysctl", "setpriv", "etcd")
+    missing = _root() or _commands("ip", "nsenter", "iptables", "sysctl", "setpriv", "etcd")
     if missing:
         return missing
     name = f"tl{os.getpid()}x-probe"
     made = _succeeds("ip", "netns", "add", name)
-    works = made and _succeeds("ip", "netns", "exec", name, "iptables", "-w", "-L", "FORWARD")
+    inside = ("nsenter", f"--net=/run/netns/{name}")
+    works = made and _succeeds(*inside, "iptables", "-w", "-L", "FORWARD")
     if made:
         _succeeds("ip", "netns", "del", name)
     return "" if works else "network namespaces and iptables do not work here"

@@ -8,6 +8,9 @@
 Every packet between two machines goes through the router's FORWARD chain, so one place holds every
 cut, each in one direction. A cut is silent: packets are dropped, and nobody is told.
 
+Programs enter a namespace by nsenter: `ip netns exec` would give each a mount namespace too, which
+holds every disk that is mounted at that moment, so that no other test could unmount its own.
+
 Names have the process id in them. What a process left behind that was killed (namespaces, and the
 programs in them) goes away when the next network is made.
 """
@@ -62,7 +65,7 @@ class Network:
 
     def place(self, name: str) -> Place:
         """Programs that start there end with the thread that has started them."""
-        wrapper = ("ip", "netns", "exec", self._namespace(name), "setpriv", "--pdeathsig", "KILL")
+        wrapper = (*_inside(self._namespace(name)), "setpriv", "--pdeathsig", "KILL")
         return Place(self.address(name), wrapper)
 
     def cut(self, senders: Iterable[str], receivers: Iterable[str]) -> None:
@@ -87,7 +90,7 @@ class Network:
         return f"{self._prefix}-{name}"
 
     def _in_router(self, *command: str) -> None:
-        _run("ip", "netns", "exec", self._namespace(ROUTER), *command)
+        _run(*_inside(self._namespace(ROUTER)), *command)
 
     def _make(self) -> None:
         for name in (ROUTER, *self._names):
@@ -124,6 +127,10 @@ def sweep() -> None:
         ours = _OURS.match(namespace)
         if ours is not None and not os.path.exists(f"/proc/{ours[1]}"):
             _remove(namespace)
+
+
+def _inside(namespace: str) -> tuple[str, ...]:
+    return ("nsenter", f"--net=/run/netns/{namespace}")
 
 
 def _namespaces() -> list[str]:

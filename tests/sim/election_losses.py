@@ -158,6 +158,8 @@ class ElectionLosses(ElectionDisks, ABC):
             return
         disk = self.node(hello.node_id).disk
         low, high = max(disk.start, leader.disk.start), min(disk.end, leader.disk.end)
+        if low > high:
+            return  # retention has dropped what could be compared
         mine, masters = piece(disk, low, high), piece(leader.disk, low, high)
         pairs = enumerate(zip(mine, masters, strict=True))
         equal = low + next((index for index, (a, b) in pairs if a != b), len(mine))

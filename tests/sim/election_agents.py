@@ -77,6 +77,13 @@ class NodeHost:
     def puts_under_way(self) -> int:
         return 0
 
+    def keep_out(self, node_id: str) -> None:
+        if self._node.master is not None:
+            self._node.master.group.set.kept_out = node_id
+
+    async def start_over(self, reason: str) -> None:
+        self._cluster.start_over(self._node, reason)
+
     async def renew_incarnation(self, reason: str, starts: int) -> None:
         self._cluster.renew_incarnation(self._node, reason, starts)
 

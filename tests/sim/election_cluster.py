@@ -20,7 +20,7 @@ from ha.master.session import MasterSession
 from ha.master.term import WonTerm
 from ha.protocol.frames import Hello, SlaveFrame
 from ha.slave.session import Disconnect, SlaveSession
-from ha.slave.store import SlaveStore
+from ha.slave.store import SlaveStore, set_log_aside
 from ha.state import HaState, Member
 from sim.election_nodes import Coordination, ElectedNode, ElectedStore, Process, drive
 from sim.ha_cluster import Cluster
@@ -107,6 +107,17 @@ class ElectionCluster(Cluster, ABC):
         node.other_disk = False
         self.note(f"{node.name} joins as a new one: {reason}")
         self.count("joined as new")
+
+    def start_over(self, node: ElectedNode, reason: str) -> None:
+        """What an operator has asked for."""
+        store = node.store
+        assert store is not None
+        self.end_role(node)
+        fresh = replace(self.state(node), incarnation=self.incarnation())
+        set_log_aside(store, 0, reason, lambda: self.saver(node)(fresh))
+        node.read_to = 0
+        self.count("started over")
+        self.note(f"{node.name} starts over")
 
     def stop(self, node: SimNode) -> None:
         assert isinstance(node, ElectedNode)

@@ -9,7 +9,7 @@ from functools import partial
 
 from fakes.stream import FakeStream
 from ha.config import Replication
-from ha.election.values import SWITCHOVER, RequestValue, SettingsValue
+from ha.election.values import REINIT, SWITCHOVER, RequestValue, SettingsValue
 from ha.protocol.frames import decode_master_frame
 from ha.slave.session import Disconnect
 from sim.election_losses import ElectionLosses
@@ -224,7 +224,8 @@ class ElectionWorld(ElectionLosses):
         target = self.rng.choice(("", *NODES))
         self.serial += 1
         if kind < 0.8:
-            self.set_key(KEYS.request, RequestValue(SWITCHOVER, target, f"{self.serial}"))
+            wanted = REINIT if target and kind < 0.15 else SWITCHOVER
+            self.set_key(KEYS.request, RequestValue(wanted, target, f"{self.serial}"))
         else:
             self.set_key(KEYS.settings, SettingsValue(paused=kind < 0.9))
 

@@ -269,6 +269,7 @@ class ElectionWorld(ElectionLosses):
         self.coordination.cut.clear()
         self.coordination.trouble = 0.0
         self.set_key(KEYS.settings, SettingsValue())
+        self.delete_key(KEYS.request)  # the lease of a request ends
         self.stop_forcing()
         began, elected = self.now, False
         for node in self.elected:

@@ -194,6 +194,8 @@ class Node:
         if self._taking_part is not None:
             await cancelled(self._taking_part)
             self._taking_part = None
+        if self._elected is not None:
+            self._elected.fence("this node is stopping")
         if self.agent is not None:
             await self.agent.resign()
         if self._elected is not None:

@@ -30,7 +30,7 @@ from ..coordinator.errors import (
 from ..coordinator.values import Put, Txn
 from ..master.term import WonTerm
 from .config import ElectionConfig
-from .host import Identity, RoleHost
+from .host import Identity, RoleHost, shown
 from .keys import ClusterKeys
 from .leases import HeldLease
 from .losses import Losses
@@ -136,6 +136,11 @@ class ElectionAgent:
             task = asyncio.create_task(self._probe(self._following), name="probe")
             self._probing = task
             task.add_done_callback(self._probed)
+
+    def stream_back(self) -> None:
+        """Replication from the leader works, so its port is open."""
+        if self._following is not None:
+            self._loop.port_is_open(self._following.epoch)
 
     def look_again(self, reason: str) -> None:
         """Something was heard of a later term: read the keys now."""
@@ -258,8 +263,11 @@ class ElectionAgent:
 
     async def _tell_confirmed(self, snapshot: Snapshot) -> None:
         """By this a disk that is rolled back later is known."""
-        confirmed = confirmed_by(self._host.own_log(), self.leading)
-        if self._loop.rules.replication.waits and confirmed != snapshot.confirmed:
+        leader, rules = snapshot.leader, self._loop.rules
+        if leader is None or (leader.session, leader.epoch) != (self.session, self.leading):
+            return
+        confirmed = confirmed_by(self._host.own_log(), self.leading, snapshot)
+        if rules.replication.waits and confirmed != snapshot.confirmed:
             await self._coordinator.txn(tell_confirmed(self.keys, snapshot, confirmed))
 
     def _member(self) -> MemberValue:
@@ -269,19 +277,7 @@ class ElectionAgent:
             obstacle = obstacle or "the configuration forbids it (coordinator.may_lead)"
         if self._since_boot() < self._failed_until:
             obstacle = obstacle or "its last attempt to lead failed"
-        return MemberValue(
-            node_id=identity.node_id,
-            incarnation=log.incarnation,
-            session=self.session,
-            endpoint=identity.endpoint,
-            http_endpoint=identity.http_endpoint,
-            store_host=identity.store_host,
-            accepted_epoch=log.accepted_epoch,
-            last_epoch=log.last_epoch,
-            end_offset=log.end_offset,
-            priority=self._election.priority,
-            obstacle=obstacle,
-        )
+        return shown(identity, log, self.session, self._election.priority, obstacle)
 
     # ---- decisions
 
@@ -336,7 +332,7 @@ class ElectionAgent:
                 return 0.0  # the next leader waits for this node too: follow it at once
         elif isinstance(step, StartOver):
             self._following = None
-            await self._resync.run(step.request, self.snapshot, self._member, self.lease.lease_id)
+            await self._resync.run(step.request, self._member, self.lease.lease_id)
             return 0.0
         elif isinstance(step, Send):
             self.why = step.reason

@@ -8,7 +8,7 @@ from tandemlog.format.files.epochs import EpochTable
 from ..master.record_keeper import RecordKeeper
 from ..master.term import WonTerm
 from ..state import Member
-from .values import LeaderValue
+from .values import LeaderValue, MemberValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,25 @@ class OwnLog:
     obstacle: str = ""
     epochs: EpochTable = field(default_factory=EpochTable)
     confirm_offset: int = 0
+
+
+def shown(
+    identity: Identity, log: OwnLog, session: str, priority: int, obstacle: str
+) -> MemberValue:
+    """What a node says of itself at the coordinator."""
+    return MemberValue(
+        node_id=identity.node_id,
+        incarnation=log.incarnation,
+        session=session,
+        endpoint=identity.endpoint,
+        http_endpoint=identity.http_endpoint,
+        store_host=identity.store_host,
+        accepted_epoch=log.accepted_epoch,
+        last_epoch=log.last_epoch,
+        end_offset=log.end_offset,
+        priority=priority,
+        obstacle=obstacle,
+    )
 
 
 class RoleHost(Protocol):

@@ -36,10 +36,6 @@ class ClusterKeys:
     def all(self) -> KeyRange:
         return with_prefix(self.prefix)
 
-    @property
-    def all_history(self) -> KeyRange:
-        return with_prefix(self.history)
-
     def member(self, node_id: str) -> bytes:
         return self.members + node_id.encode()
 

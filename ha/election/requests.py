@@ -210,7 +210,9 @@ def _check_reinit(view: FreshView, record: ClusterRecord, change: Change) -> Non
     rest = sorted(
         each.node_id
         for each in snapshot.members.values()
-        if each.node_id != target and may_be_elected(each.member, record)
+        if each.node_id != target
+        and not snapshot.removed(each.node_id)
+        and may_be_elected(each.member, record)
     )
     needed = may_be_elected(member.member, record) and len(rest) < view.required
     if needed and not change.force:

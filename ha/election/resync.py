@@ -3,7 +3,13 @@ all of it again.
 
     request ─▶ the leader drops the node from the set ─▶ the record is without its disk
                                                                      │ role_loop.py
+                          stops following ─▶ reads the record again: still without it?
+                                                                     │
     follows again with an empty log ◀─ request gone ◀─ log aside ◀─ new incarnation
+
+The node decides by keys that may be old: meanwhile the leader may have let it join, and dropped the
+node that held the second copy. So it stops first, after which no acknowledgement can rest on it,
+and only what is read after that counts.
 
 Each step leaves a safe state behind. A crash before the new incarnation is durable changes nothing;
 after it, this disk is a new one, which is in no set and cannot be elected, whatever its log holds.
@@ -46,12 +52,20 @@ class Resync:
     async def run(
         self,
         request: RequestValue,
-        snapshot: Snapshot,
         me: Callable[[], MemberValue],
         lease: int,
     ) -> None:
-        """Do it, and say what became of it. `me` is what the node says of itself, afterwards;
-        `lease` its own, 0 without one."""
+        """Do it, if it is still to be done, and say what became of it. `me` is what the node says
+        of itself; `lease` its own, 0 without one."""
+        await self._host.wait("this node is about to start over")
+        try:
+            snapshot = await self._look()
+        except CoordinatorError as error:
+            logger.info("not starting over now: the record could not be read: %s", error)
+            return
+        if not is_due(snapshot, request, me()):
+            logger.info("not starting over now: the request or the in-sync set has changed")
+            return
         self.done = request.request_id
         try:
             await self._host.start_over("an operator asked for it")
@@ -63,3 +77,11 @@ class Resync:
         with suppress(CoordinatorError):
             await self._coordinator.txn(txn)
             await self._look()
+
+
+def is_due(snapshot: Snapshot, request: RequestValue, me: MemberValue) -> bool:
+    """Whether the request stands, and no acknowledgement has to rest on this disk."""
+    record = snapshot.record
+    if record is None or snapshot.request != request:
+        return False
+    return request.force or me.member not in record.in_sync

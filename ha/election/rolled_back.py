@@ -22,10 +22,15 @@ from .snapshot import Snapshot
 from .values import ClusterRecord, ConfirmedValue
 
 
-def confirmed_by(log: OwnLog, term: int) -> ConfirmedValue:
-    """What the leader of epoch `term` tells of its own log."""
-    last = log.epochs.entry_at(log.confirm_offset - 1)
-    return ConfirmedValue(log.confirm_offset, 0 if last is None else last.epoch, term)
+def confirmed_by(log: OwnLog, term: int, snapshot: Snapshot) -> ConfirmedValue:
+    """What the leader of epoch `term` tells of its own log. A new leader may know of less than the
+    one before had confirmed, and yet holds it: the mark does not move back."""
+    record, told = snapshot.record, snapshot.confirmed
+    offset = log.confirm_offset
+    if told is not None and record is not None and still_counts(told, record):
+        offset = max(offset, told.offset)
+    last = log.epochs.entry_at(offset - 1)
+    return ConfirmedValue(offset, 0 if last is None else last.epoch, term)
 
 
 def lacks_confirmed(snapshot: Snapshot, end_offset: int, epochs: EpochTable) -> str:

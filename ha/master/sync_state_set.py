@@ -182,7 +182,10 @@ class SyncStateSet:
             for member in self.members
             if member != self.me
             and member.node_id not in alarmed
-            and self._out(member, progress.get(member.node_id), now)
+            and (
+                self._out(member, progress.get(member.node_id), now)
+                or (member.node_id == self.kept_out and self._enough_without(member, progress, now))
+            )
         } - self.record.unheard
         # Never below the required number: the longest absent go first, the rest stay and block.
         spare = len(self.members) - self.rules.required
@@ -191,14 +194,22 @@ class SyncStateSet:
         gone = leaving - set(kept)
         return self.members - gone if gone else None
 
+    def _enough_without(self, member: Member, progress: dict[str, Progress], now: float) -> bool:
+        """Whether enough others of the set are there: what is acknowledged is about to be on their
+        disks alone."""
+        here = {self.me} | {
+            each.member
+            for each in progress.values()
+            if each.connected and not each.fault and now - each.heard_at <= self.rules.dead_s
+        }
+        return len((self.members & here) - {member}) >= self.rules.required
+
     def _absence(self, member: Member, progress: dict[str, Progress], now: float) -> float:
         each = progress.get(member.node_id)
         behind = each.behind_s(now) if each is not None and each.member == member else None
         return -(behind if behind is not None else float("inf"))
 
     def _out(self, member: Member, each: Progress | None, now: float) -> bool:
-        if member.node_id == self.kept_out:
-            return True
         if each is None or each.member != member:
             return now - self.started_at > self.rules.lag_s
         if each.fault:

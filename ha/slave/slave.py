@@ -77,8 +77,9 @@ class FollowState:
 
 class ReplicationSlave:
     """See the module. `run` until it is cancelled. `on_lost` is told each time when a stream could
-    not be opened or has ended. `master_id` is empty where only the endpoint is configured: then the
-    master tells it. What goes wrong is logged when it changes, not with each attempt."""
+    not be opened or has ended, `on_joined` when one works. `master_id` is empty where only the
+    endpoint is configured: then the master tells it. What goes wrong is logged when it changes, not
+    with each attempt."""
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class ReplicationSlave:
         unclean_epoch: int = 0,
         master_id: str = "",
         on_lost: Callable[[str], None] = _ignore,
+        on_joined: Callable[[str], None] = _ignore,
     ) -> None:
         self._master_id = master_id
         self._said = ""
@@ -98,7 +100,7 @@ class ReplicationSlave:
         self.config = config
         self.state = FollowState()
         self._unclean_epoch = unclean_epoch
-        self._on_lost = on_lost
+        self._on_lost, self._on_joined = on_lost, on_joined
         self.servicer: ReplicationService = refusing_service(
             lambda: f"{config.node_id} is a slave; its master is at {config.master_endpoint}"
         )
@@ -270,6 +272,7 @@ class ReplicationSlave:
                 answer.epoch,
                 answer.offset,
             )
+            self._on_joined(answer.master_id)
 
     def _say_failed(self, reason: str) -> None:
         logger.error("this slave stops acknowledging: %s", reason)

@@ -43,13 +43,20 @@ class AgentCalls:
     """What the roles tell the agent, and ask it."""
 
     stream_lost: Callable[[], None]
+    stream_back: Callable[[], None]
     look_again: Callable[[str], None]
     lease_fault: Callable[[], str]
     note_return: Callable[[Return], None]
 
     @staticmethod
     def of(agent: ElectionAgent) -> "AgentCalls":
-        return AgentCalls(agent.stream_lost, agent.look_again, agent.lease_fault, agent.losses.note)
+        return AgentCalls(
+            agent.stream_lost,
+            agent.stream_back,
+            agent.look_again,
+            agent.lease_fault,
+            agent.losses.note,
+        )
 
 
 class ElectedRoles:
@@ -195,6 +202,7 @@ class ElectedRoles:
             unclean_epoch=unclean_epoch,
             master_id=leader.node_id,
             on_lost=lambda _: self.agent.stream_lost(),
+            on_joined=lambda _: self.agent.stream_back(),
         )
         self._slave = slave
         self._following = asyncio.create_task(slave.run(), name="replication")

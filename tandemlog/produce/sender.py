@@ -210,13 +210,14 @@ class Sender:
         """One stream, until its end; raises why it ended."""
         self._node = None
         node = self._node = await self._connection.master()
+        master_id = self._connection.master_id  # another user of the connection may change it
         self._chain.stream_opened()
         if not self._numbers.settled:
             await self._settle(node)
         call = node.broker.Append()
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
-        doubt = self._doubt(node, self._connection.master_id, call)
+        doubt = self._doubt(node, master_id, call)
         doubter = self._loop.create_task(doubt, name="tandemlog-doubter")
         try:
             async with asyncio.timeout(None) as self._guard:

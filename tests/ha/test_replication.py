@@ -12,6 +12,7 @@ from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
 from ha.master.members import READ_ONLY
+from ha.slave.slave import ReplicationSlave
 from storage.disk.real_files import RealFileSystem
 from storage.errors import CorruptStoreError, FlushFailedError
 from storage.metadata.topics import TopicConfig
@@ -189,6 +190,12 @@ async def test_a_set_aside_that_the_disk_breaks_off_is_told_and_ended_by_a_resta
     master, slave, old = await out_of_range(replica)
     rename, state = RealFileSystem.rename, slave.store_config.directory / "tandemlog"
     kept: list[bytes] = []
+    attempts: list[ReplicationSlave] = []
+    one_stream = ReplicationSlave._one_stream
+
+    async def counted(each: ReplicationSlave) -> None:
+        attempts.append(each)
+        await one_stream(each)
 
     def broken(files: RealFileSystem, source: Path, target: Path) -> None:
         if "resync-" in str(target):
@@ -197,11 +204,13 @@ async def test_a_set_aside_that_the_disk_breaks_off_is_told_and_ended_by_a_resta
         rename(files, source, target)
 
     monkeypatch.setattr(RealFileSystem, "rename", broken)
+    monkeypatch.setattr(ReplicationSlave, "_one_stream", counted)
     await slave.follow(master)
     reason = await refused(slave, "Input/output error")
     assert "restart the node" in reason
     assert slave.slave.members()[-1].state == READ_ONLY
-    await eventually(lambda: caplog.text.count("following the master failed") >= 3)
+    await eventually(lambda: len(attempts) >= 3)
+    assert caplog.text.count("following the master failed") == 1
     assert slave.slave.members()[-1].detail == reason
     assert len(kept) == 1
     assert (state / "replication.json").read_bytes() == kept[0]

@@ -110,8 +110,11 @@ class ElectionCluster(Cluster, ABC):
 
     def start_over(self, node: ElectedNode, reason: str) -> None:
         """What an operator has asked for."""
-        store = node.store
+        store, record = node.store, self.coordination.record()
         assert store is not None
+        assert record is not None
+        if Member(node.name, self.state(node).incarnation) in record.in_sync:
+            raise ViolationError(f"{node.name} starts over in the in-sync set")
         self.end_role(node)
         fresh = replace(self.state(node), incarnation=self.incarnation())
         set_log_aside(store, 0, reason, lambda: self.saver(node)(fresh))

@@ -127,6 +127,24 @@ async def leading(replication: Replication = Replication.SYNC) -> Running:
     return running
 
 
+async def test_who_was_deposed_tells_nothing_when_it_stops() -> None:
+    """It has not heard of the next leader yet; what that one has told stays."""
+    running = await leading()
+    running.lead("b", "other", 3)
+    told = ConfirmedValue(95, 1, 3)
+    running.keys.put(KEYS.confirmed, told)
+    await running.agent.resign()
+    assert running.keys.snapshot().confirmed == told
+
+
+def test_a_port_is_open_again_once_replication_works(running: Running) -> None:
+    agent = running.agent
+    agent._following = LeaderValue("b", "s", 2, "b:1")
+    agent._loop.port_is_closed(2)
+    agent.stream_back()
+    assert agent._loop._closed_port_epoch == 0
+
+
 async def test_a_leader_tells_how_far_the_log_is_confirmed() -> None:
     running = await leading()
     await running.renew()

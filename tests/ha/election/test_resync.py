@@ -1,16 +1,19 @@
 """A follower sets its log aside: in which order, and what becomes of the request."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from fakes.election import KEYS, SyncCoordinator, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from fakes.fake_store import FakeDisk, FakeStore
+from ha.coordinator.errors import CoordinatorUnavailableError
 from ha.election.resync import Resync
 from ha.election.snapshot import Snapshot
 from ha.election.values import REINIT, MemberValue, RequestValue
 from ha.slave.store import set_log_aside
+from ha.state import Member
 from storage.errors import FlushFailedError, StoreReadOnlyError
 from tandemlog.format.files.epochs import EpochTable
 
@@ -24,8 +27,13 @@ class Host:
         self.incarnation = "1"
         self.fails: Exception | None = None
         self.starts = 0
+        self.follows = True
+
+    async def wait(self, reason: str) -> None:
+        self.follows = False
 
     async def start_over(self, reason: str) -> None:
+        assert not self.follows
         self.starts += 1
         if self.fails is not None:
             raise self.fails
@@ -33,7 +41,9 @@ class Host:
 
 
 class Bench:
-    """The keys of a cluster that `a` leads; `b` is asked to start over."""
+    """The keys of a cluster that `a` leads; `b` is asked to start over, and has left the set."""
+
+    reachable = True
 
     def __init__(self) -> None:
         self.world = CoordinatorWorld()
@@ -42,16 +52,25 @@ class Bench:
         self.keys.put(KEYS.request, REQUEST, self.keys.lease())
         self.client, self.host = self.world.client(), Host()
         self.lease = self.keys.snapshot().members["b"].lease
+        self.in_set("a", "c")
         self.resync = Resync(self.client, KEYS, self.host, self.look)  # type: ignore[arg-type]
 
+    def in_set(self, *names: str) -> None:
+        record = self.keys.snapshot().record
+        assert record is not None
+        members = frozenset(Member(name, "1") for name in names)
+        self.keys.put(KEYS.state, replace(record, in_sync=members))
+
     async def look(self) -> Snapshot:
+        if not self.reachable:
+            raise CoordinatorUnavailableError("cut off")
         return self.keys.snapshot()
 
     def me(self) -> MemberValue:
         return up("b", self.host.incarnation, end=0)
 
     async def run(self) -> Snapshot:
-        await self.resync.run(REQUEST, self.keys.snapshot(), self.me, self.lease)
+        await self.resync.run(REQUEST, self.me, self.lease)
         return self.keys.snapshot()
 
 
@@ -78,10 +97,31 @@ async def test_a_log_that_stays_is_told_in_the_request(bench: Bench) -> None:
 
 
 async def test_a_request_that_was_withdrawn_meanwhile_is_not_written_again(bench: Bench) -> None:
-    seen = bench.keys.snapshot()
     bench.keys.delete(KEYS.request)
-    await bench.resync.run(REQUEST, seen, bench.me, bench.lease)
-    assert bench.keys.snapshot().request is None
+    after = await bench.run()
+    assert after.request is None
+    assert (bench.host.starts, after.members["b"].incarnation) == (0, "1")
+
+
+async def test_a_node_that_has_joined_again_meanwhile_keeps_its_log(bench: Bench) -> None:
+    """The leader drops `c` as soon as `b` is in: then `b` has the second copy."""
+    bench.in_set("a", "b")
+    assert (await bench.run()).request == REQUEST
+    assert (bench.host.starts, bench.resync.done) == (0, "")
+
+
+async def test_force_is_for_a_node_that_cannot_leave_the_set(bench: Bench) -> None:
+    bench.in_set("a", "b")
+    forced = replace(REQUEST, force=True)
+    bench.keys.put(KEYS.request, forced, bench.keys.lease())
+    await bench.resync.run(forced, bench.me, bench.lease)
+    assert bench.host.starts == 1
+
+
+async def test_nothing_is_set_aside_by_an_old_record(bench: Bench) -> None:
+    bench.reachable = False
+    await bench.run()
+    assert (bench.host.starts, bench.resync.done) == (0, "")
 
 
 async def test_a_coordinator_that_is_away_does_not_make_it_start_over_again(bench: Bench) -> None:

@@ -65,9 +65,16 @@ def test_what_was_confirmed_before_an_unclean_epoch_may_be_gone(unclean: int, co
 
 
 def test_what_a_leader_tells() -> None:
-    assert confirmed_by(LOG, 4) == ConfirmedValue(90, 3, 4)
-    assert confirmed_by(replace(LOG, confirm_offset=60), 4) == ConfirmedValue(60, 1, 4)
-    assert confirmed_by(replace(LOG, confirm_offset=0), 4) == ConfirmedValue(0, 0, 4)
+    nothing_told = replace(SEEN, confirmed=None)
+    for confirmed, told in ((90, (90, 3)), (60, (60, 1)), (0, (0, 0))):
+        log = replace(LOG, confirm_offset=confirmed)
+        assert confirmed_by(log, 4, nothing_told) == ConfirmedValue(*told, 4)
+
+
+def test_a_new_leader_that_knows_of_less_does_not_move_the_mark_back() -> None:
+    """It holds what the one before had confirmed, and has not heard of all of it."""
+    told = replace(SEEN, confirmed=ConfirmedValue(80, 3, 3))
+    assert confirmed_by(replace(LOG, confirm_offset=60), 4, told) == ConfirmedValue(80, 3, 4)
 
 
 def why(seen: Snapshot = SEEN, *, starts: int = 5, waits: bool = True) -> str:

@@ -131,6 +131,15 @@ def test_who_is_kept_out_stays_where_the_set_would_be_too_small() -> None:
     assert made.propose(following(A, 100.0), {"a": 500}, 500, 100.0) is None
 
 
+def test_who_is_kept_out_stays_while_the_others_are_not_all_there() -> None:
+    """`b` has just died, and is in the set until that is sure: the set would rest on one disk."""
+    made = set_of(M, A, B)
+    made.kept_out = "a"
+    held = {"a": 500, "b": 500}
+    alone = following(A, 100.0) | following(B, 100.0, connected=False)
+    assert made.propose(alone, held, 500, 100.0) is None
+
+
 def test_without_a_requirement_everybody_may_leave() -> None:
     made = set_of(M, A, required=1)
     record = made.propose(following(A, 100.0, connected=False), {}, 500, 104.0)

@@ -74,7 +74,9 @@ def missing(group: str) -> str:
 
 def cannot_run(reason: str) -> NoReturn:
     """End the test that needs what is missing: skipped, or failed if it must run."""
-    pytest.fail(reason) if must_run() else pytest.skip(reason)
+    if must_run():
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def must_run() -> bool:

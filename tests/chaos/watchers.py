@@ -9,6 +9,7 @@ All of them write into one `Witness`.
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import grpc
@@ -49,8 +50,8 @@ class Witness:
         self.leaders.setdefault(epoch, set()).add(node_id)
 
 
-class _Reader:
-    """A thread that calls `_look` until the body of its `with` ends."""
+class _Reader(ABC):
+    """A thread that runs until the body of its `with` ends."""
 
     def __init__(self, name: str) -> None:
         self._end = threading.Event()
@@ -64,8 +65,9 @@ class _Reader:
         self._end.set()
         self._thread.join(30)
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Until `_end` is set."""
 
 
 class NodeWatcher(_Reader):

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from fakes.asked_admin import AskedAdmin
 from node.cli import resyncing
 from node.cli.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from node.cli.failures import CommandError
 from node.cli.output import Format
 from node.cli.resyncing import Resync, resync
 from tandemlog.cluster.elections import (
-    Changed,
     ClusterChange,
     Coordination,
     CoordinatorInfo,
@@ -20,7 +19,6 @@ from tandemlog.cluster.elections import (
     RosterNode,
 )
 from tandemlog.cluster.topology import NodeInfo, Topology
-from tandemlog.errors import NodeUnavailableError
 
 SLAVE = RosterNode(
     node_id="n1", removed=False, starts=1, in_sync=True, why_not_in_sync="", up=True,
@@ -44,24 +42,13 @@ NEW = replace(SLAVE, incarnation="new", end_offset=120)
 WISH = Resync("n1", force=False, dry_run=False, yes=True, timeout_s=5.0, form=Format.TABLE)
 
 
-class FakeAdmin:
+class FakeAdmin(AskedAdmin):
     """`after` makes the states that follow the request, from its id, one a look; the last stays."""
 
     def __init__(self, *after: Callable[[str], Coordination]) -> None:
+        super().__init__()
         self.after = [*after]
-        self.asked: list[tuple[ClusterChange, bool]] = []
-        self.request_id = ""
-        self.lost = False
         self.alarm = ""
-
-    async def change_cluster(
-        self, change: ClusterChange, node_id: str = "", *, dry_run: bool = False, **more: Any
-    ) -> Changed:
-        self.asked.append((change, dry_run))
-        self.request_id = more["request_id"]
-        if self.lost and not dry_run:
-            raise NodeUnavailableError("n0:1: no answer")
-        return Changed("n0", 17, "n1", not dry_run)
 
     async def coordination(self) -> Coordination:
         if (ClusterChange.REINIT, False) not in self.asked:

@@ -2,23 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from fakes.asked_admin import AskedAdmin
 from node.cli.exit_codes import REFUSED, UNKNOWN_OUTCOME
 from node.cli.failures import CommandError
 from node.cli.output import Format
 from node.cli.switching import Wish, carry_out
 from tandemlog.cluster.elections import (
-    Changed,
     ClusterChange,
     Coordination,
     CoordinatorInfo,
     PendingRequest,
 )
 from tandemlog.cluster.topology import Topology
-from tandemlog.errors import NodeUnavailableError
 
 BEFORE = Coordination(
     answered_by="n0",
@@ -36,23 +34,12 @@ BEFORE = Coordination(
 WISH = Wish(ClusterChange.SWITCHOVER, "", dry_run=False, yes=True, timeout_s=5.0, form=Format.TABLE)
 
 
-class FakeAdmin:
+class FakeAdmin(AskedAdmin):
     """`after` makes the state that follows the request from its id."""
 
     def __init__(self, after: Callable[[str], Coordination]) -> None:
+        super().__init__()
         self.after = after
-        self.asked: list[tuple[ClusterChange, bool]] = []
-        self.request_id = ""
-        self.lost = False
-
-    async def change_cluster(
-        self, change: ClusterChange, node_id: str = "", *, dry_run: bool = False, **more: Any
-    ) -> Changed:
-        self.asked.append((change, dry_run))
-        self.request_id = more["request_id"]
-        if self.lost and not dry_run:
-            raise NodeUnavailableError("n0:1: no answer")
-        return Changed("n0", 17, "n1", not dry_run)
 
     async def coordination(self) -> Coordination:
         return self.after(self.request_id)

@@ -182,6 +182,15 @@ class ChangeRefusedError(RefusedError):
     """A switch, a failover or a change of the members that the cluster does not allow now."""
 
 
+class AuthenticationError(RefusedError):
+    """The node does not know the caller: no token and no client certificate, or one that it does
+    not accept. Also a certificate of the node that this client does not accept."""
+
+
+class PermissionDeniedError(RefusedError):
+    """The node knows the caller, who may not do this; `field` is the right that is missing."""
+
+
 class UnknownTopicError(RefusedError):
     """A topic that does not exist."""
 
@@ -286,6 +295,8 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.UNREADABLE: UnreadableError,
     common_pb2.COORDINATOR_UNAVAILABLE: CoordinatorUnavailableError,
     common_pb2.CHANGE_REFUSED: ChangeRefusedError,
+    common_pb2.UNAUTHENTICATED: AuthenticationError,
+    common_pb2.PERMISSION_DENIED: PermissionDeniedError,
 }
 
 
@@ -329,6 +340,10 @@ def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) 
         return InvalidArgumentError(
             f"{text}; is this a tandemlog node, and a current one?", reason=reason
         )
+    if status is grpc.StatusCode.UNAUTHENTICATED:
+        return AuthenticationError(text, reason=reason)
+    if status is grpc.StatusCode.PERMISSION_DENIED:
+        return PermissionDeniedError(text, reason=reason)
     return RefusedError(text, reason=reason)
 
 

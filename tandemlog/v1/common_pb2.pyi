@@ -66,6 +66,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """the node cannot reach the coordinator; nothing was changed"""
     CHANGE_REFUSED: _ErrorCode.ValueType  # 27
     """a change of the cluster that its state does not allow now"""
+    UNAUTHENTICATED: _ErrorCode.ValueType  # 28
+    """the caller has not said who it is, or nobody here knows it"""
+    PERMISSION_DENIED: _ErrorCode.ValueType  # 29
+    """the caller is known and may not do this; `field` is the right it lacks"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -115,6 +119,10 @@ COORDINATOR_UNAVAILABLE: ErrorCode.ValueType  # 26
 """the node cannot reach the coordinator; nothing was changed"""
 CHANGE_REFUSED: ErrorCode.ValueType  # 27
 """a change of the cluster that its state does not allow now"""
+UNAUTHENTICATED: ErrorCode.ValueType  # 28
+"""the caller has not said who it is, or nobody here knows it"""
+PERMISSION_DENIED: ErrorCode.ValueType  # 29
+"""the caller is known and may not do this; `field` is the right it lacks"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

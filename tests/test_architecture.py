@@ -26,7 +26,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tandemlog.v1": ("tandemlog.v1",),
     "tandemlog": ("tandemlog",),
     "storage": ("storage", "tandemlog.format"),
-    "ha": ("ha", "storage", "tandemlog.format", "tandemlog.v1"),
+    "ha": ("ha", "storage", "tandemlog.format", "tandemlog.transport", "tandemlog.v1"),
+    "tandemlog.transport": ("tandemlog.transport",),
     "node": ("node", "ha", "storage", "tandemlog"),
     "tandemlog.spark": ("tandemlog",),
 }
@@ -55,7 +56,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("election",),
     ),
     "node": (
-        ("__init__", "error_status", "process", "settings"),
+        ("__init__", "certs", "error_status", "process", "settings", "tokens"),
         ("coordinator", "pulls", "puts", "roles"),
         ("cluster_rows", "http", "services"),
         ("node",),
@@ -70,7 +71,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("columns",),
     ),
     "tandemlog": (
-        ("answer", "memory"),
+        ("answer", "memory", "transport"),
         ("message",),
         ("errors",),
         ("cluster",),

@@ -36,6 +36,7 @@ COMMANDS = {
     "resume": "resume",
     "member": "member",
     "drill": "drill",
+    "certs": "certs",
     "dump": "dump",
     "recover": "recover",
     "rebuild": "rebuild",

@@ -23,7 +23,7 @@ from typing import Any, Final
 from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
-from ..cluster.connection import Connection, Node, rpc_error
+from ..cluster.connection import Connection, Node
 from ..errors import (
     ClientClosedError,
     InternalError,
@@ -214,7 +214,8 @@ class Sender:
         self._chain.stream_opened()
         if not self._numbers.settled:
             await self._settle(node)
-        call = node.broker.Append()
+        metadata = node.metadata
+        call = node.broker.Append(metadata=metadata)
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
         doubt = self._doubt(node, master_id, call)
@@ -231,7 +232,7 @@ class Sender:
                 f"{node.endpoint}: no answer within {self._options.answer_seconds:g} s"
             ) from None
         except aio.AioRpcError as error:
-            raise rpc_error(error, node.endpoint) from None
+            raise await node.failure(error, metadata) from None
         except asyncio.CancelledError:
             if self._failure is not None:
                 raise self._failure from None

@@ -46,7 +46,8 @@ def lane_of(nodeid: str) -> str:
 
     One is for those that share a Spark session; one for disks and brokers, one for containers and
     one for elections, which are mostly waited for; one for the rest, programs of our own. They take
-    about the same time. Two tests that start half a dozen of Java at once do so one after the other.
+    about the same time. Two tests that start half a dozen of Java at once do so one after the
+    other.
     """
     if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
         return "programs"

@@ -101,6 +101,12 @@ class NodeConfig(BaseSettings):
         description="Whether the node may listen on addresses that other machines reach although "
         "it has no TLS, or no proof of who calls.",
     )
+    clock_tolerance_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        description="How far this machine's clock may be behind the newest message of the store; "
+        "a node whose clock is further behind does not start.",
+    )
     store: StoreSection = Field(default=StoreSection(), description="See [store].")
     replication: ReplicationSection = Field(
         default=ReplicationSection(), description="See [replication]."

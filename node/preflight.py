@@ -51,8 +51,8 @@ def faults(
 
 
 def warnings(config: NodeConfig) -> Iterator[str]:
-    """What does not keep the node from starting, but from being of use: others that nobody
-    reaches now."""
+    """What does not keep the node from starting, but from being of use: other
+    processes that cannot be reached now."""
     others = [("coordinator.endpoints", each) for each in config.coordinator.endpoints]
     if config.master:
         others.append(("master", config.master))

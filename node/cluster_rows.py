@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ha.election.snapshot import Snapshot
 from ha.master.members import NO_MASTER, UNREACHABLE
+from ha.protocol.versions import VERSION
 from ha.state import HaState
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
@@ -70,3 +71,4 @@ def _fill_own(row: common_pb2.NodeStatus, store: MessageStore, state: HaState, r
     row.min_offset, row.wrote_offset = log.min_offset, log.wrote.value
     row.flushed_offset, row.confirm_offset = log.flushed.value, store.confirmed.value
     row.reput_offset, row.commit_log_file_size = store.reputed.value, log.file_size
+    row.version = VERSION

@@ -58,7 +58,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "node": (
         ("__init__", "certs", "error_status", "process", "settings", "tokens"),
         ("coordinator", "pulls", "puts", "roles"),
-        ("cluster_rows", "http", "services"),
+        ("cluster_rows", "http", "preflight", "services"),
         ("node",),
         ("cli",),
         ("__main__",),

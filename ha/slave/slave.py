@@ -36,6 +36,7 @@ from ..master.members import (
 )
 from ..protocol.frames import Hello
 from ..protocol.replication_service import PATH, ReplicationService, refusing_service
+from ..protocol.versions import OURS
 from ..state import HaState
 from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
@@ -212,6 +213,7 @@ class ReplicationSlave:
             endpoint=config.endpoint,
             http_endpoint=config.http_endpoint,
             store_host=config.store_host,
+            build=OURS,
         )
         distrust = self._distrust
         hello, me = await self._threads.write(lambda: stored.greeting(hello, distrust=distrust))

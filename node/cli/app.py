@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ha.protocol.versions import VERSION
+
 from .exit_codes import INTERRUPTED, epilog
 
 # command: (module, what it is in one line)
@@ -82,8 +84,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        metadata = importlib.import_module("importlib.metadata")  # slow, and needed here alone
-        typer.echo(f"tandemlog {metadata.version('tandemlog')}")
+        typer.echo(f"tandemlog {VERSION}")
         raise typer.Exit
 
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from ha.protocol.versions import FEATURES, VERSION
 from storage.message_store import MessageStore
 from storage.metadata.topics import PERM_READ, PERM_WRITE, TopicConfig
 from tandemlog.format.constants import client_topic_fault, is_system_topic
@@ -30,6 +31,7 @@ from ..settings.config import NodeConfig
 from .elections import Elections, required
 
 DEFAULT_QUEUES = 8
+BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
 MAX_NAMES = 1_024
 
 Answer = TypeVar("Answer", bound=Message)
@@ -91,6 +93,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             max_message_size=config.store.max_message_size,
             max_batch_size=config.store.max_batch_size,
             coordinator=None if self._elections is None else self._elections.status(),
+            build=BUILD,
         )
 
     async def Coordination(

@@ -47,7 +47,8 @@ DEFAULT_PORT = 10911
 # Environment variables with our prefix that are not settings of a node: what the command line
 # reads, and what Kubernetes puts there for a service that happens to be called tandemlog.
 _NOT_SETTINGS = re.compile(
-    r"TANDEMLOG_(ENDPOINT|FORMAT|SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
+    r"TANDEMLOG_(ENDPOINT|FORMAT|CLUSTER|(CA|CERT|KEY|TOKEN)_FILE|TOKEN|SERVER_NAME|CONFIG_DIR|"
+    r"SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
     re.IGNORECASE,
 )
 

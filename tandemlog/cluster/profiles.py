@@ -6,6 +6,14 @@
     token_file = "~/.secrets/prod.token"
 
 TANDEMLOG_CONFIG_DIR names another folder. The keys are `endpoint` and those of Security.
+
+What several places say about one cluster is put together by `chosen`, a group of settings at a
+time, the first place that has any of the group:
+
+    options ─▶ profile named by an option ─▶ TANDEMLOG_… variables ─▶ profile named by a variable
+
+So a cluster that is named on the command line never gets the token, or the endpoint, that the
+environment has for another one.
 """
 
 import difflib
@@ -23,6 +31,25 @@ from .endpoints import parse_endpoints
 FILE = "clusters.toml"
 FOLDER_VARIABLE = "TANDEMLOG_CONFIG_DIR"
 _SECURITY = tuple(each.name for each in fields(Security))
+_GROUPS = (
+    ("endpoint",),
+    ("ca_file",),
+    ("cert_file", "key_file"),
+    ("token", "token_file"),
+    ("server_name",),
+    ("insecure",),
+)
+VARIABLES = {
+    "TANDEMLOG_ENDPOINT": "endpoint",
+    "TANDEMLOG_CLUSTER": "cluster",
+    "TANDEMLOG_CA_FILE": "ca_file",
+    "TANDEMLOG_CERT_FILE": "cert_file",
+    "TANDEMLOG_KEY_FILE": "key_file",
+    "TANDEMLOG_TOKEN": "token",
+    "TANDEMLOG_TOKEN_FILE": "token_file",
+    "TANDEMLOG_SERVER_NAME": "server_name",
+}
+"""Variable -> setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +69,45 @@ def profile_file(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(home) / "tandemlog" / FILE
 
 
-def load_profile(name: str, file: str | os.PathLike[str] | None = None) -> Profile:
-    """The cluster that `file` (default: see the module) calls `name`. Raises
-    InvalidArgumentError."""
-    return profile_of(name, *profile_values(name, file))
-
-
-def profile_of(name: str, path: Path, values: Mapping[str, Any]) -> Profile:
-    """As load_profile, of `values` that were read and perhaps changed."""
+def chosen(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Profile:
+    """What `options` (endpoint, cluster, and those of Security; empty ones do not count) and
+    `environment` say together: see the module. Raises InvalidArgumentError."""
+    variables = {
+        setting: environment[name] for name, setting in VARIABLES.items() if environment.get(name)
+    }
+    layers: list[Mapping[str, Any]] = []
+    name = ""
+    for layer in (options, variables):
+        layers.append(layer)
+        if not name and (name := str(layer.get("cluster") or "")):
+            layers.append(profile_values(name, environment)[1])
+    values: dict[str, Any] = {}
+    for group in _GROUPS:
+        for each in layers:
+            if any(each.get(key) for key in group):
+                values |= {key: each[key] for key in group if each.get(key)}
+                break
     try:
         security = Security(**{key: each for key, each in values.items() if key != "endpoint"})
     except ValueError as error:
-        raise InvalidArgumentError(f"{path}: [{name}]: {error}", field=name) from None
+        raise InvalidArgumentError(f"{f'cluster {name}: ' if name else ''}{error}") from None
     return Profile(name, values.get("endpoint", ""), security)
 
 
+def load_profile(name: str, environment: Mapping[str, str] = os.environ) -> Profile:
+    """The cluster that the file of the module calls `name`. Raises InvalidArgumentError."""
+    folders = (FOLDER_VARIABLE, "XDG_CONFIG_HOME")
+    return chosen(
+        {"cluster": name}, {each: environment[each] for each in folders if each in environment}
+    )
+
+
 def profile_values(
-    name: str, file: str | os.PathLike[str] | None = None
+    name: str, environment: Mapping[str, str] = os.environ
 ) -> tuple[Path, dict[str, Any]]:
-    """The file, and the keys and values in it, names of files made absolute. Raises
-    InvalidArgumentError."""
-    path = profile_file() if file is None else Path(file)
+    """The file, and the keys and values that it has for `name`; names of files are made absolute.
+    Raises InvalidArgumentError."""
+    path = profile_file(environment)
     content = _read(path, name)
     values = content.get(name)
     if not isinstance(values, dict):

@@ -81,7 +81,15 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "tandemlog.spark": (
-        ("__init__", "errors", "java", "newer_spark", "python_daemon", "spark_version"),
+        (
+            "__init__",
+            "connect_options",
+            "errors",
+            "java",
+            "newer_spark",
+            "python_daemon",
+            "spark_version",
+        ),
         ("cluster", "log", "session"),
         ("arrow", "audit", "sink"),
         ("executors", "live", "segments", "tasks"),

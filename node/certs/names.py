@@ -1,7 +1,7 @@
 """What a certificate of a cluster says about its owner.
 
     URI  tandemlog://CLUSTER/node/n1          a node: serves, and calls other nodes
-         tandemlog://CLUSTER/coordinator/c0   serves nodes, calls nobody's data
+         tandemlog://CLUSTER/coordinator/c0   serves nodes, calls no node
          tandemlog://CLUSTER/client/orders    calls only
 
 The URI stands in the subject's alternative names, as SPIFFE has it; the common name repeats the

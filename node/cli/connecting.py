@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from tandemlog.cluster.profiles import chosen
+from tandemlog.cluster.profiles import VARIABLES, chosen
 from tandemlog.errors import InvalidArgumentError
 from tandemlog.transport.security import Security
 
@@ -37,6 +37,15 @@ def security() -> Security:
 def settle_later(*places: Mapping[str, Any]) -> None:
     """For a command that may not connect at all: what is wrong is reported when it does."""
     _places.set(places)
+
+
+def variables() -> dict[str, str]:
+    """What the program's options say, as variables: for jobs that read them in other processes."""
+    names = {setting: name for name, setting in VARIABLES.items()}
+    found: dict[str, str] = {}
+    for place in reversed(_places.get()):
+        found |= {names[key]: str(place[key]) for key in SETTINGS if place.get(key)}
+    return found
 
 
 def taken_out(args: Sequence[str]) -> tuple[list[str], dict[str, str]]:

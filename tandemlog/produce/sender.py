@@ -25,11 +25,14 @@ from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, w
 
 from ..cluster.connection import Connection, Node
 from ..errors import (
+    AuthenticationError,
     ClientClosedError,
     InternalError,
     NodeUnavailableError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     ProducerFencedError,
+    SecurityError,
     TandemlogError,
 )
 from ..v1 import broker_pb2
@@ -199,7 +202,8 @@ class Sender:
 
     def _stream_failed(self, error: TandemlogError) -> None:
         logger.info("append stream ended: unresolved=%d reason=%s", len(self._chain), error)
-        if error.retryable or self._chain.last_error is None:
+        refused = isinstance(error, AuthenticationError | PermissionDeniedError | SecurityError)
+        if error.retryable or refused or self._chain.last_error is None:
             self._chain.last_error = error
         if self._node is not None and (error.elsewhere or isinstance(error, OutcomeUnknownError)):
             self._connection.forget_master(self._node)

@@ -16,12 +16,12 @@ WRITTEN = """# ours
 name = "orders"     # the shop
 tokens = ["sha256:{0}"]
 read = ["orders-*"]
-limits = {{ calls = 200 }}
+limits = { calls = 200 }
 
 [[identity]]
 name = "ops"
 admin = true
-""".format("0" * 64)
+""".replace("HASH", "0" * 64)
 
 
 def test_what_people_wrote_stays(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_faults_are_named_and_change_nothing(tmp_path: Path) -> None:
     with pytest.raises(AccessEditError, match="is that of node 'n0'"), edited(path) as file:
         file.add_token("a", hash_of("t"), Grant(node="n1"))
     with (
-        pytest.raises(AccessEditError, match="no identity 'b'; there are: a"),
+        pytest.raises(AccessEditError, match="no identity 'b'; there: a"),
         edited(path) as file,
     ):
         file.revoke("b")

@@ -26,7 +26,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "tandemlog.v1": ("tandemlog.v1",),
     "tandemlog": ("tandemlog",),
     "storage": ("storage", "tandemlog.format"),
-    "ha": ("ha", "storage", "tandemlog.format", "tandemlog.v1"),
+    "ha": ("ha", "storage", "tandemlog.format", "tandemlog.transport", "tandemlog.v1"),
+    "tandemlog.transport": ("tandemlog.transport",),
     "node": ("node", "ha", "storage", "tandemlog"),
     "tandemlog.spark": ("tandemlog",),
 }
@@ -55,7 +56,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("election",),
     ),
     "node": (
-        ("__init__", "access"),
+        ("__init__", "access", "certs", "tokens"),
         ("error_status", "process", "settings"),
         ("coordinator", "pulls", "puts", "roles", "security"),
         ("cluster_rows", "http", "preflight", "services"),
@@ -71,7 +72,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("columns",),
     ),
     "tandemlog": (
-        ("answer", "memory"),
+        ("answer", "memory", "transport"),
         ("message",),
         ("errors",),
         ("cluster",),
@@ -81,7 +82,15 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
     ),
     "tandemlog.spark": (
-        ("__init__", "errors", "java", "newer_spark", "python_daemon", "spark_version"),
+        (
+            "__init__",
+            "connect_options",
+            "errors",
+            "java",
+            "newer_spark",
+            "python_daemon",
+            "spark_version",
+        ),
         ("cluster", "log", "session"),
         ("arrow", "audit", "sink"),
         ("executors", "live", "segments", "tasks"),

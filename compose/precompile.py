@@ -8,7 +8,9 @@ import importlib
 import pkgutil
 
 for package in ("tandemlog", "storage", "ha", "node"):
-    for module in pkgutil.walk_packages([importlib.import_module(package).__path__[0]], package + "."):
+    for module in pkgutil.walk_packages(
+        [importlib.import_module(package).__path__[0]], package + "."
+    ):
         # the pipeline has an image of its own, and __main__ would run
         if ".spark" not in module.name and not module.name.endswith("__main__"):
             importlib.import_module(module.name)

@@ -57,7 +57,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "node": (
         ("__init__", "error_status", "process", "settings"),
         ("coordinator", "pulls", "puts", "roles"),
-        ("cluster_rows", "http", "services"),
+        ("cluster_rows", "http", "preflight", "services"),
         ("node",),
         ("cli",),
         ("__main__",),

@@ -40,6 +40,7 @@ from .sections import (
     ReplicationSection,
     StoreSection,
 )
+from .security_sections import SecuritySection, TlsSection, exposure_fault
 
 DEFAULT_PORT = 10911
 
@@ -95,6 +96,17 @@ class NodeConfig(BaseSettings):
     stop_timeout_ms: int = Field(
         default=10_000, gt=0, description="How long a stop waits for puts that are in progress."
     )
+    insecure: bool = Field(
+        default=False,
+        description="Whether the node may listen on addresses that other machines reach although "
+        "it has no TLS, or no proof of who calls.",
+    )
+    clock_tolerance_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        description="How far this machine's clock may be behind the newest message of the store; "
+        "a node whose clock is further behind does not start.",
+    )
     store: StoreSection = Field(default=StoreSection(), description="See [store].")
     replication: ReplicationSection = Field(
         default=ReplicationSection(), description="See [replication]."
@@ -105,6 +117,8 @@ class NodeConfig(BaseSettings):
     put: PutSection = Field(default=PutSection(), description="See [put].")
     pull: PullSection = Field(default=PullSection(), description="See [pull].")
     limits: LimitsSection = Field(default=LimitsSection(), description="See [limits].")
+    tls: TlsSection = Field(default=TlsSection(), description="See [tls].")
+    security: SecuritySection = Field(default=SecuritySection(), description="See [security].")
     log: LogSection = Field(default=LogSection(), description="See [log].")
 
     @classmethod
@@ -138,6 +152,13 @@ class NodeConfig(BaseSettings):
             raise ValueError('replication.min_in_sync above 1 needs replication.mode = "sync"')
         if not self.listen:
             raise ValueError("listen: must be host:port")
+        reached = {
+            key: split_endpoint(value)[0]
+            for key in ("listen", "http_listen")
+            if (value := getattr(self, key))
+        }
+        if fault := exposure_fault(reached, self.tls, self.security, insecure=self.insecure):
+            raise ValueError(fault)
         # the rules of the packages themselves
         self.election_config()
         self.store_config(store_host="127.0.0.1:1")

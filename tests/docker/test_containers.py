@@ -26,6 +26,7 @@ def test_a_node_in_a_read_only_container_keeps_its_data(image: str, own_name: st
         .with_env("TANDEMLOG_LISTEN", "0.0.0.0:7100")
         .with_env("TANDEMLOG_ADVERTISE", "127.0.0.1:7100")
         .with_env("TANDEMLOG_HTTP_LISTEN", "0.0.0.0:7180")
+        .with_env("TANDEMLOG_INSECURE", "true")
         .with_env("TANDEMLOG_STORE__DIRECTORY", "/data/store")
         .with_env("TANDEMLOG_STORE__COMMIT_LOG_FILE_SIZE", str(16 << 20))
         .with_env("TANDEMLOG_STORE__INDEX_SLOTS", "1000")

@@ -474,7 +474,7 @@ async def test_without_enough_replicas_only_puts_that_wait_for_none_are_taken(
         put=PutSection(timeout_ms=100),
     )
     async with running(settings) as node, stubs(node) as channel:
-        async with AsyncAdmin(node.endpoints.listen) as admin:
+        async with AsyncAdmin(node.endpoints.listen, connection=QUICK) as admin:
             with pytest.raises(NotInSyncError, match="min_in_sync is 2"):
                 await admin.create_topic("t", 1)
         assert node.store.topics.names() == []

@@ -52,7 +52,7 @@ def test_the_environment_stands_over_the_file(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rolle = 1", "unknown key rolle; valid: advertise, cluster_id"),
+        ("rolle = 1", "unknown key rolle; valid: advertise, clock_tolerance_ms"),
         ("[store]\nflushh = 1", "unknown key store.flushh; valid in [store]: buffered"),
         ("[store.retention]\nx = 1", "valid in [store.retention]: check_interval_ms"),
         ('[store]\nflush = "synk"', "store.flush: Input should be 'async' or 'sync' (got 'synk')"),

@@ -16,6 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from tandemlog.v1 import common_pb2
 
+from ..security.node_security import NodeSecurity
+from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, Observed, faults
 from .metrics import CONTENT_TYPE, Metrics
 
@@ -24,16 +26,24 @@ class HttpServer:
     """See the module. `elections` is None where roles are configured."""
 
     def __init__(
-        self, node: Observed, metrics: Metrics, elections: ElectionView | None = None
+        self,
+        node: Observed,
+        metrics: Metrics,
+        elections: ElectionView | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self._node = node
         self._elections = elections
+        self._security = security
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError if it is taken."""
+        security = self._security
         application = web.Application()
+        if security is not None and security.doorkeeper.active:
+            application.middlewares.append(gate(security.doorkeeper))
         for path in PATHS:
             application.router.add_get(path, self._answer_for(path))
             application.router.add_options(path, self._answer_for(path))
@@ -43,7 +53,8 @@ class HttpServer:
         logging.getLogger("aiohttp.server").addFilter(_is_ours)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        tls = None if security is None or security.tls is None else security.tls.http_context
+        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
         await site.start()
         return int(self._runner.addresses[0][1])
 
@@ -123,8 +134,9 @@ async def serve_http(
     node_id: str,
     endpoint: tuple[str, int],
     elections: ElectionView | None = None,
+    security: NodeSecurity | None = None,
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id, node.numbers), elections)
+    server = HttpServer(node, Metrics(cluster_id, node_id, node.numbers), elections, security)
     await server.start(*endpoint)
     return server

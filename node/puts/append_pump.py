@@ -33,6 +33,8 @@ from storage.puts.put_path import AppendResult
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
+from ..access.caller import Caller
+from ..access.errors import DeniedError
 from ..error_status import RequestRefusedError, error_of, put_status_of
 from .ack_stats import AckStats
 from .append_wire import (
@@ -156,6 +158,7 @@ class PendingAppend:
     def answer(self, status: int, error: common_pb2.Error | None) -> None:
         """Say what became of the request."""
         self.response = answer_of(self.request_id, status, error, self.result)
+        self.stream.caller.hold(-self.byte_size)
         self.stats.record(status, self.stream.now() - self.received_at, self.count)
         self.stream.wake()
 
@@ -175,10 +178,16 @@ class AppendStream:
     """The requests of one gRPC stream, in order. Belongs to the loop."""
 
     def __init__(
-        self, gate: PutGate, store_host: str, now: Callable[[], float], waiting: "AnswerBytes"
+        self,
+        gate: PutGate,
+        store_host: str,
+        now: Callable[[], float],
+        waiting: "AnswerBytes",
+        caller: Caller,
     ) -> None:
         self.gate = gate
         self.now = now
+        self.caller = caller
         self._waiting = waiting
         self._answer_bytes = 0
         self._store_host = store_host
@@ -276,8 +285,9 @@ class AppendPump:
     def start(self) -> None:
         self._thread.start()
 
-    def open_stream(self) -> AppendStream:
-        stream = AppendStream(self._gate, self._store_host, self._loop.time, self._answer_bytes)
+    def open_stream(self, caller: Caller | None = None) -> AppendStream:
+        about = self._gate, self._store_host, self._loop.time, self._answer_bytes
+        stream = AppendStream(*about, caller or Caller())
         self._streams.add(stream)
         return stream
 
@@ -319,15 +329,18 @@ class AppendPump:
             request, byte_size, stream, self.stats, self._loop.time(), timeout_ms / 1000
         )
         stream.add(pending)
+        stream.caller.hold(byte_size)
         try:
             if problem is not None:
                 raise problem
+            stream.caller.require_writes(request.topics)
             if self._stopping:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
             self._check_pending(byte_size)
             self._gate.admit(pending.durability)
-        except RequestRefusedError as refusal:
+        except (RequestRefusedError, DeniedError) as refusal:
             pending.request = None
+            stream.caller.refused(refusal)
             pending.refuse(refusal)
             return
         self._pending_count += 1

@@ -24,9 +24,10 @@ from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
+from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
-from ..pulls.read_turns import Caller, ReadTurns
+from ..pulls.read_turns import ReadTurns
 from ..settings.config import NodeConfig
 from .elections import Elections, required
 
@@ -149,9 +150,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: Any
     ) -> admin_pb2.ListTopicsResponse:
-        return await self._read(context, partial(self._list_topics, request))
+        return await self._read(context, partial(self._list_topics, request, context))
 
-    def _list_topics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
+    def _list_topics(
+        self, request: admin_pb2.ListTopicsRequest, caller: Caller
+    ) -> admin_pb2.ListTopicsResponse:
         if len(request.names) > MAX_NAMES:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
@@ -162,6 +165,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             )
         if not request.names:
             table, names = self._all_topics()
+            if caller.restricted is not None:
+                names = caller.seen(names)
             topics, following = rows_after(
                 request.page, names, lambda name: _topic(table[name]), _size, NAME_PAGES
             )
@@ -206,10 +211,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListGroups(
         self, request: admin_pb2.ListGroupsRequest, context: Any
     ) -> admin_pb2.ListGroupsResponse:
-        return await self._read(context, partial(self._list_groups, request.page))
+        return await self._read(context, partial(self._list_groups, request.page, context))
 
-    def _list_groups(self, page: str) -> admin_pb2.ListGroupsResponse:
-        names = sorted_names({*self._store.groups.table, *self._store.consumer_offsets.groups()})
+    def _list_groups(self, page: str, caller: Caller) -> admin_pb2.ListGroupsResponse:
+        held = {*self._store.groups.table, *self._store.consumer_offsets.groups()}
+        names = sorted_names(caller.consumed(held))
         groups, following = rows_after(page, names, str, len, NAME_PAGES)
         return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
 

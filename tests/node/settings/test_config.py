@@ -168,6 +168,7 @@ def test_sections_have_every_field_of_the_packages_with_its_default() -> None:
             assert getattr(section(), name) == getattr(settings, name), name
     settings = HaConfig("c", "n")
     own = {"cluster_id", "node_id", "role", "endpoint", "http_endpoint", "store_host"}
+    own |= {"security"}  # of [tls] and [security]
     names = {each.name for each in fields(settings)} - own - {"master_endpoint", "replication"}
     assert names == set(ReplicationSection.model_fields) - {"mode"}
     for name in names:

@@ -34,6 +34,7 @@ from tandemlog.v1 import common_pb2
 from .cluster_rows import rows_without_master, with_own_state, with_roster
 from .http.health import Health, NodeNumbers
 from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
+from .process.service_manager import said_ready
 from .process.tasks import cancelled, nothing
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
@@ -438,7 +439,8 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
     await node.start()
     collect_rarely()
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
+    async with said_ready(f"serving on {node.endpoints.listen}"):
+        await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
     await node.stop()
     if node.fatal.done():
         raise node.fatal.result()

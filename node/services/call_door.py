@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, Message
 
 from tandemlog.v1 import common_pb2
 
-from ..error_status import RequestRefusedError, error_of
+from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.read_turns import Caller, ReadTurns
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -56,6 +56,7 @@ class CallDoor:
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
+        self.refused: dict[str, int] = {}
 
     # ---- our own methods
 
@@ -73,7 +74,7 @@ class CallDoor:
                 made = await method(decoded(request, data), caller)
                 encoded = made if isinstance(made, bytes) else made.SerializeToString()
             except Exception as error:  # bad input never ends a call, nor the node
-                encoded = answer(error=error_of(error)).SerializeToString()
+                encoded = answer(error=self._refusal(error)).SerializeToString()
             if caller.held_bytes:
                 self._end_unless_taken(context)
             return encoded
@@ -97,7 +98,7 @@ class CallDoor:
                     finally:
                         end.cancel()
             except Exception as error:
-                yield answer(error=error_of(error)).SerializeToString()
+                yield answer(error=self._refusal(error)).SerializeToString()
 
         return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
 
@@ -110,6 +111,7 @@ class CallDoor:
                 self._check_calls()
                 self._check_streams()
             except RequestRefusedError as refusal:
+                self._count_refusal(refusal.code)
                 context.set_code(grpc.StatusCode.UNAVAILABLE)
                 context.set_details(str(refusal))
                 return
@@ -165,6 +167,7 @@ class CallDoor:
             self._check_calls()
             self._check_streams()
         except RequestRefusedError as refusal:
+            self._count_refusal(refusal.code)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(refusal))
 
     async def _read(self, handler: Any, data: bytes, context: Any) -> Any:
@@ -178,6 +181,16 @@ class CallDoor:
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
 
     # ---- counting
+
+    def _refusal(self, problem: Exception) -> common_pb2.Error:
+        """What the caller is told, counted by its code."""
+        error = error_of(problem)
+        self._count_refusal(error.code)
+        return error
+
+    def _count_refusal(self, code: Code) -> None:
+        name = common_pb2.ErrorCode.Name(code).lower()
+        self.refused[name] = self.refused.get(name, 0) + 1
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""

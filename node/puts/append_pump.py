@@ -91,6 +91,7 @@ class PendingAppend:
 
     __slots__ = (
         "answer_bytes",
+        "appended_at",
         "byte_size",
         "confirm_deadline",
         "count",
@@ -129,6 +130,7 @@ class PendingAppend:
         self.answer_bytes = 8 * len(request.queue_ids)
         self.count = len(request.sizes) // 4
         self.confirm_deadline = received_at + timeout_s
+        self.appended_at = 0.0
         self.end_offset = 0
         self.epoch = 0
         self.result: AppendResult | None = None
@@ -137,6 +139,7 @@ class PendingAppend:
 
     def settle(self, outcome: Outcome, failure: StoreError | None) -> None:
         if outcome is Outcome.CONFIRMED:
+            self.stats.confirm_seconds.record(self.stream.now() - self.appended_at)
             self.answer(broker_pb2.PUT_OK, None)
             return
         if outcome is Outcome.TIMED_OUT:
@@ -420,6 +423,7 @@ class AppendPump:
         pending.epoch = epoch
         pending.result = result
         pending.end_offset = result.end_offset
+        pending.appended_at = self._loop.time()
 
     def _deliver(self, done: list[PendingAppend]) -> None:
         waiting = False

@@ -34,6 +34,7 @@ from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 from ..access.caller import Caller
 from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
+from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import PullService
@@ -76,8 +77,10 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         gate: RoleGate,
         known: KnownQueues,
         turns: ReadTurns,
+        groups: GroupActivity,
     ) -> None:
         self._store = store
+        self._groups = groups
         self._pump = pump
         self._pulls = pulls
         self._segments = segments
@@ -244,7 +247,9 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        return await self._read(context, partial(self._commit, request))
+        response = await self._read(context, partial(self._commit, request))
+        self._groups.committed(request.group, context.peer)
+        return response
 
     def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
         self._gate.require_master("commit consumer offsets on")

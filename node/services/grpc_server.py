@@ -54,6 +54,8 @@ _OPTIONS = (
     # a host that is gone without a word must not hold its streams until TCP gives up
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # a connection that says nothing of TLS holds a descriptor
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
 SERVICES = (BROKER, ADMIN, REPLICATION)
 

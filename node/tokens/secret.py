@@ -5,7 +5,9 @@ file has one SHA-256 of each.
 """
 
 import hashlib
+import os
 import secrets
+from pathlib import Path
 
 PREFIX = "tl_"
 HASH = "sha256:"
@@ -19,3 +21,15 @@ def new_token() -> str:
 def hash_of(token: str) -> str:
     """As the access file keeps it."""
     return HASH + hashlib.sha256(token.encode()).hexdigest()
+
+
+def write_secret(path: Path, text: str) -> None:
+    """A file that its owner alone can read, in the place of an older one."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(handle)
+    draft.replace(path)

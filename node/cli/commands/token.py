@@ -1,6 +1,5 @@
 """`tandemlog token`: tokens of callers in an access file."""
 
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ...tokens.access_editing import AccessEditError, Grant, edited, read_access
-from ...tokens.secret import hash_of, new_token
+from ...tokens.secret import hash_of, new_token, write_secret
 from ..command import new_app
 from ..exit_codes import NOT_FOUND, STORE, epilog
 from ..failures import CommandError, one_line_errors
@@ -142,18 +141,6 @@ def revoke(
         typer.echo(f"{count} of {name} revoked")
         if not count:
             raise CommandError(f"{name} had no token to revoke", NOT_FOUND)
-
-
-def write_secret(path: Path, text: str) -> None:
-    """A file that its owner alone can read, in the place of an older one."""
-    draft = path.with_name(f".{path.name}.new")
-    draft.unlink(missing_ok=True)
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(handle)
-    draft.replace(path)
 
 
 def _row(identity: dict[str, Any], form: Format) -> dict[str, Any]:

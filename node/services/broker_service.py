@@ -41,7 +41,8 @@ from ..pulls.pull_service import PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.append_pump import AppendPump, AppendStream
+from ..puts.append_pump import AppendPump
+from ..puts.append_stream import AppendStream
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096

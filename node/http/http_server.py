@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tandemlog.v1 import common_pb2
 
 from ..security.node_security import NodeSecurity
+from .bounded_site import BoundedSite
 from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
@@ -62,8 +63,7 @@ class HttpServer:
         await self._runner.setup()
         security = self._security
         tls = None if security is None or security.tls is None else security.tls.http_context
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
-        await site.start()
+        await BoundedSite(self._runner, host, port, tls=tls).start()
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

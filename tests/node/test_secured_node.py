@@ -312,6 +312,7 @@ async def test_an_identity_has_limits_that_are_named(tmp_path: Path) -> None:
         assert not (await streams[0].read()).error.code
         with pytest.raises(aio.AioRpcError, match=r"identity 'few' has 2 streams .* is 1"):
             await streams[1].read()
+        await until(lambda: node.store.reputed.value == node.store.log.wrote.value)
         wait = broker_pb2.PullRequest(
             positions=[broker_pb2.QueuePosition(topic="a1", queue_offset=1)], wait_ms=60_000
         )

@@ -237,3 +237,11 @@ async def test_without_security_no_one_is_asked(tmp_path: Path) -> None:
         assert not answer.error.code
         with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
             await on.unary_unary("/tandemlog.v1.Broker/Steal")(b"")
+
+
+def test_the_page_says_what_each_method_needs() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/security.md").read_text()
+    for path, rule in RULES.items():
+        service, method = path.rsplit(".", 1)[1].split("/")
+        needs = rule.needs.replace("*", "`*`")
+        assert f"| `{service}/{method}` | {needs} |" in page

@@ -30,9 +30,13 @@ def test_a_new_token_is_seen_within_a_second_and_makes_no_new_connection(tmp_pat
     assert bearer(files) == "Bearer tl_one"
     file.write_text("tl_other\n")
     assert bearer(files) == "Bearer tl_one"
+    assert not files.token_is_new
     clock.now = 1.0
     assert bearer(files) == "Bearer tl_other"
     assert files.current().number == number
+    assert files.token_is_new
+    clock.now = 16.0
+    assert not files.token_is_new
     assert "tl_other" not in repr(files.current())
 
 

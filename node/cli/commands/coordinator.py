@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sqlite3
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,13 @@ from ..exit_codes import ADDRESS, STORE, epilog
 from ..failures import CommandError, one_line_errors
 
 app = new_app()
+
+
+class LogFormat(Enum):
+    """As [log] format of a node."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def _endpoint(text: str) -> str:
@@ -49,6 +57,10 @@ def coordinator_command(
             "this address can change everything.",
         ),
     ] = "127.0.0.1:2379",
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="Log lines for people, or one JSON object a line."),
+    ] = LogFormat.TEXT,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Run the embedded coordinator: etcd's v3 API, as far as nodes use it, by one process.
@@ -64,7 +76,7 @@ def coordinator_command(
             # as a node: see run_node.py
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             end_with_parent(with_parent)
-        set_up_logging("info", node_id="coordinator")
+        set_up_logging("info", node_id="coordinator", form=log_format.value)
         prepare_process()
         try:
             asyncio.run(

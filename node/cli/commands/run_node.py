@@ -45,7 +45,12 @@ def node_command(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             end_with_parent(with_parent)
         settings = load_config(config)
-        set_up_logging(settings.log.level, node_id=settings.node_id)
+        set_up_logging(
+            settings.log.level,
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            form=settings.log.format,
+        )
         prepare_process()
         try:
             asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))

@@ -109,14 +109,8 @@ class Composed:
         """What each node that answers says of itself, by its health check, which needs no token."""
         found = {}
         for name in NODES:
-            address = docker(
-                *(
-                    "inspect",
-                    "--format",
-                    "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}",
-                ),
-                self.container(name),
-            ).strip()
+            networks = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+            address = docker("inspect", "--format", networks, self.container(name)).strip()
             with contextlib.suppress(OSError):
                 url = f"https://{address}:7180/liveness"
                 with urllib.request.urlopen(url, timeout=1, context=UNPROVEN) as answer:

@@ -73,6 +73,7 @@ proto: $(VENV)/.dev
 # The pages that are made from the program itself.
 docs: $(VENV)/.dev
 	$(PYTHON) -m node.settings.config_docs > docs/configuration.md
+	$(PYTHON) -m node.http.monitoring_docs > docs/monitoring.md
 	$(PYTHON) -m typer node.cli.app utils docs --name tandemlog --output docs/cli.md
 
 format: $(VENV)/.dev

@@ -12,7 +12,6 @@ the store is closed last, when no caller can reach it any more.
 import asyncio
 import importlib
 import logging
-import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,9 +31,12 @@ from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
 from .cluster_rows import rows_without_master, with_own_state, with_roster
-from .http.health import Health, NodeNumbers
+from .http.health import Health
+from .http.numbers import NodeCounters, NodeNumbers
 from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
+from .process.service_manager import said_ready
 from .process.tasks import cancelled, nothing
+from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
 from .pulls.pull_service import FAR_BEHIND_MEMORY_SHARE, PullLimits, PullService
@@ -252,6 +254,7 @@ class Node:
         turns = ReadTurns(config.threads, self.config.limits.answer_bytes)
         self._turns = turns
         self._undo.callback(turns.close)
+        self._groups = GroupActivity(self.config.limits.metric_groups, time.monotonic)
         polling = LongPolling(asyncio.get_running_loop(), lambda: store.queue_table.count)
         store.on_dispatch(lambda queues: polling.on_dispatch(queues.tolist()))
         self._known = KnownQueues(store.topics, store.queue_table)
@@ -266,6 +269,7 @@ class Node:
             limits=PullLimits(
                 config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind
             ),
+            groups=self._groups,
         )
         return turns
 
@@ -276,8 +280,21 @@ class Node:
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
         self._door = CallDoor(turns, **bounds, keeper=self.security.doorkeeper)
+        self._counters = NodeCounters(
+            config,
+            store,
+            door=self._door,
+            turns=turns,
+            pulls=self.pulls,
+            groups=self._groups,
+            waiting=self.waiters,
+            acks=self.pump.stats,
+            leads=lambda: self.role.epoch() is not None,
+        )
         self.server = GrpcServer(
-            BrokerService(store, self.pump, self.pulls, segments, self.role, self._known, turns),
+            BrokerService(
+                store, self.pump, self.pulls, segments, self.role, self._known, turns, self._groups
+            ),
             AdminService(store, self, config, executor, turns, self.statistics, self.elections),
             replication,
             self._door,
@@ -381,33 +398,15 @@ class Node:
         )
 
     def statistics(self) -> Mapping[str, float]:
-        """Every counter of the store, and how far its parts are behind."""
-        store = self.store
-        return {
-            **store.stats.values(self._clock.monotonic()),
-            "flush_behind_bytes": max(0, store.log.wrote.value - store.log.flushed.value),
-            "confirm_behind_bytes": max(0, store.log.wrote.value - store.confirmed.value),
-            "reput_behind_bytes": max(0, store.confirmed.value - store.reputed.value),
-            "puts_waiting": len(self.waiters),
-            "calls": self._door.calls,
-            "streams": self._door.streams,
-            "long_polls": self.pulls.waiting,
-            "answer_bytes": self._turns.held_bytes,
-        }
+        """For `Admin.stats()`."""
+        return self._counters.statistics()
 
     def numbers(self) -> NodeNumbers:
         """For /metrics."""
-        config = self.config
-        return NodeNumbers(
-            own=self.status(),
-            members=self.members(),
+        return self._counters.numbers(
+            self.members(),
             can_ack=not self.health().put_fault,
-            min_in_sync=config.replication.min_in_sync,
-            values=self.statistics(),
-            acks=self.pump.stats,
-            ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
-            disk_free_bytes=shutil.disk_usage(config.store.directory).free,
-            alarms=len(self.role.alarms()),
+            alarms=self.role.alarms(),
             elections=None if self.elections is None else self.elections.numbers(),
         )
 
@@ -438,7 +437,8 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
     await node.start()
     collect_rarely()
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
+    async with said_ready(f"serving on {node.endpoints.listen}"):
+        await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
     await node.stop()
     if node.fatal.done():
         raise node.fatal.result()

@@ -408,12 +408,14 @@ class MessageStore:
             self._pacing.begin_at(self.log.wrote.value)
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
             self._read_only = ""
+            self.stats.traffic.counts_puts = True
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
     def become_slave(self) -> None:
         """Accept no puts from now on."""
         with self._write_lock:
             self._read_only = SLAVE
+            self.stats.traffic.counts_puts = False
         logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)
 
     def _note_failure(self) -> None:
@@ -433,6 +435,7 @@ class MessageStore:
 
     def _follow_log(self) -> None:
         """A single node confirms for itself."""
+        self.stats.traffic.counts_puts = True
         log = self.log
         followed = log.flushed if self.config.flush is FlushMode.SYNC else log.committed
         followed.listen(lambda: self.confirmed.advance(followed.value))

@@ -13,6 +13,8 @@ import math
 import threading
 from collections.abc import Iterator
 
+from .traffic import QueueTraffic
+
 FIRST_BUCKET_S = 1e-6
 BUCKETS_PER_DOUBLING = 8
 BUCKETS = 26 * BUCKETS_PER_DOUBLING + 1
@@ -85,6 +87,9 @@ class StoreStats:
         # from a put's arrival to its response; recorded by the code that responds
         self.put_latency = LatencyHistogram()
         self.append_latency = LatencyHistogram()
+        # of each fdatasync of the log; recorded by the thread that flushes
+        self.flush_latency = LatencyHistogram()
+        self.traffic = QueueTraffic()
 
     def count_append(self, records: int, size: int, seconds: float, *, again: bool) -> None:
         """One batch that was stored, or (`again`) known from before; `size` in bytes."""
@@ -118,9 +123,10 @@ class StoreStats:
         with self._lock:
             self.gets += 1
 
-    def count_found(self, records: int, size: int) -> None:
-        """A read that has found messages; `size` in bytes."""
+    def count_found(self, dense: int, records: int, size: int) -> None:
+        """A read of queue `dense` that has found messages; `size` in bytes."""
         with self._lock:
+            self.traffic.read.add(dense, records, size)
             self.get_messages += records
             self.get_bytes += size
 

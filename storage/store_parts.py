@@ -93,6 +93,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         property_crc=config.property_crc,
     )
     stats = StoreStats(clock.monotonic())
+    stats.flush_latency, queues.traffic = log.flush_latency, stats.traffic
     reader = StoreReader(
         log, queues, queue_table, confirmed, stats, property_crc=config.property_crc
     )

@@ -35,7 +35,17 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 # From the ground up. A room imports from lower floors and from itself.
 FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "storage": (
-        ("__init__", "clock", "config", "errors", "listeners", "progress", "stats", "store_paths"),
+        (
+            "__init__",
+            "clock",
+            "config",
+            "errors",
+            "listeners",
+            "progress",
+            "store_paths",
+            "traffic",
+        ),
+        ("stats",),
         ("disk_refusal", "positions", "store_keeper"),
         ("disk",),
         ("index", "log", "metadata", "producers", "queues"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from grpc import aio
 
+from ..process.service_manager import said_ready
 from ..settings.endpoints import ListenError, usable
 from .database import Database, SqliteDatabase
 from .journal import Journal
@@ -136,7 +137,8 @@ async def run_coordinator(
             "off" if protection is None else "on",
         )
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((stopped, server.fatal), return_when=asyncio.FIRST_COMPLETED)
+        async with said_ready(f"coordinator on {endpoint}"):
+            await asyncio.wait((stopped, server.fatal), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         await server.stop()
         if server.fatal.done():

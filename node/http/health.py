@@ -11,15 +11,12 @@
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
-
-from ..puts.ack_stats import AckStats
-from ..roles.election_numbers import ElectionNumbers
 
 PATHS = ("/health", "/liveness", "/readiness", "/master", "/slave", "/in-sync")
 
@@ -46,30 +43,6 @@ class Health:
     alarms: Mapping[str, str]  # node id -> what this master may lack, and what to do
     put_fault: str  # why a put would not be acknowledged now
     read_fault: str  # why reads are not what they should be: starting, never connected, stopping
-
-
-@dataclass(frozen=True, slots=True)
-class NodeNumbers:
-    """What a scrape of /metrics asks the node for."""
-
-    own: common_pb2.NodeStatus
-    members: Sequence[common_pb2.NodeStatus]
-    can_ack: bool
-    min_in_sync: int
-    values: Mapping[str, float]
-    acks: AckStats
-    ack_mode: str
-    disk_free_bytes: int
-    alarms: int
-    elections: ElectionNumbers | None = None  # None where roles are configured
-
-
-class Observed(Protocol):
-    """A node, as its HTTP port sees it. Cheap, and of no I/O."""
-
-    def health(self) -> Health: ...
-
-    def numbers(self) -> NodeNumbers: ...
 
 
 class ElectionView(Protocol):

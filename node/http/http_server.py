@@ -8,6 +8,7 @@ A node imports this module after it has started to serve: its two libraries are 
 imports, and after a crash the first put would wait for them.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -19,8 +20,9 @@ from tandemlog.v1 import common_pb2
 from ..security.node_security import NodeSecurity
 from .bounded_site import BoundedSite
 from .gate import gate
-from .health import PATHS, BadQueryError, ElectionView, Observed, faults
+from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
+from .numbers import Observed
 
 
 class HttpServer:
@@ -38,6 +40,7 @@ class HttpServer:
         self._security = security
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
+        self._scraping: asyncio.Task[bytes] | None = None
 
     def application(self) -> web.Application:
         """Every path that is served, behind the gate."""
@@ -106,7 +109,12 @@ class HttpServer:
         return web.json_response({"answered_by": own.node_id, **self._elections.epochs()})
 
     async def _scrape(self, _: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})
+        # a scrape is work for a thread; those that come meanwhile get the same text
+        if self._scraping is None or self._scraping.done():
+            work = asyncio.to_thread(self._metrics.text, self._node.numbers())
+            self._scraping = asyncio.create_task(work, name="scrape")
+        text = await asyncio.shield(self._scraping)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
 def _node(status: common_pb2.NodeStatus) -> dict[str, object]:
@@ -142,6 +150,6 @@ async def serve_http(
     security: NodeSecurity | None = None,
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id, node.numbers), elections, security)
+    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security)
     await server.start(*endpoint)
     return server

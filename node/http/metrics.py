@@ -1,11 +1,14 @@
 """Prometheus metrics of one node, read when they are asked for: nothing is counted twice.
 
-    tandemlog_<name>{cluster="…",node="…"}
+    tandemlog_<name>{cluster="…",node="…", …}
 
-The store, the put path and the replication keep plain numbers; a scrape turns them into samples.
+The store, the put path and the replication keep plain numbers; a scrape turns them into samples of
+the families in families.py. The text is made in a thread, since its length depends on how many
+topics and groups there are.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -21,136 +24,177 @@ from tandemlog.v1 import common_pb2
 
 from ..puts.ack_stats import AckStats
 from ..roles.election_numbers import ElectionNumbers
-from .health import NodeNumbers
+from .families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
+from .numbers import NodeNumbers
+from .workload import WorkloadNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_PREFIX = "tandemlog_"
-_LABELS = ("cluster", "node")
+_VERSION = version("tandemlog")
+_RENAMED = {
+    "raw_chunks_total": "replicated_chunks_total",
+    "raw_bytes_total": "replicated_bytes_total",
+}
+
+Samples = Iterable[tuple[tuple[str, ...], float]]
+
+
+class Families:
+    """Makes families of samples, with the labels of one node."""
+
+    def __init__(self, cluster: str, node: str) -> None:
+        self._own = (cluster, node)
+
+    def one(self, name: str, value: float) -> Metric:
+        """A family with one sample, without labels of its own."""
+        return self.many(name, [((), value)])
+
+    def many(self, name: str, samples: Samples) -> Metric:
+        """A gauge or a counter: (values of its own labels, value) each."""
+        family = FAMILIES[name]
+        kind = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
+        made = kind(family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels))
+        for labels, value in samples:
+            made.add_metric((*self._own, *labels), float(value))
+        return made
+
+    def histogram(self, name: str, held: LatencyHistogram, *labels: str) -> Metric:
+        """`held` may change meanwhile: the count is that of the buckets that were read."""
+        family = FAMILIES[name]
+        made = HistogramMetricFamily(
+            family.full_name, family.meaning, labels=(*COMMON_LABELS, *family.labels)
+        )
+        # the last bucket holds everything that is longer, too
+        *rows, (_, count) = held.cumulative()
+        buckets = [(f"{bound:g}", float(below)) for bound, below in rows]
+        made.add_metric((*self._own, *labels), [*buckets, ("+Inf", float(count))], held.sum)
+        return made
+
+
+def families_of(
+    make: Families, numbers: NodeNumbers, workload: WorkloadNumbers
+) -> Iterator[Metric]:
+    """Everything that a node exports of itself."""
+    yield from _node(make, numbers)
+    yield from _positions(make, numbers)
+    yield from _in_sync_set(make, numbers)
+    yield from _acks(make, numbers.acks, numbers.ack_mode)
+    if numbers.elections is not None:
+        yield from _elections(make, numbers.elections)
+    yield from _topics(make, workload)
+    yield from _groups(make, numbers, workload)
+    for name, histogram in numbers.latencies.items():
+        yield make.histogram(name, histogram)
+    yield from _counters(make, numbers.values)
+    yield make.one("calls_started_total", numbers.calls_total)
+    yield make.many(
+        "calls_refused_total", [((code,), count) for code, count in sorted(numbers.refused.items())]
+    )
+
+
+def _node(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
+    yield make.many("build_info", [((_VERSION,), 1)])
+    yield make.one("role", numbers.own.role == common_pb2.MASTER)
+    yield make.one("can_ack", numbers.can_ack)
+    yield make.one("store_failed", numbers.store_failed)
+    if numbers.certificate_expiry_s is not None:
+        yield make.one("certificate_expiry_seconds", numbers.certificate_expiry_s)
+
+
+def _positions(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
+    own = numbers.own
+    yield make.one("epoch", own.epoch)
+    yield make.one("log_min_offset", own.min_offset)
+    yield make.one("log_end_offset", own.wrote_offset)
+    yield make.one("durable_offset", own.flushed_offset)
+    yield make.one("confirm_offset", own.confirm_offset)
+    yield make.one("dispatch_behind_bytes", max(0, own.confirm_offset - own.reput_offset))
+    yield make.one("disk_free_bytes", numbers.disk_free_bytes)
+    yield make.one("disk_size_bytes", numbers.disk_size_bytes)
+
+
+def _in_sync_set(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
+    members = numbers.members
+    slaves = [member for member in members if member.role == common_pb2.SLAVE]
+    size = sum(member.in_sync for member in members)
+    yield make.one("isr_size", size)
+    yield make.one("isr_min", numbers.min_in_sync)
+    yield make.one("under_min_isr", size < numbers.min_in_sync)
+    yield make.many("isr_member", [((each.node_id,), each.in_sync) for each in members])
+    yield make.many("replication_lag_bytes", [((each.node_id,), each.lag_bytes) for each in slaves])
+    yield make.many(
+        "replication_lag_seconds", [((each.node_id,), each.lag_seconds) for each in slaves]
+    )
+    others = {each.node_id for each in members} - {numbers.own.node_id} | set(numbers.alarms)
+    yield make.many("alarms", [((peer,), peer in numbers.alarms) for peer in sorted(others)])
+
+
+def _acks(make: Families, acks: AckStats, mode: str) -> Iterator[Metric]:
+    yield make.many("acks_total", [((result,), count) for result, count in acks.results.items()])
+    yield make.histogram("ack_seconds", acks.seconds, mode)
+
+
+def _elections(make: Families, elections: ElectionNumbers) -> Iterator[Metric]:
+    yield make.one("leader_lease_remaining_seconds", elections.lease_remaining_s)
+    yield make.one("coordinator_last_success_age_seconds", elections.coordinator_age_s)
+    yield make.one("paused", elections.paused)
+    yield make.one("elections_total", elections.terms_won)
+    yield make.one("unclean_epoch", elections.unclean_epoch)
+    yield make.one("incarnation_changes_total", elections.incarnation_changes)
+
+
+def _topics(make: Families, workload: WorkloadNumbers) -> Iterator[Metric]:
+    rows = sorted(workload.topics.items())
+    yield make.many("messages_in_total", [((topic,), each.messages_in) for topic, each in rows])
+    yield make.many("bytes_in_total", [((topic,), each.bytes_in) for topic, each in rows])
+    yield make.many("messages_out_total", [((topic,), each.messages_out) for topic, each in rows])
+    yield make.many("bytes_out_total", [((topic,), each.bytes_out) for topic, each in rows])
+    yield make.one("metric_topics_folded", workload.folded_topics)
+
+
+def _groups(make: Families, numbers: NodeNumbers, workload: WorkloadNumbers) -> Iterator[Metric]:
+    lags, groups = sorted(workload.lags.items()), sorted(numbers.groups.items())
+    yield make.many("consumer_lag_messages", [(pair, each.messages) for pair, each in lags])
+    yield make.many("consumer_lag_seconds", [(pair, each.seconds) for pair, each in lags])
+    yield make.many("group_members", [((group,), each.members) for group, each in groups])
+    yield make.many(
+        "group_messages_out_total", [((group,), each.messages) for group, each in groups]
+    )
+    yield make.many("group_bytes_out_total", [((group,), each.bytes) for group, each in groups])
+    yield make.many("group_commits_total", [((group,), each.commits) for group, each in groups])
+    yield make.one("metric_groups_folded", max(workload.folded_lags, numbers.folded_groups))
+
+
+def _counters(make: Families, values: Mapping[str, float]) -> Iterator[Metric]:
+    for name, value in values.items():
+        known = _RENAMED.get(name, name)
+        if known in FAMILIES:
+            yield make.one(known, value)
+        elif name not in NOT_EXPORTED and not name.startswith(SUMMARIES):
+            raise KeyError(f"the number {name} has no family: add it to families.py")
 
 
 class NodeCollector(Collector):
-    """Asks `numbers()` at each scrape."""
+    """The families of one scrape."""
 
-    def __init__(self, cluster: str, node: str, numbers: Callable[[], NodeNumbers]) -> None:
-        self._labels = (cluster, node)
+    def __init__(self, make: Families, numbers: NodeNumbers) -> None:
+        self._make = make
         self._numbers = numbers
 
     def collect(self) -> Iterable[Metric]:
-        numbers = self._numbers()
-        yield from self._positions(numbers)
-        yield from self._in_sync_set(numbers)
-        yield from self._acks(numbers.acks, numbers.ack_mode)
-        if numbers.elections is not None:
-            yield from self._of_elections(numbers.elections)
-        for name, value in numbers.values.items():
-            if name.endswith("_total"):
-                yield self._counter(name.removesuffix("_total"), "of the store", value)
-            else:
-                yield self._gauge(name, "of the store", value)
-
-    def _positions(self, numbers: NodeNumbers) -> Iterable[Metric]:
-        own = numbers.own
-        yield self._gauge("role", "1 on the master, 0 on a slave", own.role == common_pb2.MASTER)
-        yield self._gauge("epoch", "current epoch of the node", own.epoch)
-        yield self._gauge("can_ack", "1 if a put can be acknowledged now", numbers.can_ack)
-        yield self._gauge(
-            "alarms", "nodes that hold acknowledged messages which this master may lack",
-            numbers.alarms,
-        )  # fmt: skip
-        yield self._gauge("log_min_offset", "first byte of the log", own.min_offset)
-        yield self._gauge("log_end_offset", "end of the log", own.wrote_offset)
-        yield self._gauge("durable_offset", "flushed up to here", own.flushed_offset)
-        yield self._gauge("confirm_offset", "confirmed up to here", own.confirm_offset)
-        yield self._gauge(
-            "dispatch_behind_bytes",
-            "confirmed but not yet dispatched to queues and index",
-            max(0, own.confirm_offset - own.reput_offset),
-        )
-        yield self._gauge("disk_free_bytes", "free on the store's disk", numbers.disk_free_bytes)
-
-    def _in_sync_set(self, numbers: NodeNumbers) -> Iterable[Metric]:
-        members = numbers.members
-        size = sum(member.in_sync for member in members)
-        yield self._gauge("isr_size", "in-sync replicas, master included", size)
-        yield self._gauge("isr_min", "in-sync replicas that a put requires", numbers.min_in_sync)
-        yield self._gauge(
-            "under_min_isr",
-            "1 if there are fewer in-sync replicas than a put requires",
-            size < numbers.min_in_sync,
-        )
-        labels = (*_LABELS, "peer")
-        in_sync = GaugeMetricFamily(f"{_PREFIX}isr_member", "1 if in sync", labels=labels)
-        lag_bytes = GaugeMetricFamily(
-            f"{_PREFIX}replication_lag_bytes", "behind the master's log end", labels=labels
-        )
-        lag_seconds = GaugeMetricFamily(
-            f"{_PREFIX}replication_lag_seconds", "since it last had the whole log", labels=labels
-        )
-        for member in members:
-            values = (*self._labels, member.node_id)
-            in_sync.add_metric(values, member.in_sync)
-            if member.role == common_pb2.SLAVE:
-                lag_bytes.add_metric(values, member.lag_bytes)
-                lag_seconds.add_metric(values, member.lag_seconds)
-        yield from (in_sync, lag_bytes, lag_seconds)
-
-    def _of_elections(self, elections: ElectionNumbers) -> Iterable[Metric]:
-        yield self._gauge(
-            "leader_lease_remaining_seconds",
-            "how long this master may still count on its lease; 0 on other nodes",
-            elections.lease_remaining_s,
-        )
-        yield self._gauge(
-            "coordinator_last_success_age_seconds",
-            "since the coordinator was heard; -1 if never",
-            elections.coordinator_age_s,
-        )
-        yield self._gauge("paused", "1 while failover is paused", elections.paused)
-        yield self._counter(
-            "elections", "terms that this node has begun since its start", elections.terms_won
-        )
-        yield self._counter(
-            "incarnation_changes",
-            "how often its disk joined as a new one since its start",
-            elections.incarnation_changes,
-        )
-
-    def _acks(self, acks: AckStats, mode: str) -> Iterable[Metric]:
-        results = CounterMetricFamily(
-            f"{_PREFIX}acks", "responses to put requests", labels=(*_LABELS, "result")
-        )
-        for result, count in acks.results.items():
-            results.add_metric((*self._labels, result), count)
-        yield results
-        seconds = HistogramMetricFamily(
-            f"{_PREFIX}ack_seconds", "request to acknowledgement", labels=(*_LABELS, "mode")
-        )
-        seconds.add_metric((*self._labels, mode), _buckets(acks.seconds), acks.seconds.sum)
-        yield seconds
-
-    def _gauge(self, name: str, help_text: str, value: float) -> Metric:
-        family = GaugeMetricFamily(f"{_PREFIX}{name}", help_text, labels=_LABELS)
-        family.add_metric(self._labels, float(value))
-        return family
-
-    def _counter(self, name: str, help_text: str, value: float) -> Metric:
-        family = CounterMetricFamily(f"{_PREFIX}{name}", help_text, labels=_LABELS)
-        family.add_metric(self._labels, value)
-        return family
-
-
-def _buckets(histogram: LatencyHistogram) -> list[tuple[str, float]]:
-    rows = [(f"{bound:g}", float(count)) for bound, count in histogram.cumulative()]
-    return [*rows, ("+Inf", float(histogram.count))]
+        return families_of(self._make, self._numbers, self._numbers.workload())
 
 
 class Metrics:
     """The text of /metrics."""
 
-    def __init__(self, cluster: str, node: str, numbers: Callable[[], NodeNumbers]) -> None:
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(NodeCollector(cluster, node, numbers))
-        ProcessCollector(registry=self._registry)
+    def __init__(self, cluster: str, node: str) -> None:
+        self._make = Families(cluster, node)
+        # of the process: all that it needs is in /proc
+        self._process = ProcessCollector(registry=None)
 
-    def text(self) -> bytes:
-        return generate_latest(self._registry)
+    def text(self, numbers: NodeNumbers) -> bytes:
+        """Runs in a thread: one call at a time."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(NodeCollector(self._make, numbers))
+        registry.register(self._process)
+        return generate_latest(registry)

@@ -29,10 +29,12 @@ from functools import partial
 from typing import Protocol
 
 from storage.reads.results import GetResult, GetStatus
+from storage.stats import LatencyHistogram
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
+from .group_activity import GroupActivity
 from .long_polling import UNKNOWN_QUEUE, LongPolling
 from .raw_messages import pull_response
 from .read_turns import SMALL_BYTES, ReadTurns
@@ -102,12 +104,16 @@ class _Position:
 
 @dataclass(slots=True)
 class _Pull:
-    """A request in progress; `gone` tells the thread that its caller no longer waits."""
+    """A request in progress; `gone` tells the thread that its caller no longer waits. `waited_s`
+    is what it spent waiting for a message, `messages` are those of its last round."""
 
     request: broker_pb2.PullRequest
     positions: list[_Position]
     room: int
     gone: bool = False
+    waited_s: float = 0.0
+    messages: int = 0
+    record_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,12 @@ class PullService:
         dense: Callable[[str, int], int],
         on_slave: Callable[[], bool],
         limits: PullLimits,
+        groups: GroupActivity | None = None,
     ) -> None:
         self._store = store
+        self._groups = groups
+        # from a pull's arrival to its answer, without the wait for a message
+        self.latency = LatencyHistogram()
         self._long_polling = long_polling
         self._turns = turns
         self._check = check
@@ -158,10 +168,16 @@ class PullService:
         self._check_numbers(request)
         room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
         pull = _Pull(request, [], room)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            return await self._answer(pull, caller)
+            answer = await self._answer(pull, caller)
         finally:
             pull.gone = True
+        self.latency.record(max(0.0, loop.time() - began - pull.waited_s))
+        if self._groups is not None:
+            self._groups.pulled(request.group, caller.peer, pull.messages, pull.record_bytes)
+        return answer
 
     async def _answer(self, pull: _Pull, caller: Caller) -> bytes:
         loop = asyncio.get_running_loop()
@@ -180,7 +196,9 @@ class PullService:
                     if len(found.answer) > SMALL_BYTES:  # not kept while nothing happens
                         self._turns.release(caller)
                         found = _Round(b"", False)
+                    began = loop.time()
                     await touched.wait()
+                    pull.waited_s += loop.time() - began
         if not found.answer:
             found = await self._read_round(pull, caller)
         return found.answer
@@ -254,6 +272,7 @@ class PullService:
         head = broker_pb2.PullResponse()
         queues = []
         room, scan = pull.room, SCAN_UNITS
+        messages = 0
         hashes = frozenset(request.tag_hashes)
         on_slave = self._on_slave()
         done = False
@@ -274,10 +293,12 @@ class PullService:
             )
             queues.append((small, result.records))
             head.suggest_slave |= result.behind > self._limits.far_behind_bytes
+            messages += len(result.sizes)
             room -= len(result.records)
             scan -= scanned
             if room <= 0 or scan <= 0:
                 break
+        pull.messages, pull.record_bytes = messages, pull.room - room
         return _Round(pull_response(head, queues), done)
 
     def _read(

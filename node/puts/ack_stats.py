@@ -22,11 +22,13 @@ _RESULTS: dict[int, str] = {
 
 
 class AckStats:
-    """Since the start of the node: `results` count requests, `seconds` messages."""
+    """Since the start of the node: `results` count requests, `seconds` messages. `confirm_seconds`
+    counts requests: from their append until all in-sync replicas had them."""
 
     def __init__(self, seconds: LatencyHistogram | None = None) -> None:
         self.results = dict.fromkeys((OK, TIMEOUT, NOT_ENOUGH_ISR, UNKNOWN, REFUSED), 0)
         self.seconds = seconds if seconds is not None else LatencyHistogram()
+        self.confirm_seconds = LatencyHistogram()
 
     def record(self, status: int, seconds: float, messages: int = 1) -> None:
         """One answer with a PutStatus, `seconds` after its request of `messages` came in."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ElectionNumbers:
     """`lease_remaining_s` is 0 on a node that does not lead; `coordinator_age_s` is -1 if the
-    coordinator was never heard."""
+    coordinator was never heard; `unclean_epoch` is the newest that may have begun without
+    acknowledged messages, 0 if none did."""
 
     lease_remaining_s: float
     coordinator_age_s: float
     paused: bool
     terms_won: int
     incarnation_changes: int
+    unclean_epoch: int = 0

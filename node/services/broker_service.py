@@ -34,13 +34,15 @@ from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 from ..access.caller import Caller
 from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
+from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.append_pump import AppendPump, AppendStream
+from ..puts.append_pump import AppendPump
+from ..puts.append_stream import AppendStream
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096
@@ -77,8 +79,10 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         gate: RoleGate,
         known: KnownQueues,
         turns: ReadTurns,
+        groups: GroupActivity,
     ) -> None:
         self._store = store
+        self._groups = groups
         self._pump = pump
         self._pulls = pulls
         self._segments = segments
@@ -245,7 +249,9 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        return await self._read(context, partial(self._commit, request, context))
+        response = await self._read(context, partial(self._commit, request, context))
+        self._groups.committed(request.group, context.peer)
+        return response
 
     def _commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller

@@ -31,7 +31,7 @@ from ..access.audit import OK
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper, everyone
 from ..access.errors import DeniedError, NotKnownError, OverLimitError
-from ..error_status import RequestRefusedError, error_of
+from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.read_turns import ReadTurns
 from .permissions import ANY, Rule, arguments_of
 from .strangers import authorization_of, refuse
@@ -79,6 +79,7 @@ class CallDoor:
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
+        self.refused: dict[str, int] = {}
 
     # ---- our own methods
 
@@ -108,7 +109,7 @@ class CallDoor:
                 encoded = made if isinstance(made, bytes) else made.SerializeToString()
                 caller.spend(len(data) + len(encoded), self.keeper.monotonic())
             except Exception as error:  # bad input never ends a call, nor the node
-                problem = _refused(caller, error)
+                problem = self._refusal(caller, error)
                 encoded = answer(error=problem).SerializeToString()
             if rule.audited and read is not None:
                 self._audit(name, caller, read, problem)
@@ -150,7 +151,7 @@ class CallDoor:
                 caller.refused(error)
                 await refuse(context, str(error))
             except Exception as error:
-                yield answer(error=_refused(caller, error)).SerializeToString()
+                yield answer(error=self._refusal(caller, error)).SerializeToString()
 
         return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
 
@@ -171,6 +172,7 @@ class CallDoor:
             try:
                 self._check(caller, stream=True)
             except (RequestRefusedError, OverLimitError) as refusal:
+                self._refusal(caller, refusal)
                 context.set_code(grpc.StatusCode.UNAVAILABLE)
                 context.set_details(str(refusal))
                 return
@@ -271,6 +273,7 @@ class CallDoor:
         try:
             self._check(caller, stream=True)
         except (RequestRefusedError, OverLimitError) as refusal:
+            self._refusal(caller, refusal)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(refusal))
         return caller
 
@@ -285,6 +288,16 @@ class CallDoor:
         return await context.abort(grpc.StatusCode.INVALID_ARGUMENT, reason)
 
     # ---- counting
+
+    def _refusal(self, caller: Caller, problem: Exception) -> common_pb2.Error:
+        """What the caller is told, counted by its code."""
+        error = _refused(caller, problem)
+        self._count_refusal(error.code)
+        return error
+
+    def _count_refusal(self, code: Code) -> None:
+        name = common_pb2.ErrorCode.Name(code).lower()
+        self.refused[name] = self.refused.get(name, 0) + 1
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""

@@ -170,7 +170,7 @@ class Elections:
         }
 
     def numbers(self) -> ElectionNumbers:
-        agent = self._agent
+        agent, record = self._agent, self._agent.snapshot.record
         return ElectionNumbers(
             lease_remaining_s=(
                 max(0.0, agent.lease.remaining_s(self._now())) if agent.leading else 0.0
@@ -179,6 +179,7 @@ class Elections:
             paused=agent.snapshot.settings.paused,
             terms_won=self._roles.terms_won,
             incarnation_changes=self._roles.incarnation_changes,
+            unclean_epoch=0 if record is None else record.unclean_epoch,
         )
 
     def _age_s(self) -> float:

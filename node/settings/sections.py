@@ -424,6 +424,17 @@ class LimitsSection(Section):
         description="Maximum number of bytes per second, in and out, of one connection; a put "
         "above it waits, and a read is refused. 0 means no limit.",
     )
+    metric_topics: int = Field(
+        default=1_000,
+        ge=0,
+        description="Maximum number of topics that have time series of their own in /metrics; the "
+        "rest is summed as `other`.",
+    )
+    metric_groups: int = Field(
+        default=1_000,
+        ge=0,
+        description="The same for consumer groups, and for pairs of group and topic.",
+    )
 
 
 class LogSection(Section):
@@ -431,4 +442,9 @@ class LogSection(Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."
+    )
+    format: Literal["text", "json"] = Field(
+        default="text",
+        description="Lines for people, or one JSON object a line; docs/monitoring.md has its "
+        "fields.",
     )

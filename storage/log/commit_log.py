@@ -47,6 +47,7 @@ from ..errors import (
     StoreLayoutError,
     StoreReadOnlyError,
 )
+from ..stats import LatencyHistogram
 from ..store_paths import StorePaths
 from .append_assign import assign_offsets
 from .append_plan import AppendPlan, plan_append, plan_raw
@@ -125,6 +126,11 @@ class CommitLog:
     @store_timestamp.setter
     def store_timestamp(self, value: int) -> None:
         self._stages.store_timestamp = value
+
+    @property
+    def flush_latency(self) -> LatencyHistogram:
+        """How long each fdatasync took, with the commit before it."""
+        return self._stages.flush_latency
 
     @property
     def flushed_timestamp(self) -> int:

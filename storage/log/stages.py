@@ -18,6 +18,7 @@ from ..clock import Clock
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..errors import FlushFailedError, StoreError
 from ..positions import Position
+from ..stats import LatencyHistogram
 from .write_buffer import WriteBuffer
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class LogStages:
         self.flushed = Position("flushed", mapped.end)
         self.buffer = WriteBuffer() if buffered else None
         self.failure: StoreError | None = None
+        self.flush_latency = LatencyHistogram()
         self.store_timestamp = 0
         self.flushed_timestamp = 0
         self.flush_lock = threading.Lock()
@@ -94,6 +96,7 @@ class LogStages:
                 except OSError as error:
                     raise self.flush_failed("fdatasync", error) from error
                 took = self._clock.monotonic() - began
+                self.flush_latency.record(took)
                 if took > SLOW_FLUSH_S:
                     logger.warning("slow flush: bytes=%d seconds=%.1f", target - start, took)
                 self.flushed_timestamp = timestamp

@@ -93,6 +93,16 @@ class ConsumerOffsets:
         with self._lock:
             return sorted({group for _, group in self._table})
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every (topic, group) with an offset."""
+        with self._lock:
+            return list(self._table)
+
+    def of_pair(self, topic: str, group: str) -> dict[int, int]:
+        """Queue id -> offset, a copy."""
+        with self._lock:
+            return dict(self._table.get((topic, group), ()))
+
     def clamp(self, max_offset: Callable[[str, int], int | None]) -> list[ConsumerOffset]:
         """Lower what lies above `max_offset(topic, queue_id)`; returns what stood before.
 

@@ -27,6 +27,7 @@ from ..disk.file_pool import FilePool
 from ..disk.files import FileSystem
 from ..disk_refusal import refusal
 from ..errors import CorruptStoreError, StoreBusyError, StoreError
+from ..traffic import QueueTraffic
 from .consume_queue import ConsumeQueue
 from .mending import QueueMender
 from .queue_table import QueueTable
@@ -66,12 +67,12 @@ class ConsumeQueueStore:
         workshop: Path | None = None,
     ) -> None:
         """`workshop`: where files are made before they get their names."""
-        self.directory = directory
-        self.file_size = file_size
+        self.directory, self.file_size = directory, file_size
         # every unit of the log below this position is in the queues
         self.next_offset = 0
         # called when a reader has found a queue damaged
         self.on_damage: Callable[[], None] = lambda: None
+        self.traffic = QueueTraffic()
         self._table = table
         self._disk = FilePool(directory, files, open_files=open_files, workshop=workshop)
         self._units = QueueUnits(directory, self._disk, table, file_size, memory_bytes)
@@ -123,8 +124,8 @@ class ConsumeQueueStore:
             }
 
     def begin_empty(self, numbers: Mapping[int, int]) -> None:
-        """These queues stand at these numbers (dense -> queue offset), of which the log says
-        nothing any more. Those that have units, or are damaged, take it as a floor."""
+        """These queues stand at these numbers (dense -> queue offset), which the log does not tell
+        any more. Those that have units, or are damaged, take it as a floor."""
         with self._lock, Change(self._units):
             self.floors.begins.update(numbers)
             for dense, number in numbers.items():
@@ -132,8 +133,7 @@ class ConsumeQueueStore:
                     self._units.stand_at(dense, number)
 
     def newest_physical(self) -> int:
-        """Log offset of the newest record that is in a queue which is not damaged; -1 if there
-        is none."""
+        """Log offset of the newest record in a queue that is not damaged; -1 if there is none."""
         ends = self.ends()
         ends[list(self.mender.damaged)] = 0
         found = self._units.last_physical[: len(ends)][ends > 0]
@@ -428,6 +428,8 @@ class ConsumeQueueStore:
             for run in np.flatnonzero(~next_in_queue).tolist():
                 grown[run] = self.mender.put(runs, run, remake)
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
+        if self.traffic.counts_puts and not remake:
+            self.traffic.count_put(runs.queues, runs.counts, runs.sizes)
         return runs.queues if grown.all() else runs.queues[grown]
 
     def _find_minimum(self, dense: int, log_minimum: int) -> int:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.files.queue_unit import UNIT_DTYPE
+
 from .tails import CELL
 
 _RADIX_KEYS = 1 << 16
@@ -31,6 +33,12 @@ class QueueRuns:
     dense: NDArray[np.integer]
     offsets: NDArray[np.int64]
     cells: NDArray[np.void]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """i8[k]: the bytes of each run's records."""
+        sizes = self.cells.view(UNIT_DTYPE)["size"]
+        return np.add.reduceat(sizes, self.starts, dtype=np.int64)
 
 
 def regroup(

@@ -60,9 +60,8 @@ from .selection import (
 MAX_PASSED = 1_000_000
 ATTEMPTS = 3
 
-_I32 = Struct(">i")
+_I32, _I64 = Struct(">i"), Struct(">q")
 _MAGIC = Struct(">I")
-_I64 = Struct(">q")
 
 
 class StoreReader:
@@ -179,7 +178,7 @@ class StoreReader:
             else:
                 row = first_wrong(records, wanted)
             if records is not None and row < 0:
-                return self._taken(chosen, records, queue_offset, minimum, maximum)
+                return self._taken(dense, chosen, records, queue_offset, minimum, maximum)
             wrong = int(chosen.rows[max(row, 0)])
             # Files may have been dropped, or the log cut, while we looked: then look again.
         raise self._damaged(dense, queue_offset + wrong)
@@ -210,6 +209,7 @@ class StoreReader:
 
     def _taken(
         self,
+        dense: int,
         chosen: Selection,
         records: bytes | memoryview,
         queue_offset: int,
@@ -221,7 +221,7 @@ class StoreReader:
             gone = chosen.removed
             status = GetStatus.MESSAGE_WAS_REMOVING if gone else GetStatus.NO_MATCHED_MESSAGE
             return self._missed(GetResult(status, following, minimum, maximum))
-        self._stats.count_found(len(chosen.sizes), len(records))
+        self._stats.count_found(dense, len(chosen.sizes), len(records))
         return GetResult(
             GetStatus.FOUND,
             following,

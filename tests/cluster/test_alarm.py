@@ -48,7 +48,7 @@ def test_an_alarm_is_seen_everywhere(tmp_path: Path) -> None:
         assert master.http_status("/master") == 503
         with urllib.request.urlopen(f"{master.http}/metrics", timeout=5) as answer:
             metrics = answer.read().decode()
-        assert 'tandemlog_alarms{cluster="test",node="n0"} 1.0' in metrics
+        assert 'tandemlog_alarms{cluster="test",node="n0",peer="n1"} 1.0' in metrics
         assert "alarm: refused slave n1" in master.log.read_text()
 
         checked = program("check", "--endpoint", slave.endpoint + "," + master.endpoint)

@@ -12,8 +12,9 @@ from fuzz.one_node import OneNode, tracebacks
 from fuzz.requests import Call
 from fuzz.situations import the_master
 from fuzz.trials import master_hears, slave_hears
-from node.http.health import Health, NodeNumbers
+from node.http.health import Health
 from node.http.http_server import serve_http
+from node.http.numbers import NodeNumbers
 from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
@@ -62,7 +63,7 @@ class Slave:
         return Health(SLAVE, "", {}, "", "")
 
     def numbers(self) -> NodeNumbers:
-        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7, 0)
+        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7)
 
 
 @pytest.mark.parametrize("entry", parameters("http"))

@@ -67,7 +67,7 @@ def test_threads_that_read_at_once_lose_no_count() -> None:
     def read() -> None:
         for _ in range(turns):
             stats.count_get()
-            stats.count_found(3, 100)
+            stats.count_found(0, 3, 100)
             stats.count_miss()
             stats.count_query()
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import aiohttp
 import pytest
 
-from node.http.health import BadQueryError, Health, NodeNumbers, faults, parse_bytes
+from node.http.health import BadQueryError, Health, faults, parse_bytes
 from node.http.http_server import serve_http
+from node.http.numbers import NodeNumbers
 from node.puts.ack_stats import AckStats
 from running import free_ports
 from tandemlog.v1 import common_pb2
@@ -84,7 +85,7 @@ class SlaveNode:
         return health(SLAVE)
 
     def numbers(self) -> NodeNumbers:
-        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7, 0)
+        return NodeNumbers(SLAVE, [SLAVE], False, 1, {}, AckStats(), "async-async", 7)
 
 
 async def aiohttp_get(port: int, path: str, method: str = "GET") -> tuple[int, str]:

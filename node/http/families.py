@@ -1,0 +1,332 @@
+"""Every family of metrics that a node has: name, type, labels, unit, meaning.
+
+This table is the only place for them. The collector (metrics.py) takes a family's type, labels
+and help text from here, and docs/monitoring.md is written from it (monitoring_docs.py). A family
+that is not in the table cannot be exported.
+
+Each family has the labels `cluster` and `node` before its own. Names end in their unit where they
+have one, counters in `_total`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+PREFIX = "tandemlog_"
+COMMON_LABELS = ("cluster", "node")
+
+
+class Kind(Enum):
+    """Prometheus' types, as far as they are used."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """`name` is without prefix; `labels` are those beside COMMON_LABELS; `unit` of the value."""
+
+    name: str
+    kind: Kind
+    unit: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return PREFIX + self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Families that belong together, and what is to be said about all of them."""
+
+    title: str
+    introduction: str
+    families: tuple[Family, ...]
+
+
+def _gauge(name: str, unit: str, meaning: str, *labels: str) -> Family:
+    return Family(name, Kind.GAUGE, unit, meaning, labels)
+
+
+def _counter(name: str, unit: str, meaning: str, *labels: str) -> Family:
+    return Family(name, Kind.COUNTER, unit, meaning, labels)
+
+
+def _histogram(name: str, unit: str, meaning: str, *labels: str) -> Family:
+    return Family(name, Kind.HISTOGRAM, unit, meaning, labels)
+
+
+_NODE = Section(
+    "The node",
+    "",
+    (
+        _gauge("build_info", "", "Always 1; the label is the version of the program.", "version"),
+        _gauge("uptime_seconds", "seconds", "Time since the store was opened."),
+        _gauge("role", "0 or 1", "1 on the master, 0 on a slave and on a node without a role."),
+        _gauge(
+            "can_ack", "0 or 1",
+            "1 if this node could acknowledge a put now. Exactly one node of a healthy cluster has "
+            "1.",
+        ),
+        _gauge(
+            "store_failed", "0 or 1",
+            "1 if the store has stopped permanently, after a failed fsync for example. The log "
+            "says why; the node needs a working disk and a restart.",
+        ),
+        _gauge(
+            "certificate_expiry_seconds", "seconds since 1970",
+            "When the node's own certificate expires. Only on nodes with TLS.",
+        ),
+    ),
+)  # fmt: skip
+
+_PUTS = Section(
+    "Puts",
+    "A put counts on the node that stored it as master. What a slave receives from its master is "
+    "replication, see below. Latencies are measured in the node.",
+    (
+        _counter(
+            "messages_in_total", "messages",
+            "Messages stored, by topic. A retry that was stored before does not count.", "topic",
+        ),
+        _counter(
+            "bytes_in_total", "bytes",
+            "Bytes of stored messages, by topic: bodies, properties and headers. Divided by "
+            "messages_in_total it is the mean size of a message.", "topic",
+        ),
+        _counter(
+            "acks_total", "requests",
+            "Responses to put requests, by result: ok, timeout (stored here, not confirmed in "
+            "time), not_enough_isr (refused: too few in-sync replicas), unknown, refused.",
+            "result",
+        ),
+        _histogram(
+            "ack_seconds", "seconds",
+            "From the arrival of a put to its acknowledgement, for each acknowledged message. The "
+            "label is flush mode and replication mode of the node.", "mode",
+        ),
+        _histogram(
+            "append_seconds", "seconds",
+            "Part of it: checks and write to the log, without fsync, for each message.",
+        ),
+        _histogram(
+            "flush_seconds", "seconds", "Duration of each fsync of the log."
+        ),
+        _histogram(
+            "confirm_seconds", "seconds",
+            "Part of it: from the append of a put request until it was confirmed, by the fsync of "
+            "this node or by all in-sync replicas, for each request.",
+        ),
+        _counter(
+            "put_duplicates_total", "messages",
+            "Messages of retries that were stored before and were not stored again.",
+        ),
+        _counter("put_busy_total", "requests", "Put requests refused: the disk is too slow."),
+        _gauge("puts_waiting", "requests", "Put requests that wait for their confirmation."),
+    ),
+)  # fmt: skip
+
+_READS = Section(
+    "Reads",
+    "",
+    (
+        _counter("messages_out_total", "messages", "Messages read from queues, by topic.", "topic"),
+        _counter("bytes_out_total", "bytes", "Bytes of messages read, by topic.", "topic"),
+        _histogram(
+            "pull_seconds", "seconds",
+            "From the arrival of a pull to its response, without the time that a long poll waited "
+            "for a message.",
+        ),
+        _counter("gets_total", "reads", "Reads of one queue; a pull of several queues is several."),
+        _counter("get_misses_total", "reads", "Those that found no message."),
+        _counter("queries_total", "queries", "Queries by key, unique id or tag."),
+        _gauge("long_polls", "pulls", "Pulls that wait for a message now."),
+        _gauge(
+            "answer_bytes", "bytes",
+            "Memory of responses in progress; its limit is limits.answer_bytes.",
+        ),
+    ),
+)  # fmt: skip
+
+_GROUPS = Section(
+    "Consumer groups",
+    "The lag is exported by the master only, so that a sum over all nodes is right. It exists for "
+    "each pair of group and topic with a committed offset. Traffic and members are counted by each "
+    "node from the calls that it gets itself.",
+    (
+        _gauge(
+            "consumer_lag_messages", "messages",
+            "Messages of the topic that are stored and that the group has not committed yet, over "
+            "all queues.", "group", "topic",
+        ),
+        _gauge(
+            "consumer_lag_seconds", "seconds",
+            "Age of the oldest of them: now minus its store time; 0 without lag. An idle topic has "
+            "no lag, and a stuck group's lag grows by a second each second.", "group", "topic",
+        ),
+        _gauge(
+            "group_members", "connections",
+            "Connections to this node that pulled or committed for the group in the last 90 s.",
+            "group",
+        ),
+        _counter(
+            "group_messages_out_total", "messages", "Messages that the group has pulled here.",
+            "group",
+        ),
+        _counter("group_bytes_out_total", "bytes", "Bytes that it has pulled here.", "group"),
+        _counter(
+            "group_commits_total", "commits",
+            "Commits of offsets by the group. A group that pulls and does not commit will read the "
+            "same messages again.", "group",
+        ),
+    ),
+)  # fmt: skip
+
+_REPLICATION = Section(
+    "Replication",
+    "What a node says of others is what its master last told it; the master knows best. The label "
+    "`peer` is the node that the sample is about. The documents call the set of replicas whose "
+    "acknowledgement a put needs *in-sync set*; the names of metrics say `isr`.",
+    (
+        _gauge("isr_size", "nodes", "In-sync replicas, the master included."),
+        _gauge(
+            "isr_min", "nodes",
+            "In-sync replicas that a put needs (`replication.min_in_sync`).",
+        ),
+        _gauge(
+            "under_min_isr", "0 or 1",
+            "1 if there are fewer in-sync replicas than a put needs: puts are refused.",
+        ),
+        _gauge("isr_member", "0 or 1", "1 if the peer is in the in-sync set.", "peer"),
+        _gauge(
+            "replication_lag_bytes", "bytes",
+            "How far the slave's durable log is behind the end of the master's.", "peer",
+        ),
+        _gauge(
+            "replication_lag_seconds", "seconds",
+            "Time since the slave last had the whole log of the master.", "peer",
+        ),
+        _gauge(
+            "alarms", "0 or 1",
+            "1 if the peer may hold acknowledged messages that this master lacks (see "
+            "replication.md). `/health` and the log say what to do.", "peer",
+        ),
+        _counter(
+            "replicated_chunks_total", "chunks", "Pieces of log that this slave took from a master."
+        ),
+        _counter(
+            "replicated_bytes_total", "bytes", "Bytes of log that this slave took from a master."
+        ),
+    ),
+)  # fmt: skip
+
+_ELECTIONS = Section(
+    "Elections",
+    "Only where the cluster elects its master (`coordinator.endpoints`), except `epoch`.",
+    (
+        _gauge("epoch", "", "Number of the term in which the node is; it only grows."),
+        _gauge(
+            "leader_lease_remaining_seconds", "seconds",
+            "How long this master may still count on its lease; 0 on other nodes.",
+        ),
+        _gauge(
+            "coordinator_last_success_age_seconds", "seconds",
+            "Time since the coordinator last answered; -1 if it never did.",
+        ),
+        _gauge("paused", "0 or 1", "1 while an operator has paused failover."),
+        _counter("elections_total", "terms", "Terms that this node has begun since its start."),
+        _gauge(
+            "unclean_epoch", "",
+            "The newest term that may have begun without acknowledged messages; 0 if none did. "
+            "With async replication each failover is one of these.",
+        ),
+        _counter(
+            "incarnation_changes_total", "changes",
+            "How often the node's disk joined as a new one since its start, because it may have "
+            "lost messages.",
+        ),
+    ),
+)  # fmt: skip
+
+_LOG = Section(
+    "Log and disk",
+    "Offsets are positions in the log, in bytes; they grow with each message. The difference of "
+    "two is how far one stage is behind the other: `log_end_offset - durable_offset` is not "
+    "fsynced yet, `log_end_offset - confirm_offset` is not confirmed yet.",
+    (
+        _gauge("log_min_offset", "bytes", "First byte that the log still has."),
+        _gauge("log_end_offset", "bytes", "End of the log: everything below it was appended here."),
+        _gauge("durable_offset", "bytes", "Everything below it was fsynced here."),
+        _gauge(
+            "confirm_offset", "bytes",
+            "Everything below it is on all in-sync replicas; consumers see no more.",
+        ),
+        _gauge(
+            "dispatch_behind_bytes", "bytes",
+            "Confirmed but not in the queues and the index yet.",
+        ),
+        _gauge("disk_free_bytes", "bytes", "Free space of the disk that has the store."),
+        _gauge("disk_size_bytes", "bytes", "Size of that disk."),
+        _counter("files_deleted_total", "files", "Log files deleted because they had expired."),
+        _counter(
+            "checkpoints_total", "checkpoints",
+            "Times at which queues and index were made durable; recovery begins at the last one.",
+        ),
+    ),
+)  # fmt: skip
+
+_CALLS = Section(
+    "Calls",
+    "All of gRPC, replication left out.",
+    (
+        _gauge("calls", "calls", "Calls in progress; the limit is limits.calls."),
+        _gauge("streams", "streams", "Streams among them; the limit is limits.streams."),
+        _counter("calls_started_total", "calls", "Calls that came in."),
+        _counter(
+            "calls_refused_total", "calls",
+            "Calls that ended with an error, by its code in small letters; put requests are "
+            "counted by acks_total.", "code",
+        ),
+    ),
+)  # fmt: skip
+
+_BOUNDS = Section(
+    "Bounds on labels",
+    "Each value of a label is a time series that Prometheus keeps. So a node exports at most "
+    "`limits.metric_topics` topics and `limits.metric_groups` groups, and sums the rest under the "
+    "value `other`. Of a lag in seconds, `other` has the largest one. A topic or a group that is "
+    "really called `other` counts there too.",
+    (
+        _gauge("metric_topics_folded", "topics", "Topics that are summed under `other`."),
+        _gauge(
+            "metric_groups_folded", "groups",
+            "Groups, or pairs of group and topic, that are summed under `other`: the larger of the "
+            "two numbers.",
+        ),
+    ),
+)  # fmt: skip
+
+SECTIONS = (
+    _NODE, _PUTS, _READS, _GROUPS, _REPLICATION, _ELECTIONS, _LOG, _CALLS, _BOUNDS,
+)  # fmt: skip
+FAMILIES = {family.name: family for section in SECTIONS for family in section.families}
+
+NOT_EXPORTED = {
+    "puts_total": "the sum of messages_in_total",
+    "put_bytes_total": "the sum of bytes_in_total",
+    "put_batches_total": 'acks_total{result="ok"} counts requests',
+    "put_refused_total": 'acks_total{result="refused"} has them',
+    "get_messages_total": "the sum of messages_out_total",
+    "get_bytes_total": "the sum of bytes_out_total",
+    "flush_behind_bytes": "log_end_offset - durable_offset",
+    "confirm_behind_bytes": "log_end_offset - confirm_offset",
+    "reput_behind_bytes": "dispatch_behind_bytes",
+    "raw_chunks_total": "replicated_chunks_total",
+    "raw_bytes_total": "replicated_bytes_total",
+}
+"""Numbers of `Admin.stats()` that are other families here, and which ones."""
+SUMMARIES = ("put_seconds_", "append_seconds_")
+"""Beginnings of the names of summaries in `Admin.stats()`, which are histograms here."""

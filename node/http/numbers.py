@@ -1,0 +1,156 @@
+"""The numbers of a node at one moment: for /metrics, and for `Admin.stats()`.
+
+    loop     numbers()          positions, members, counters: cheap
+    thread   workload()         topics and lags, whose number others decide: workload.py
+
+What the loop owns is copied in the loop. A counter of another thread is read as it is.
+"""
+
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from storage.message_store import MessageStore
+from storage.stats import LatencyHistogram
+from tandemlog.v1 import common_pb2
+
+from ..pulls.group_activity import GroupActivity, GroupNumbers
+from ..pulls.pull_service import PullService
+from ..pulls.read_turns import ReadTurns
+from ..puts.ack_stats import AckStats
+from ..roles.election_numbers import ElectionNumbers
+from ..settings.config import NodeConfig
+from .health import Health
+from .workload import Workload, WorkloadNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNumbers:
+    """What a scrape of /metrics asks the node for. `alarms` are ids of nodes that may hold what
+    this master lacks; `workload` is to be called in a thread."""
+
+    own: common_pb2.NodeStatus
+    members: Sequence[common_pb2.NodeStatus]
+    can_ack: bool
+    min_in_sync: int
+    values: Mapping[str, float]
+    acks: AckStats
+    ack_mode: str
+    disk_free_bytes: int
+    disk_size_bytes: int = 0
+    store_failed: bool = False
+    alarms: Collection[str] = ()
+    elections: ElectionNumbers | None = None  # None where roles are configured
+    latencies: Mapping[str, LatencyHistogram] = field(default_factory=dict)
+    groups: Mapping[str, GroupNumbers] = field(default_factory=dict)
+    folded_groups: int = 0
+    calls_total: int = 0
+    refused: Mapping[str, int] = field(default_factory=dict)
+    workload: Callable[[], WorkloadNumbers] = WorkloadNumbers
+    certificate_expiry_s: float | None = None  # since 1970; None without TLS
+
+
+class Observed(Protocol):
+    """A node, as its HTTP port sees it. Cheap: both are called in the loop."""
+
+    def health(self) -> Health: ...
+
+    def numbers(self) -> NodeNumbers: ...
+
+
+class Door(Protocol):
+    """What counts the calls."""
+
+    calls: int
+    streams: int
+    calls_total: int
+    refused: dict[str, int]
+
+
+class NodeCounters:
+    """Reads the counters of a node's parts; see the module."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        store: MessageStore,
+        *,
+        door: Door,
+        turns: ReadTurns,
+        pulls: PullService,
+        groups: GroupActivity,
+        waiting: Sized,
+        acks: AckStats,
+        leads: Callable[[], bool],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._door = door
+        self._turns = turns
+        self._pulls = pulls
+        self._groups = groups
+        self._waiting = waiting
+        self._acks = acks
+        self._workload = Workload(
+            store,
+            max_topics=config.limits.metric_topics,
+            max_groups=config.limits.metric_groups,
+            leads=leads,
+            monotonic=store.clock.monotonic,
+        )
+        # hook: seconds since 1970 at which the node's certificate expires
+        self.certificate_expiry_s: Callable[[], float | None] = lambda: None
+
+    def statistics(self) -> Mapping[str, float]:
+        """Every counter of the store, and how far its parts are behind."""
+        store = self._store
+        return {
+            **store.stats.values(store.clock.monotonic()),
+            "flush_behind_bytes": max(0, store.log.wrote.value - store.log.flushed.value),
+            "confirm_behind_bytes": max(0, store.log.wrote.value - store.confirmed.value),
+            "reput_behind_bytes": max(0, store.confirmed.value - store.reputed.value),
+            "puts_waiting": len(self._waiting),
+            "calls": self._door.calls,
+            "streams": self._door.streams,
+            "long_polls": self._pulls.waiting,
+            "answer_bytes": self._turns.held_bytes,
+        }
+
+    def numbers(
+        self,
+        members: Sequence[common_pb2.NodeStatus],
+        *,
+        can_ack: bool,
+        alarms: Collection[str],
+        elections: ElectionNumbers | None,
+    ) -> NodeNumbers:
+        """For /metrics; `members` has this node too."""
+        config, stats = self._config, self._store.stats
+        disk = shutil.disk_usage(config.store.directory)
+        return NodeNumbers(
+            own=next(each for each in members if each.node_id == config.node_id),
+            members=members,
+            can_ack=can_ack,
+            min_in_sync=config.replication.min_in_sync,
+            values=self.statistics(),
+            acks=self._acks,
+            ack_mode=f"{config.store.flush.value}-{config.replication.mode.value}",
+            disk_free_bytes=disk.free,
+            disk_size_bytes=disk.total,
+            store_failed=self._store.failure is not None,
+            alarms=alarms,
+            elections=elections,
+            latencies={
+                "append_seconds": stats.append_latency,
+                "flush_seconds": stats.flush_latency,
+                "confirm_seconds": self._acks.confirm_seconds,
+                "pull_seconds": self._pulls.latency,
+            },
+            groups=self._groups.numbers(),
+            folded_groups=self._groups.folded,
+            calls_total=self._door.calls_total,
+            refused=dict(self._door.refused),
+            workload=self._workload.numbers,
+            certificate_expiry_s=self.certificate_expiry_s(),
+        )

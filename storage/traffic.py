@@ -1,0 +1,74 @@
+"""How many messages and bytes each queue has taken and given since the store was opened.
+
+    dispatch ─▶ [in  messages | bytes]  by dense index     a few array operations a batch
+    read     ─▶ [out messages | bytes]  by dense index     one addition a read of a queue
+
+Dense indexes are never reused, so a row belongs to one queue permanently. What comes in is counted
+when it is dispatched, on a master: there the units lie grouped by queue already, and the append
+thread has nothing to do (numpy gives the interpreter away for large arrays, and that thread would
+have to wait until it gets it back). Readers count what goes out, and `StoreStats` gives them its
+lock. A scrape copies the columns without a lock: each number is one word.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST_QUEUES = 1_024
+
+
+class TrafficColumns:
+    """messages and bytes i8[queues], grown as queues come; one writer at a time."""
+
+    def __init__(self) -> None:
+        self.messages: NDArray[np.int64] = np.zeros(FIRST_QUEUES, dtype=np.int64)
+        self.bytes: NDArray[np.int64] = np.zeros(FIRST_QUEUES, dtype=np.int64)
+
+    def add(self, dense: int, messages: int, size: int) -> None:
+        if dense >= len(self.messages):
+            self._grow(dense + 1)
+        self.messages[dense] += messages
+        self.bytes[dense] += size
+
+    def add_many(
+        self, dense: NDArray[np.int64], messages: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> None:
+        """All of `dense` are different."""
+        try:
+            self.messages[dense] += messages
+        except IndexError:  # nothing was added; cheaper than to look for the highest each time
+            self._grow(int(dense.max()) + 1)
+            self.messages[dense] += messages
+        self.bytes[dense] += sizes
+
+    def copies(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Messages and bytes of the first `count` queues. Any thread may call."""
+        return _first(self.messages, count), _first(self.bytes, count)
+
+    def _grow(self, least: int) -> None:
+        size = max(2 * len(self.messages), least)
+        # bytes first: an index that `messages` has is then one of both
+        self.bytes = _first(self.bytes, size)
+        self.messages = _first(self.messages, size)
+
+
+def _first(column: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """A copy of the first `count` numbers, with 0 for those that are not there."""
+    made = np.zeros(count, dtype=np.int64)
+    made[: len(column)] = column[:count]
+    return made
+
+
+class QueueTraffic:
+    """See the module. `counts_puts`: this node is master, so what becomes readable was put here."""
+
+    def __init__(self) -> None:
+        self.put = TrafficColumns()
+        self.read = TrafficColumns()
+        self.counts_puts = False
+
+    def count_put(
+        self, queues: NDArray[np.int64], messages: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> None:
+        """Messages and bytes that came into each of `queues`, all different. Only the one who
+        dispatches calls it."""
+        self.put.add_many(queues, messages, sizes)

@@ -83,7 +83,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answer", "memory"),
         ("message",),
         ("errors",),
-        ("cluster",),
+        ("cluster", "tracing"),
         ("consume", "produce"),
         ("admin",),
         ("sync",),

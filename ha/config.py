@@ -1,7 +1,9 @@
 """The settings of one node's replication; read from file and environment in `node` only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
+
+from tandemlog.transport.security import Security
 
 
 class Role(Enum):
@@ -32,7 +34,8 @@ class Replication(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HaConfig:
-    """One node. Sizes in bytes, times in milliseconds, as the names say."""
+    """One node. Sizes in bytes, times in milliseconds, as the names say. `security` is what this
+    node shows to a master, and by what it knows one."""
 
     cluster_id: str
     node_id: str
@@ -66,6 +69,8 @@ class HaConfig:
     reconnect_min_ms: int = 100
     reconnect_max_ms: int = 5_000
     refused_retry_ms: int = 10_000
+
+    security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
         if not self.cluster_id:

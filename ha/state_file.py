@@ -32,11 +32,17 @@ class StateFile:
 
         Raises StateFileError if it cannot be read or names another cluster or node.
         """
-        data = read_small(self._files, self.path)
-        if data is None:
+        state = self.check(config)
+        if state is None:
             state = HaState(config.cluster_id, config.node_id, new_incarnation())
             self.save(state)
-            return state
+        return state
+
+    def check(self, config: HaConfig) -> HaState | None:
+        """As `load`, but None if there is no state: nothing is written."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
         try:
             state = decode_state(data)
         except StateFileError as error:

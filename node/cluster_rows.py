@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ha.election.snapshot import Snapshot
 from ha.master.members import NO_MASTER, UNREACHABLE
+from ha.protocol.versions import VERSION
 from ha.state import HaState
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
@@ -70,3 +71,20 @@ def _fill_own(row: common_pb2.NodeStatus, store: MessageStore, state: HaState, r
     row.min_offset, row.wrote_offset = log.min_offset, log.wrote.value
     row.flushed_offset, row.confirm_offset = log.flushed.value, store.confirmed.value
     row.reput_offset, row.commit_log_file_size = store.reputed.value, log.file_size
+    row.version = VERSION
+
+
+def with_own_state(
+    rows: Sequence[common_pb2.NodeStatus], node_id: str, store: MessageStore, *, stopping: bool
+) -> Sequence[common_pb2.NodeStatus]:
+    """The same rows; that of this node with what its role does not know."""
+    for row in rows:
+        if row.node_id != node_id:
+            continue
+        if stopping:
+            row.state = "stopping"
+        elif store.failure is not None:
+            row.state, row.detail = "read-only", str(store.failure)
+        elif store.trouble is not None:
+            row.detail = f"dispatch is waiting: {store.trouble}"
+    return rows

@@ -39,6 +39,8 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.words import shortened
 from tandemlog.v1 import broker_pb2, common_pb2
 
+from .access.errors import DeniedError, NotKnownError, OverLimitError
+
 logger = logging.getLogger(__name__)
 
 Code: TypeAlias = common_pb2.ErrorCode.ValueType
@@ -90,6 +92,8 @@ _TABLE = (
     _Row(FormatError, common_pb2.INVALID_ARGUMENT),
     _Row(ChangeRefusedError, common_pb2.CHANGE_REFUSED),
     _Row(UnknownOutcomeError, common_pb2.OUTCOME_UNKNOWN),
+    _Row(NotKnownError, common_pb2.UNAUTHENTICATED),
+    _Row(DeniedError, common_pb2.PERMISSION_DENIED),
     _Row(CoordinatorError, common_pb2.COORDINATOR_UNAVAILABLE),
 )
 
@@ -113,6 +117,7 @@ _PUT_STATUS: dict[int, Status] = {
     common_pb2.SEQUENCE_CONFLICT: broker_pb2.MESSAGE_ILLEGAL,
     common_pb2.PRODUCER_FENCED: broker_pb2.MESSAGE_ILLEGAL,
     common_pb2.UNKNOWN_PRODUCER: broker_pb2.MESSAGE_ILLEGAL,
+    common_pb2.PERMISSION_DENIED: broker_pb2.MESSAGE_ILLEGAL,
 }
 
 
@@ -152,7 +157,18 @@ def _error_of(problem: Exception) -> common_pb2.Error:
             actual=problem.actual,
             record_index=problem.record_index,
         )
+    if isinstance(problem, OverLimitError):
+        return common_pb2.Error(
+            code=common_pb2.BUSY,
+            message=str(problem),
+            field=problem.field,
+            limit=problem.limit,
+            actual=problem.actual,
+            record_index=-1,
+        )
     error = common_pb2.Error(code=_code_of(problem), message=str(problem), record_index=-1)
+    if isinstance(problem, DeniedError):
+        error.field = problem.right.value
     if isinstance(problem, OffsetOutOfRangeError):
         error.field = "physical_offset"
         error.actual = problem.offset

@@ -30,10 +30,11 @@ from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .cluster_rows import rows_without_master, with_roster
+from .cluster_rows import rows_without_master, with_own_state, with_roster
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
 from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
+from .process.service_manager import said_ready
 from .process.tasks import cancelled, nothing
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
@@ -48,6 +49,7 @@ from .roles.elected_roles import AgentCalls, ElectedRoles
 from .roles.master_role import MasterRole
 from .roles.role import NodeRole
 from .roles.slave_role import SlaveRole
+from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
@@ -69,6 +71,7 @@ class Node:
     """
 
     endpoints: Endpoints
+    security: NodeSecurity
     store: MessageStore
     role: NodeRole
     waiters: ConfirmWaiters
@@ -93,6 +96,7 @@ class Node:
     async def start(self) -> None:
         """Raises ListenError, ConfigError, StoreError, HaError: one clear line each."""
         try:
+            self.security = NodeSecurity(self.config)
             self.endpoints = choose_endpoints(self.config)
             await self._open_store()
             replication = await self._start_replication()
@@ -101,7 +105,7 @@ class Node:
             await self._start_grpc(replication, turns)
             await self._start_http()
             self._follow()
-            self._watch_memory()
+            self._watch_files_and_memory()
             self._undo.push_async_callback(self._drain)
         except BaseException:
             await self._undo.aclose()
@@ -274,8 +278,8 @@ class Node:
         segments = SegmentStream(store.log, store.confirmed, turns, config.pull.chunk_bytes)
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
-        limits = config.limits
-        self._door = CallDoor(turns, max_calls=limits.calls, max_streams=limits.streams)
+        bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
+        self._door = CallDoor(turns, **bounds, keeper=self.security.doorkeeper)
         self._counters = NodeCounters(
             config,
             store,
@@ -295,6 +299,7 @@ class Node:
             replication,
             self._door,
             max_batch_size=config.store.max_batch_size,
+            tls=self.security.tls,
         )
         await self.server.start(self.endpoints.listen)
         self._undo.push_async_callback(self.server.stop, STOP_GRACE_S)
@@ -310,10 +315,14 @@ class Node:
             self.config.node_id,
             split_endpoint(self.endpoints.http),
             self.elections,
+            self.security,
         )
         self._undo.push_async_callback(http.stop)
 
-    def _watch_memory(self) -> None:
+    def _watch_files_and_memory(self) -> None:
+        if self.security.watches:
+            watching = asyncio.create_task(self.security.watch(), name="security")
+            self._undo.push_async_callback(cancelled, watching)
         store, door = self.store, self._door
 
         def activity() -> int:
@@ -366,16 +375,7 @@ class Node:
         rows = self.role.members()
         if self.agent is not None:
             rows = with_roster(self.agent.snapshot, rows, self.config.node_id)
-        for row in rows:
-            if row.node_id != self.config.node_id:
-                continue
-            if self._stopping:
-                row.state = "stopping"
-            elif self.store.failure is not None:
-                row.state, row.detail = "read-only", str(self.store.failure)
-            elif self.store.trouble is not None:
-                row.detail = f"dispatch is waiting: {self.store.trouble}"
-        return rows
+        return with_own_state(rows, self.config.node_id, self.store, stopping=self._stopping)
 
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""
@@ -437,7 +437,8 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
     await node.start()
     collect_rarely()
     stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
+    async with said_ready(f"serving on {node.endpoints.listen}"):
+        await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
     await node.stop()
     if node.fatal.done():
         raise node.fatal.result()

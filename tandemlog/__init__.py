@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import errors
     from .admin import AsyncAdmin, ProducerInfo, TopicInfo
     from .cluster.connection import ConnectionOptions
+    from .cluster.profiles import Profile, load_profile
     from .cluster.topology import NodeInfo, ReadFrom, Topology
     from .consume.consumer import AsyncConsumer, AsyncStream
     from .consume.follow_options import FollowOptions
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .produce.options import ProducerOptions
     from .produce.producer import AsyncProducer
     from .sync import Admin, Consumer, Producer, SendFuture, Stream
+    from .transport.security import Security
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -53,10 +55,12 @@ __all__ = [
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
+    "Profile",
     "QueueRange",
     "ReadFrom",
     "ReceivedBatch",
     "ReceivedMessage",
+    "Security",
     "SendFuture",
     "SendManyResult",
     "SendResult",
@@ -65,6 +69,7 @@ __all__ = [
     "TopicInfo",
     "Topology",
     "errors",
+    "load_profile",
 ]
 
 _MODULES = {
@@ -79,6 +84,8 @@ _MODULES = {
     "produce.options": ("ProducerOptions",),
     "consume.received": ("ReceivedBatch", "ReceivedMessage"),
     "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
+    "cluster.profiles": ("Profile", "load_profile"),
+    "transport.security": ("Security",),
     "cluster.topology": ("NodeInfo", "ReadFrom", "Topology"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

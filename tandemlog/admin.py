@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from .cluster.connection import Connection, ConnectionOptions, Node
+from .cluster.connection import Connection, ConnectionOptions, Node, secured
 from .cluster.elections import (
     Changed,
     ClusterChange,
@@ -34,6 +34,7 @@ from .errors import (
 from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
+from .transport.security import Security
 from .v1 import admin_pb2, broker_pb2
 
 PERM_READ = 4
@@ -90,8 +91,9 @@ class AsyncAdmin:
         *,
         read_from: ReadFrom | str = ReadFrom.ANY,
         connection: ConnectionOptions | None = None,
+        security: Security | None = None,
     ) -> None:
-        self._connection = Connection(endpoints, connection)
+        self._connection = Connection(endpoints, secured(connection, security))
         self._reader = Reader(self._connection, read_from)
         self._positions = Positions(self._connection, self._reader)
         self._timeout_ms = self._connection.options.request_timeout_ms

@@ -78,6 +78,11 @@ class ClientClosedError(TandemlogError):
     """The client was closed, or never opened."""
 
 
+class SecurityError(TandemlogError):
+    """Certificates, a key or a token that this client cannot use: a file that cannot be read or
+    holds something else, or a token that would travel in clear text. Nothing was sent."""
+
+
 class InvalidMessageError(TandemlogError, ValueError):
     """A message that cannot be sent; `field` is the wrong part. Nothing was sent."""
 

@@ -35,7 +35,7 @@ LANES = {
     "spark": "session",
     "fault": "machine",
     "interop": "machine",
-    "docker": "machine",
+    "docker": "containers",
     "failover": "elections",
     "chaos": "elections",
 }
@@ -44,9 +44,10 @@ LANES = {
 def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
-    One is for those that share a Spark session; one for disks, brokers and containers, and one for
-    elections, which are mostly waited for; one for the rest, programs of our own. They take about
-    the same time. Two tests that start half a dozen of Java at once do so one after the other.
+    One is for those that share a Spark session; one for disks and brokers, one for containers and
+    one for elections, which are mostly waited for; one for the rest, programs of our own. They take
+    about the same time. Two tests that start half a dozen of Java at once do so one after the
+    other.
     """
     if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
         return "programs"

@@ -36,13 +36,15 @@ def openssl_or_skip() -> None:
 
 @dataclass
 class Process(ServerProcess):
-    """One server. `command` starts it, again and again on the same data."""
+    """One server. `command` starts it, again and again on the same data; `program` is the checkout
+    that it runs."""
 
     name: str
     endpoint: str
     command: list[str]
     folder: Path
     process: subprocess.Popen[bytes] | None = None
+    program: Path = ROOT
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class Process(ServerProcess):
     def start(self) -> "Process":
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=ROOT
+                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.program
             )
         return self
 

@@ -39,6 +39,7 @@ class ElectedNodes:
             settings: dict[str, Any] = {
                 "cluster_id": "test",
                 "node_id": name,
+                "insecure": place is not LOOPBACK,
                 "listen": f"{place.host}:{ports[2 * number]}",
                 "http_listen": f"{place.host}:{ports[2 * number + 1]}",
                 "coordinator": {"endpoints": list(coordinator), "members": names},

@@ -175,12 +175,14 @@ class ServerProcess:
 
 @dataclass
 class NodeProcess(ServerProcess):
-    """One node; `settings` are those of its TOML file. `store` is where its store lies."""
+    """One node; `settings` are those of its TOML file. `store` is where its store lies, `program`
+    the checkout that it runs."""
 
     folder: Path
     settings: dict[str, Any]
     wrapper: tuple[str, ...] = ()
     process: subprocess.Popen[bytes] | None = None
+    program: Path = ROOT
     log: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,7 +215,7 @@ class NodeProcess(ServerProcess):
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                cwd=ROOT,
+                cwd=self.program,
                 env={k: v for k, v in os.environ.items() if not k.startswith("TANDEMLOG_")},
             )
         if wait:

@@ -3,9 +3,14 @@
     WatchedNode(folder).start() ── stdin: reset, report ──▶ this file as a program
                                 ◀─ stdout: {"pause_ms": …, "rss_bytes": …}
 
-In the node's loop a task sleeps TICK_S again and again; what it comes back late by is a pause. The
-time in which the machine gave the processor to others is taken off: the kernel counts it for each
-thread.
+In the node's loop a task sleeps TICK_S again and again; what it comes back late by is a pause. What
+the machine took is taken off, since it says nothing of the node:
+
+- the time in which this thread was ready and another process had the processor, which the kernel
+  counts for each thread;
+- the time in which no thread of the node ran. A thread that has Python's lock may have lost the
+  processor as well, and the loop waits for both: a pause is at most what the whole process computed
+  meanwhile. So a loop that waits for a disk is not seen here.
 """
 
 import asyncio
@@ -14,6 +19,7 @@ import os
 import resource
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -80,13 +86,13 @@ class Watch:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        before, waited = loop.time(), _waited_s()
+        before, waited, computed = loop.time(), _waited_s(), time.process_time()
         while True:
             await asyncio.sleep(TICK_S)
-            now, waited_now = loop.time(), _waited_s()
+            now, waited_now, computed_now = loop.time(), _waited_s(), time.process_time()
             late = now - before - TICK_S - (waited_now - waited)
-            self.pause_s = max(self.pause_s, late)
-            before, waited = now, waited_now
+            self.pause_s = max(self.pause_s, min(late, computed_now - computed))
+            before, waited, computed = now, waited_now, computed_now
 
     def answer(self) -> None:
         """What one line of stdin asks for."""

@@ -1,16 +1,27 @@
-"""One gRPC channel an endpoint, made when it is first needed and kept.
+"""One gRPC channel an endpoint, made when it is first needed and kept while it is connected.
+
+A channel that has to connect again is replaced if the files of certificates have changed. Where TLS
+is the reason that there is no connection, a second look says why (transport/handshake.py); it runs
+beside the attempts and takes none of their time.
 
 A request is sent only over a channel that is ready. So a refused connection is known to have
 carried nothing, and what fails afterwards is known to be in doubt.
 """
 
 import asyncio
+import logging
 
 import grpc
 from grpc import aio
 
-from .options import CoordinatorOptions, Tls
+from tandemlog.transport.channels import open_channel
+from tandemlog.transport.files import SecurityFileError, SecurityFiles
+from tandemlog.transport.handshake import explain
+
+from .options import CoordinatorOptions
 from .verdicts import AttemptError, Verdict
+
+logger = logging.getLogger(__name__)
 
 _RECONNECT_MIN_MS = 100
 _RECONNECT_MAX_MS = 1_000
@@ -25,7 +36,12 @@ class Connections:
 
     def __init__(self, options: CoordinatorOptions) -> None:
         self._options = options
+        self._files = SecurityFiles(options.security)
         self._channels: dict[str, aio.Channel] = {}
+        self._numbers: dict[str, int] = {}
+        self._replaced: dict[str, aio.Channel] = {}
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._faults: dict[str, str] = {}
         self._closed = False
 
     async def ready(self, endpoint: str, seconds: float) -> tuple[aio.Channel, bool]:
@@ -34,32 +50,73 @@ class Connections:
         Raises AttemptError."""
         if self._closed:
             raise AttemptError(Verdict.ELSEWHERE, endpoint, "this client is closed")
-        channel = self._channels.get(endpoint)
-        if channel is None:
-            channel = self._channels[endpoint] = self._open(endpoint)
+        try:
+            channel = await self._channel(endpoint)
+        except SecurityFileError as error:
+            raise AttemptError(Verdict.ELSEWHERE, endpoint, str(error)) from error
         try:
             async with asyncio.timeout(seconds):
                 state = channel.get_state(try_to_connect=True)
                 new = state is not Ready
                 while state is not Ready:
                     if state is Failed and len(self._options.endpoints) > 1:
-                        raise AttemptError(Verdict.ELSEWHERE, endpoint, "no connection")
+                        said = f"no connection{self._why(endpoint)}"
+                        raise AttemptError(Verdict.ELSEWHERE, endpoint, said)
                     await channel.wait_for_state_change(state)
                     state = channel.get_state(try_to_connect=True)
         except TimeoutError:
-            reason = f"not connected within {seconds:.1f} s"
+            reason = f"not connected within {seconds:.1f} s{self._why(endpoint)}"
             raise AttemptError(Verdict.ELSEWHERE, endpoint, reason) from None
         except aio.UsageError as error:
             raise AttemptError(Verdict.ELSEWHERE, endpoint, "this client is closed") from error
+        self._faults.pop(endpoint, None)
         return channel, new
 
     async def close(self) -> None:
         """End every channel, and every call on it."""
         self._closed = True
-        channels = list(self._channels.values())
+        for look in self._looks.values():
+            look.cancel()
+        channels = [*self._channels.values(), *self._replaced.values()]
         self._channels.clear()
+        self._replaced.clear()
         for each in channels:
             await each.close()
+
+    async def _channel(self, endpoint: str) -> aio.Channel:
+        """The channel of the endpoint; a new one if it would have to connect with certificates that
+        were replaced."""
+        channel = self._channels.get(endpoint)
+        if channel is not None and channel.get_state() is Ready:
+            return channel
+        number = self._files.current().number
+        if channel is not None and self._numbers[endpoint] == number:
+            return channel
+        if channel is not None:
+            # others may wait for it: it is closed when the next one is replaced
+            older, self._replaced[endpoint] = self._replaced.get(endpoint), channel
+            if older is not None:
+                await older.close()
+        made = self._channels[endpoint] = self._open(endpoint)
+        self._numbers[endpoint] = number
+        return made
+
+    def _why(self, endpoint: str) -> str:
+        """What is known to be wrong with certificates there; has it found out for the next time."""
+        if not self._options.security.tls:
+            return ""
+        look = self._looks.get(endpoint)
+        if look is None or look.done():
+            self._looks[endpoint] = asyncio.create_task(self._look(endpoint))
+        fault = self._faults.get(endpoint, "")
+        return f": {fault}" if fault else ""
+
+    async def _look(self, endpoint: str) -> None:
+        found = await explain(endpoint, self._options.security)
+        text = "" if found is None else found.text
+        if text and text != self._faults.get(endpoint):
+            logger.error("coordinator %s: %s", endpoint, text)
+        self._faults[endpoint] = text
 
     def _open(self, endpoint: str) -> aio.Channel:
         settings: list[tuple[str, int | str]] = [
@@ -72,13 +129,4 @@ class Connections:
             ("grpc.keepalive_timeout_ms", _PING_TIMEOUT_MS),
             ("grpc.max_receive_message_length", self._options.max_answer_bytes),
         ]
-        tls = self._options.tls
-        if tls is None:
-            return aio.insecure_channel(endpoint, options=settings)
-        if tls.server_name:
-            settings.append(("grpc.ssl_target_name_override", tls.server_name))
-        return aio.secure_channel(endpoint, _credentials(tls), options=settings)
-
-
-def _credentials(tls: Tls) -> grpc.ChannelCredentials:
-    return grpc.ssl_channel_credentials(tls.ca, tls.key, tls.certificate)
+        return open_channel(endpoint, self._files, settings)

@@ -2,24 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from tandemlog.transport.security import Security
+
 MIN_KEEPALIVE_S = 10.0
 """etcd ends connections that ping more often (GOAWAY too_many_pings)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM contents. `ca` signs the servers' certificates (None: the system's authorities);
-    `certificate` and `key` are the client's own, both or neither. `server_name` is what the
-    servers' certificates name, where that is not the host of the endpoint."""
-
-    ca: bytes | None = None
-    certificate: bytes | None = None
-    key: bytes | None = field(default=None, repr=False)
-    server_name: str = ""
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) is not (self.key is None):
-            raise ValueError("tls: a client certificate and its key are given both or not at all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +13,8 @@ class CoordinatorOptions:
     """`endpoints` are host:port. Times in seconds.
 
     `attempt_s` bounds one request to one endpoint, connecting included; `budget_s` all attempts of
-    one call. `probe_s` is how often a quiet watch asks whether its endpoint is alive.
+    one call. `probe_s` is how often a quiet watch asks whether its endpoint is alive. `security`
+    names the files of TLS.
     """
 
     endpoints: tuple[str, ...]
@@ -37,7 +24,7 @@ class CoordinatorOptions:
     probe_s: float = 2.0
     keepalive_s: float = MIN_KEEPALIVE_S
     max_answer_bytes: int = 64 << 20
-    tls: Tls | None = None
+    security: Security = field(default_factory=Security)
     user: str = ""
     password: str = field(default="", repr=False)
 

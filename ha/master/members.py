@@ -13,6 +13,7 @@ from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
 from ..protocol.frames import Ack, Hello
+from ..protocol.versions import VERSION
 from ..store_port import StorePort
 from .group import MasterGroup
 from .sync_state_set import Progress
@@ -46,6 +47,7 @@ def own_status(
         store_host=config.store_host,
         commit_log_file_size=log.file_size,
         uptime_seconds=uptime_s,
+        version=VERSION,
     )
 
 
@@ -107,6 +109,7 @@ def _fill_hello(row: common_pb2.NodeStatus, hello: Hello) -> None:
     row.min_offset = hello.min_offset
     row.store_host = hello.store_host
     row.commit_log_file_size = hello.file_size
+    row.version = hello.build.named
 
 
 def _fill_ack(

@@ -23,6 +23,7 @@ from ..frame_limits import (
     check_sentences,
 )
 from .chunk_codec import Chunk
+from .versions import MAX_NAMES
 
 
 def check_hello(hello: replication_pb2.SlaveHello) -> None:
@@ -55,6 +56,7 @@ def check_hello(hello: replication_pb2.SlaveHello) -> None:
         )
     check_epochs("hello", accepted_epoch=hello.accepted_epoch)
     _check_table("hello", hello.epochs)
+    _check_build("hello", hello.build)
     check_count("hello", "checksums", hello.checksums, MAX_CHECKSUMS)
     for each in hello.checksums:
         check_offsets("hello", checksum_start=each.start, checksum_end=each.end)
@@ -95,6 +97,7 @@ def check_answer_fields(answer: replication_pb2.HelloAnswer) -> None:
         damaged_until=answer.damaged_until,
     )
     _check_table("answer", answer.epochs)
+    _check_build("answer", answer.build)
     check_count("answer", "known nodes", answer.known_nodes, MAX_MEMBERS)
     for node_id in answer.known_nodes:
         check_identifiers("answer", known_node=node_id)
@@ -128,7 +131,9 @@ def check_refusal(refusal: replication_pb2.Refusal) -> None:
 
 
 def _check_node(node: common_pb2.NodeStatus) -> None:
-    check_identifiers("members", node_id=node.node_id, incarnation=node.incarnation)
+    check_identifiers(
+        "members", node_id=node.node_id, incarnation=node.incarnation, version=node.version
+    )
     check_endpoints(
         "members",
         endpoint=node.endpoint,
@@ -136,6 +141,14 @@ def _check_node(node: common_pb2.NodeStatus) -> None:
         store_host=node.store_host,
     )
     check_sentences("members", state=node.state, detail=node.detail)
+
+
+def _check_build(frame: str, build: common_pb2.Build) -> None:
+    check_identifiers(frame, version=build.version)
+    for name, values in (("features", build.features), ("needs", build.needs)):
+        check_count(frame, name, values, MAX_NAMES)
+        for value in values:
+            check_identifiers(frame, **{name: value})
 
 
 def _check_table(frame: str, epochs: Iterable[replication_pb2.EpochEntry]) -> None:

@@ -42,6 +42,7 @@ from .frame_checks import (
     check_refusal,
 )
 from .table_pieces import Piece
+from .versions import SILENT_PEER, Build
 
 PREPARING = "preparing"
 """The state in an acknowledgement that is a sign of life only."""
@@ -89,6 +90,7 @@ class Hello:
     master_incarnation: str = ""
     needs_prologue: bool = False
     doubted_offset: int | None = None
+    build: Build = SILENT_PEER
     proven: int | None = None
     damaged_until: int = 0
 
@@ -132,6 +134,7 @@ class Answer:
     prologue: bool = False
     known_nodes: tuple[str, ...] = ()
     damaged_until: int = 0
+    build: Build = SILENT_PEER
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,7 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
     )
     if frame.doubted_offset is not None:
         hello.doubted_offset = frame.doubted_offset
+    _fill_build(hello, frame.build)
     return message.SerializeToString()
 
 
@@ -252,6 +256,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
         master_incarnation=hello.master_incarnation,
         needs_prologue=hello.needs_prologue,
         doubted_offset=hello.doubted_offset if hello.HasField("doubted_offset") else None,
+        build=_build_in(hello),
     )
 
 
@@ -335,6 +340,7 @@ def _fill_answer(message: replication_pb2.HelloAnswer, frame: Answer) -> None:
     message.prologue = frame.prologue
     message.known_nodes.extend(frame.known_nodes)
     message.damaged_until = frame.damaged_until
+    _fill_build(message, frame.build)
 
 
 def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
@@ -360,7 +366,24 @@ def _answer_in(message: replication_pb2.HelloAnswer) -> Answer:
         prologue=message.prologue,
         known_nodes=tuple(message.known_nodes),
         damaged_until=message.damaged_until,
+        build=_build_in(message),
     )
+
+
+def _fill_build(
+    message: replication_pb2.SlaveHello | replication_pb2.HelloAnswer, build: Build
+) -> None:
+    if build != SILENT_PEER:
+        message.build.version = build.version
+        message.build.features.extend(sorted(build.features))
+        message.build.needs.extend(sorted(build.needs))
+
+
+def _build_in(message: replication_pb2.SlaveHello | replication_pb2.HelloAnswer) -> Build:
+    if not message.HasField("build"):
+        return SILENT_PEER
+    said = message.build
+    return Build(said.version, frozenset(said.features), frozenset(said.needs))
 
 
 def _chunk_in(message: replication_pb2.LogChunk) -> Chunk:

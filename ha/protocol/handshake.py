@@ -34,6 +34,7 @@ from tandemlog.format.files.epochs import EpochEntry, EpochTable
 from ..errors import HandshakeRefusedError, ProtocolError
 from ..state import Member
 from .frames import Answer, Checksum, Hello, HelloAction, Refusal
+from .versions import OURS, Build, misfit
 
 FINE_BLOCK_BYTES = 4096
 MAX_EPOCH_JUMP = 1 << 20
@@ -70,6 +71,7 @@ class MasterView:
     known_nodes: frozenset[str] = frozenset()
     elected: bool = False
     unclean_epoch: int = 0
+    build: Build = OURS
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class SlaveView:
     accepted_epoch: int
     epochs: tuple[EpochEntry, ...] = ()
     unclean_epoch: int = 0
+    build: Build = OURS
 
     @property
     def overruled(self) -> bool:
@@ -164,6 +167,8 @@ def check_answer(answer: Answer, me: SlaveView) -> None:
     ProtocolError: an answer that does not fit what the slave said.
     """
     name = answer.action.name.lower()
+    if fault := misfit(f"master {answer.master_id}", answer.build, "this slave", me.build):
+        raise HandshakeRefusedError(fault, retry=False)
     _check_sense(answer)
     if answer.epoch > max(me.accepted_epoch, me.last_epoch) + MAX_EPOCH_JUMP and me.accepted_epoch:
         raise HandshakeRefusedError(
@@ -295,6 +300,8 @@ def _identity_refusal(hello: Hello, view: MasterView) -> Refusal | None:
             retry=False,
             epoch=view.epoch,
         )
+    if fault := misfit(f"slave {hello.node_id}", hello.build, f"master {view.node_id}", view.build):
+        return Refusal(fault, retry=False, epoch=view.epoch)
     if not hello.node_id or not hello.incarnation:
         return Refusal("a slave must send its node id and incarnation", retry=False)
     if hello.node_id == view.node_id:
@@ -426,6 +433,7 @@ def _answer(
         known_nodes=tuple(sorted(view.known_nodes)),
         damaged_until=hello.damaged_until,
         prologue=hello.needs_prologue and action is not HelloAction.RESYNC,
+        build=view.build,
     )
 
 

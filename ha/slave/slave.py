@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import tenacity
-from grpc import aio
 
 from storage.clock import Clock
 from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreError
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
+from tandemlog.transport.channels import open_channel
+from tandemlog.transport.files import SecurityFileError, SecurityFiles
+from tandemlog.transport.handshake import explain, may_be_handshake
 from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
@@ -36,6 +38,7 @@ from ..master.members import (
 )
 from ..protocol.frames import Hello
 from ..protocol.replication_service import PATH, ReplicationService, refusing_service
+from ..protocol.versions import OURS
 from ..state import HaState
 from ..state_file import StateFile, new_incarnation
 from ..store_port import StorePort
@@ -107,6 +110,7 @@ class ReplicationSlave:
         self._clock = clock
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
         self._threads = StoreThreads()
+        self._credentials = SecurityFiles(config.security)
         self._stored: SlaveStore | None = None
         self._told: Sequence[common_pb2.NodeStatus] = ()
         self._clean_at = 0.0
@@ -212,11 +216,17 @@ class ReplicationSlave:
             endpoint=config.endpoint,
             http_endpoint=config.http_endpoint,
             store_host=config.store_host,
+            build=OURS,
         )
         distrust = self._distrust
         hello, me = await self._threads.write(lambda: stored.greeting(hello, distrust=distrust))
-        async with aio.insecure_channel(config.master_endpoint, options=_OPTIONS) as channel:
-            call: Call = channel.stream_stream(PATH)()
+        try:
+            channel = open_channel(config.master_endpoint, self._credentials, _OPTIONS)
+            metadata = self._credentials.current().metadata
+        except SecurityFileError as error:
+            raise StreamEndedError(f"no stream to the master: {error}") from None
+        async with channel:
+            call: Call = channel.stream_stream(PATH)(metadata=metadata)
             stream = SlaveStream(
                 SlaveSession(hello, me, config, self._clock.monotonic()),
                 stored,
@@ -230,18 +240,22 @@ class ReplicationSlave:
             why = await stream.run(call)
         if why.refused:
             raise HandshakeRefusedError(why.reason, retry=why.retry)
-        reason = self._reason(why)
+        reason = await self._reason(why)
         if not stream.followed and not stream.resync:
             raise StreamEndedError(reason)
         self._say(logging.INFO, reason)
         self._lost(reason)
 
-    def _reason(self, why: Disconnect) -> str:
+    async def _reason(self, why: Disconnect) -> str:
         """For people; what the network says is for the one who looks closer."""
+        security, endpoint = self.config.security, self.config.master_endpoint
+        if security.tls and may_be_handshake(why.reason):
+            fault = await explain(endpoint, security)
+            if fault is not None:
+                return f"no stream from the master {endpoint}: {fault.text}"
         if not why.silent:
             return f"no stream from the master: {why.reason}"
         logger.debug("the stream to %s: %s", self.config.master_endpoint, why.reason)
-        endpoint = self.config.master_endpoint
         name = f"{self._master_id} ({endpoint})" if self._master_id else endpoint
         return f"the master {name} does not respond; trying again"
 

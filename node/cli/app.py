@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from ha.protocol.versions import VERSION
+
 from .exit_codes import INTERRUPTED, epilog
 
 # command: (module, what it is in one line)
@@ -36,6 +38,8 @@ COMMANDS = {
     "resume": "resume",
     "member": "member",
     "drill": "drill",
+    "certs": "certs",
+    "token": "token",
     "dump": "dump",
     "recover": "recover",
     "rebuild": "rebuild",
@@ -81,8 +85,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        metadata = importlib.import_module("importlib.metadata")  # slow, and needed here alone
-        typer.echo(f"tandemlog {metadata.version('tandemlog')}")
+        typer.echo(f"tandemlog {VERSION}")
         raise typer.Exit
 
 
@@ -94,6 +97,55 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            "--cluster",
+            metavar="NAME",
+            help="Cluster of ~/.config/tandemlog/clusters.toml that a command connects to. This "
+            "and the next options may also stand after the command's name. [env var: "
+            "TANDEMLOG_CLUSTER]",
+        ),
+    ] = "",
+    ca_file: Annotated[
+        str,
+        typer.Option(
+            "--ca-file",
+            metavar="FILE",
+            help="Authorities that may have signed the nodes' certificates; given, connections "
+            "use TLS. [env var: TANDEMLOG_CA_FILE]",
+        ),
+    ] = "",
+    cert_file: Annotated[
+        str,
+        typer.Option(
+            "--cert-file",
+            metavar="FILE",
+            help="Client certificate to show. [env var: TANDEMLOG_CERT_FILE]",
+        ),
+    ] = "",
+    key_file: Annotated[
+        str,
+        typer.Option("--key-file", metavar="FILE", help="Its key. [env var: TANDEMLOG_KEY_FILE]"),
+    ] = "",
+    token_file: Annotated[
+        str,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="File with the token to show. [env vars: TANDEMLOG_TOKEN_FILE; or the token "
+            "itself in TANDEMLOG_TOKEN]",
+        ),
+    ] = "",
+    server_name: Annotated[
+        str,
+        typer.Option(
+            "--server-name",
+            metavar="NAME",
+            help="Name in the nodes' certificates, if it is not the host of the endpoint. [env "
+            "var: TANDEMLOG_SERVER_NAME]",
+        ),
+    ] = "",
 ) -> None:
     """A replicated master/slave message log on the storage design of RocketMQ's broker."""
 

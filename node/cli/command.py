@@ -10,11 +10,20 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+from . import connecting
 from .exit_codes import epilog
+
+_CONNECTING = "tandemlog.connecting"
 
 
 class TextCommand(TyperCommand):
-    """A command whose texts are UTF-8."""
+    """A command whose texts are UTF-8. One with --endpoint also takes the options that say how to
+    connect (connecting.py)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        if any(parameter.name == connecting.ENDPOINT for parameter in self.params):
+            args, ctx.meta[_CONNECTING] = connecting.taken_out(args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         for parameter in ctx.command.params:
@@ -22,7 +31,20 @@ class TextCommand(TyperCommand):
             for text in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(text, str) and not _is_utf8(text):
                     raise typer.BadParameter(f"not valid UTF-8: {text!r}", ctx=ctx, param=parameter)
+        self._connect(ctx)
         return super().invoke(ctx)
+
+    def _connect(self, ctx: Any) -> None:
+        name = connecting.ENDPOINT
+        places = (ctx.meta.get(_CONNECTING, {}), ctx.find_root().params)
+        if name not in ctx.params:
+            connecting.settle_later(*places)
+            return
+        source = ctx.get_parameter_source(name)
+        given = source is not None and source.name == "COMMANDLINE"
+        found = connecting.settle(*places, endpoint=ctx.params[name] if given else "")
+        if found:
+            ctx.params[name] = found
 
 
 class CommandApp(typer.Typer):

@@ -23,6 +23,7 @@ from tandemlog.message import Message, SendResult
 from tandemlog.sync.admin import Admin
 from tandemlog.sync.consumer import Consumer
 from tandemlog.sync.producer import Producer
+from tandemlog.transport.security import Security
 
 from .local_cluster import ClusterError, LocalCluster, NodeProcess
 
@@ -58,11 +59,12 @@ class Account:
 class Load:
     """See the module. `with` it while rounds are played."""
 
-    def __init__(self, endpoints: list[str]) -> None:
+    def __init__(self, endpoints: list[str], security: Security | None = None) -> None:
         self.acknowledged: dict[int, SendResult] = {}
         self.times: list[float] = []
         self.failed: list[str] = []
         self._endpoints = endpoints
+        self._security = security
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._send, name="drill", daemon=True)
 
@@ -86,7 +88,7 @@ class Load:
 
     def _send(self) -> None:
         number = 0
-        with Producer(self._endpoints) as producer:
+        with Producer(self._endpoints, security=self._security) as producer:
             while not self._end.is_set():
                 try:
                     sent = producer.send(Message(TOPIC, str(number).encode()))
@@ -137,7 +139,8 @@ class Drill:
         """Read everything back; after the load has ended."""
         self.wait_in_sync()
         held: dict[tuple[int, int], bytes] = {}
-        with Consumer(self._cluster.endpoints.split(",")) as consumer:
+        endpoints, security = self._cluster.endpoints.split(","), self._cluster.client
+        with Consumer(endpoints, security=security) as consumer:
             for message in consumer.follow(TOPIC, until_end=True):
                 held[message.queue_id, message.queue_offset] = message.body
         acknowledged = self._load.acknowledged

@@ -6,6 +6,7 @@
     DIR/n0/node.log           what it says
     DIR/n0/store/             its store; n0's may lie elsewhere (--store)
     DIR/coordinator/          by which the nodes elect their master (local_coordinator.py)
+    DIR/secure/               certificates and tokens, if it is secure (local_security.py)
 
 Without a coordinator n0 is the master. The nodes ignore Ctrl-C, which a terminal sends to the whole
 group, and are stopped from here: the master first, so that its last puts still find their slaves,
@@ -31,17 +32,20 @@ from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLockedError
 from storage.inspect.geometry import Geometry
 from tandemlog.format.words import counted
+from tandemlog.transport.security import Security
 
 from ..settings.config import ConfigError
 from ..settings.endpoints import usable
 from .local_coordinator import EMBEDDED, NONE, LocalCoordinator
 from .local_process import with_package_path
+from .local_security import LocalSecurity
 
 HTTP_PORT_DISTANCE = 100
 DEFAULT_SLAVES = 2
 # Three nodes on one disk, each with the next file allocated ahead: RocketMQ's 1 GiB would be 6.
 DEFAULT_LOG_FILE_SIZE = 256 << 20
 MAX_SLAVES = 16
+RELOAD_MS = 1_000
 PLAN = "cluster.json"
 ELECTED = "elected"
 LOCK = "up.lock"
@@ -77,6 +81,7 @@ class ClusterPlan:
     replication: str = "sync"
     min_in_sync: int = 1
     coordinator: str = NONE
+    secure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,7 @@ class Wishes:
     replication: str | None = None
     min_in_sync: int | None = None
     coordinator: str | None = None
+    secure: bool | None = None
 
 
 @dataclass(slots=True)
@@ -180,6 +186,7 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
         replication=wishes.replication or held.replication,
         min_in_sync=wishes.min_in_sync or held.min_in_sync,
         coordinator=wishes.coordinator or held.coordinator,
+        secure=held.secure if wishes.secure is None else wishes.secure,
     )
 
 
@@ -212,6 +219,7 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
         min_in_sync=wishes.min_in_sync or min_in_sync,
         # a node alone has no other one to elect
         coordinator=wishes.coordinator or (EMBEDDED if slaves else NONE),
+        secure=bool(wishes.secure),
     )
 
 
@@ -232,7 +240,10 @@ class LocalCluster:
         self.directory = directory
         self.plan = plan
         elects = plan.coordinator != NONE
-        self.coordinator = LocalCoordinator(directory, plan.coordinator, port) if elects else None
+        self.security = LocalSecurity(directory, plan.cluster_id) if plan.secure else None
+        self.coordinator = (
+            LocalCoordinator(directory, plan.coordinator, port, self.security) if elects else None
+        )
         self.nodes = [
             NodeProcess(
                 node_id=f"n{number}",
@@ -249,6 +260,11 @@ class LocalCluster:
     def endpoints(self) -> str:
         return ",".join(node.endpoint for node in self.nodes)
 
+    @property
+    def client(self) -> Security:
+        """What a client needs to be let in."""
+        return Security() if self.security is None else self.security.client
+
     def check_ports(self) -> None:
         """Raises ListenError if another process has the port of a node. Were that a node of
         another cluster, its answers would be taken for those of the node that cannot start."""
@@ -259,7 +275,9 @@ class LocalCluster:
             usable(node.node_id, node.http_endpoint)
 
     def write(self) -> None:
-        """Write the plan and every node's configuration."""
+        """Write the plan, every node's configuration, and certificates and tokens."""
+        if self.security is not None:
+            self.security.prepare([node.node_id for node in self.nodes], self.endpoints)
         for node in self.nodes:
             node.config.parent.mkdir(parents=True, exist_ok=True)
             node.config.write_text(self._toml(node))
@@ -291,6 +309,7 @@ class LocalCluster:
             f"\n[replication]\n"
             f"mode = {quoted(plan.replication)}\n"
             f"min_in_sync = {plan.min_in_sync}\n"
+            f"{self._protection(node)}"
         )
 
     def _role(self, node: NodeProcess) -> str:
@@ -304,7 +323,27 @@ class LocalCluster:
             return ""
         endpoints = ", ".join(quoted(each) for each in self.coordinator.endpoints)
         members = ", ".join(quoted(each.node_id) for each in self.nodes)
-        return f"\n[coordinator]\nendpoints = [{endpoints}]\nmembers = [{members}]\n"
+        tls = "" if self.security is None else "tls = true\n"
+        return f"\n[coordinator]\nendpoints = [{endpoints}]\nmembers = [{members}]\n{tls}"
+
+    def _protection(self, node: NodeProcess) -> str:
+        security = self.security
+        if security is None:
+            return ""
+        own = {
+            end: quoted(str(security.file(node.node_id, end))) for end in ("crt", "key", "token")
+        }
+        return (
+            f"\n[tls]\n"
+            f"ca_file = {quoted(str(security.authority))}\n"
+            f"cert_file = {own['crt']}\n"
+            f"key_file = {own['key']}\n"
+            f'client_certificates = "required"\n'
+            f"reload_interval_ms = {RELOAD_MS}\n"
+            f"\n[security]\n"
+            f"access_file = {quoted(str(security.access_file))}\n"
+            f"token_file = {own['token']}\n"
+        )
 
     def start(self) -> None:
         """Start every process; they find each other."""
@@ -352,15 +391,18 @@ class LocalCluster:
         if self.coordinator is None:
             return self.nodes[:1]
         running = [node for node in self.nodes if node.exit_code is None and node.process]
-        return [node for node in running if _says_master(node)][:1]
+        return [node for node in running if self._says_master(node)][:1]
 
-
-def _says_master(node: NodeProcess) -> bool:
-    try:
-        with urlopen(f"http://{node.http_endpoint}/liveness", timeout=1.0) as response:
-            return bool(json.load(response)["role"] == "master")
-    except (OSError, ValueError, KeyError):
-        return False
+    def _says_master(self, node: NodeProcess) -> bool:
+        scheme, context = "http", None
+        try:
+            if self.security is not None:
+                scheme, context = "https", self.security.client_context()
+            url = f"{scheme}://{node.http_endpoint}/liveness"
+            with urlopen(url, timeout=1.0, context=context) as response:
+                return bool(json.load(response)["role"] == "master")
+        except (OSError, ValueError, KeyError):
+            return False
 
 
 def _wait(node: NodeProcess, deadline: float) -> list[str]:

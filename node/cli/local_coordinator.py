@@ -19,6 +19,7 @@ from pathlib import Path
 from ..settings.config import ConfigError
 from ..settings.endpoints import usable
 from .local_process import with_package_path
+from .local_security import COORDINATOR, OPERATOR, LocalSecurity
 
 NONE = "none"
 EMBEDDED = "embedded"
@@ -49,18 +50,20 @@ class LocalCoordinator:
     """See the module. `port` is that of the cluster's first node. Raises ConfigError if etcd is
     wanted and not installed."""
 
-    def __init__(self, directory: Path, kind: str, port: int) -> None:
+    def __init__(
+        self, directory: Path, kind: str, port: int, security: LocalSecurity | None = None
+    ) -> None:
         self.kind = kind
         first = port + PORT_DISTANCE
         if kind == EMBEDDED:
-            self._servers = [_embedded(directory, first)]
+            self._servers = [_embedded(directory, first, security)]
             self._ports = [first]
         else:
             if shutil.which("etcd") is None:
                 raise ConfigError(
                     "etcd is not on PATH: install it (Debian: etcd-server), or leave --etcd out"
                 )
-            self._servers = [_etcd(directory, first, number) for number in range(MEMBERS)]
+            self._servers = [_etcd(directory, first, number, security) for number in range(MEMBERS)]
             self._ports = [*range(first, first + PORTS)]
 
     @property
@@ -111,30 +114,46 @@ def _start(server: _Server) -> None:
         )
 
 
-def _embedded(directory: Path, port: int) -> _Server:
+def _embedded(directory: Path, port: int, security: LocalSecurity | None) -> _Server:
     endpoint = f"127.0.0.1:{port}"
     command = [
         *(sys.executable, "-P", "-m", "node", "coordinator"),
         *("--dir", str(directory / "coordinator"), "--listen", endpoint),
         *("--with-parent", str(os.getpid())),
     ]
+    if security is not None:
+        command += [
+            *("--ca-file", str(security.authority)),
+            *("--cert-file", str(security.file(COORDINATOR, "crt"))),
+            *("--key-file", str(security.file(COORDINATOR, "key"))),
+            *("--allow-client", OPERATOR),
+        ]
     return _Server("coordinator", endpoint, command, directory / "coordinator.log")
 
 
-def _etcd(directory: Path, first: int, number: int) -> _Server:
+def _etcd(directory: Path, first: int, number: int, security: LocalSecurity | None) -> _Server:
+    scheme = "http" if security is None else "https"
     clients = [f"127.0.0.1:{first + each}" for each in range(MEMBERS)]
-    peers = [f"http://127.0.0.1:{first + MEMBERS + each}" for each in range(MEMBERS)]
+    peers = [f"{scheme}://127.0.0.1:{first + MEMBERS + each}" for each in range(MEMBERS)]
     name = f"etcd-{number}"
     command = [
         # etcd has no option to end with its parent, and a terminal's Ctrl-C is not for it
         *(sys.executable, "-P", "-m", "node.process.with_parent", str(os.getpid()), "etcd"),
         f"--name={name}",
         f"--data-dir={directory / name}",
-        f"--listen-client-urls=http://{clients[number]}",
-        f"--advertise-client-urls=http://{clients[number]}",
+        f"--listen-client-urls={scheme}://{clients[number]}",
+        f"--advertise-client-urls={scheme}://{clients[number]}",
         f"--listen-peer-urls={peers[number]}",
         f"--initial-advertise-peer-urls={peers[number]}",
         "--initial-cluster=" + ",".join(f"etcd-{each}={peer}" for each, peer in enumerate(peers)),
         "--log-level=warn",
     ]
+    if security is not None:
+        for peer in ("", "peer-"):
+            command += [
+                f"--{peer}trusted-ca-file={security.authority}",
+                f"--{peer}cert-file={security.file(COORDINATOR, 'crt')}",
+                f"--{peer}key-file={security.file(COORDINATOR, 'key')}",
+                f"--{peer}client-cert-auth",
+            ]
     return _Server(name, clients[number], command, directory / f"{name}.log")

@@ -29,6 +29,7 @@ COLUMNS = (
     "reput_offset",
     "lag_bytes",
     "lag_seconds",
+    "version",
     "detail",
 )
 
@@ -72,6 +73,7 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "reput_offset": node.reput_offset,
         "lag_bytes": node.lag_bytes,
         "lag_seconds": node.lag_seconds,
+        "version": node.version,
         "detail": "see the alarm" if node.alarm else " ".join(node.detail.split()),
         "store_host": node.store_host,
         "commit_log_file_size": node.commit_log_file_size,

@@ -12,6 +12,7 @@ from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
 
 from ..settings.config import DEFAULT_PORT
+from .connecting import security
 from .output import Format
 
 DEFAULTS = StoreConfig(Path())
@@ -112,6 +113,7 @@ def connection_options(timeout_s: float) -> ConnectionOptions:
         request_timeout_ms=timeout_ms,
         retry_timeout_ms=timeout_ms,
         discovery_timeout_ms=min(2_000, timeout_ms),
+        security=security(),
     )
 
 

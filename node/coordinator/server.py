@@ -10,11 +10,13 @@ from pathlib import Path
 
 from grpc import aio
 
+from ..process.service_manager import said_ready
 from ..settings.endpoints import ListenError, usable
 from .database import Database, SqliteDatabase
 from .journal import Journal
 from .limits import Limits
 from .machine import Machine
+from .protection import Protection
 from .services import EtcdServices, tick_forever
 from .watch_stream import DurableRevision
 
@@ -53,8 +55,10 @@ class CoordinatorServer:
         endpoint: str,
         limits: Limits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        protection: Protection | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._protection = protection
         self._database = database
         self._limits = limits or Limits()
         self._monotonic = monotonic
@@ -71,6 +75,7 @@ class CoordinatorServer:
             self._monotonic,
             self._database.size,
             self.endpoint,
+            self._protection,
         )
         most = ("grpc.max_receive_message_length", 2 * self._limits.request_bytes)
         self._server = aio.server(
@@ -78,7 +83,10 @@ class CoordinatorServer:
         )
         services.add_to(self._server)
         try:
-            self._server.add_insecure_port(self.endpoint)
+            if self._protection is None:
+                self._server.add_insecure_port(self.endpoint)
+            else:
+                self._server.add_secure_port(self.endpoint, self._protection.credentials())
         except RuntimeError as error:
             await self._journal.close()
             raise ListenError(f"--listen: cannot listen on {self.endpoint}") from error
@@ -98,7 +106,13 @@ class CoordinatorServer:
         await self._journal.close()
 
 
-async def run_coordinator(directory: Path, listen: str, *, ignore_interrupt: bool = False) -> None:
+async def run_coordinator(
+    directory: Path,
+    listen: str,
+    *,
+    ignore_interrupt: bool = False,
+    protection: Protection | None = None,
+) -> None:
     """Run until SIGTERM or SIGINT. Raises DataError, ListenError, and what made it end itself."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -107,12 +121,12 @@ async def run_coordinator(directory: Path, listen: str, *, ignore_interrupt: boo
     endpoint = usable("--listen", listen)
     database = SqliteDatabase(directory, random_id)
     try:
-        server = CoordinatorServer(database, endpoint)
+        server = CoordinatorServer(database, endpoint, protection=protection)
         await server.start()
         saved = database.saved
         logger.info(
             "started coordinator=embedded endpoint=%s dir=%s cluster=%x revision=%d keys=%d "
-            "leases=%d start=%d",
+            "leases=%d start=%d tls=%s",
             endpoint,
             directory,
             saved.cluster_id,
@@ -120,9 +134,11 @@ async def run_coordinator(directory: Path, listen: str, *, ignore_interrupt: boo
             server.machine.versions.live,
             len(saved.leases),
             saved.term,
+            "off" if protection is None else "on",
         )
         stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait((stopped, server.fatal), return_when=asyncio.FIRST_COMPLETED)
+        async with said_ready(f"coordinator on {endpoint}"):
+            await asyncio.wait((stopped, server.fatal), return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         await server.stop()
         if server.fatal.done():

@@ -21,6 +21,7 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 from .journal import Journal
 from .machine import Machine
+from .protection import Protection
 from .refusals import RefusedError, busy, over
 from .watch_stream import DurableRevision, WatchStream
 from .watchers import WatchCount, Watchers
@@ -43,6 +44,7 @@ class EtcdServices:
         monotonic: Callable[[], float],
         size: Callable[[], int],
         endpoint: str,
+        protection: Protection | None = None,
     ) -> None:
         self._machine = machine
         self._journal = journal
@@ -50,6 +52,7 @@ class EtcdServices:
         self._monotonic = monotonic
         self._size = size
         self._endpoint = endpoint
+        self._protection = protection
         self._watches = WatchCount(machine.limits.watches)
         self._streams = 0
 
@@ -111,6 +114,7 @@ class EtcdServices:
         refusal: RefusedError | None = None
         encoded = b""
         try:
+            self._admit(context)
             request = self._decoded(method, data)
             self._check_disk(method)
             encoded = call(request, self._monotonic()).SerializeToString()
@@ -124,6 +128,11 @@ class EtcdServices:
         if refusal is not None:
             await context.abort(grpc.StatusCode[refusal.code], str(refusal))
         return encoded
+
+    def _admit(self, context: Any) -> None:
+        fault = "" if self._protection is None else self._protection.fault_of(context)
+        if fault:
+            raise RefusedError("PERMISSION_DENIED", fault)
 
     def _decoded(self, method: Method[Request, Answer], data: bytes) -> Request:
         limit = self._machine.limits.request_bytes
@@ -158,6 +167,7 @@ class EtcdServices:
         """Around one stream: counted, and a refusal is its status."""
         self._streams += 1
         try:
+            self._admit(context)
             if self._streams > self._machine.limits.streams:
                 raise busy("streams", self._streams, self._machine.limits.streams)
             yield
@@ -180,7 +190,8 @@ class EtcdServices:
         )
 
     def _members(self, _: pb.MemberListRequest, now: float) -> pb.MemberListResponse:
-        url = f"http://{self._endpoint}"
+        scheme = "http" if self._protection is None else "https"
+        url = f"{scheme}://{self._endpoint}"
         member = pb.Member(ID=self._machine.saved.member_id, name="embedded", clientURLs=[url])
         return pb.MemberListResponse(header=self._machine.header(), members=[member])
 

@@ -17,6 +17,9 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from tandemlog.v1 import common_pb2
 
+from ..security.node_security import NodeSecurity
+from .bounded_site import BoundedSite
+from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
 from .numbers import Observed
@@ -26,28 +29,41 @@ class HttpServer:
     """See the module. `elections` is None where roles are configured."""
 
     def __init__(
-        self, node: Observed, metrics: Metrics, elections: ElectionView | None = None
+        self,
+        node: Observed,
+        metrics: Metrics,
+        elections: ElectionView | None = None,
+        security: NodeSecurity | None = None,
     ) -> None:
         self._node = node
         self._elections = elections
+        self._security = security
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
         self._scraping: asyncio.Task[bytes] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen and return the port. Raises OSError if it is taken."""
+    def application(self) -> web.Application:
+        """Every path that is served, behind the gate."""
+        security = self._security
         application = web.Application()
+        if security is not None and security.doorkeeper.active:
+            application.middlewares.append(gate(security.doorkeeper))
         for path in PATHS:
             application.router.add_get(path, self._answer_for(path))
             application.router.add_options(path, self._answer_for(path))
         application.router.add_get("/metrics", self._scrape)
         application.router.add_get("/cluster", self._tell_cluster)
         application.router.add_get("/history", self._tell_history)
+        return application
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port. Raises OSError if it is taken."""
         logging.getLogger("aiohttp.server").addFilter(_is_ours)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
+        security = self._security
+        tls = None if security is None or security.tls is None else security.tls.http_context
+        await BoundedSite(self._runner, host, port, tls=tls).start()
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
@@ -131,8 +147,9 @@ async def serve_http(
     node_id: str,
     endpoint: tuple[str, int],
     elections: ElectionView | None = None,
+    security: NodeSecurity | None = None,
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id), elections)
+    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security)
     await server.start(*endpoint)
     return server

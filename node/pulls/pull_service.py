@@ -32,11 +32,12 @@ from storage.reads.results import GetResult, GetStatus
 from storage.stats import LatencyHistogram
 from tandemlog.v1 import broker_pb2, common_pb2
 
+from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from .group_activity import GroupActivity
 from .long_polling import UNKNOWN_QUEUE, LongPolling
 from .raw_messages import pull_response
-from .read_turns import SMALL_BYTES, Caller, ReadTurns
+from .read_turns import SMALL_BYTES, ReadTurns
 
 MAX_POSITIONS = 4_096
 MAX_TAGS = 1_024
@@ -189,7 +190,7 @@ class PullService:
             queues = {self._dense(each.topic, each.queue_id) for each in pull.positions}
             queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
             self._check_waiting(len(queues))
-            with self._long_polling.waiting(queues, deadline) as touched:
+            with caller.long_poll(), self._long_polling.waiting(queues, deadline) as touched:
                 found = await self._read_round(pull, caller)
                 if not found.done:
                     if len(found.answer) > SMALL_BYTES:  # not kept while nothing happens

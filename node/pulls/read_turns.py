@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from tandemlog.v1 import common_pb2
 
+from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 
 WAIT_S = 5.0
@@ -30,14 +31,6 @@ SMALL_BYTES = 4 << 10
 """Answers below this are not counted: their number is bounded, by that of the calls."""
 
 Made = TypeVar("Made")
-
-
-@dataclass(slots=True, eq=False)
-class Caller:
-    """One call: the connection that it came by, and the bytes that it holds of the room."""
-
-    peer: str = ""
-    held_bytes: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -13,9 +13,10 @@ from typing import Protocol
 from storage.errors import OffsetOutOfRangeError
 from tandemlog.v1 import broker_pb2, common_pb2
 
+from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from .raw_messages import segment_chunk
-from .read_turns import Caller, ReadTurns
+from .read_turns import ReadTurns
 
 MAX_CHUNK_BYTES = 8 << 20
 

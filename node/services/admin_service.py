@@ -17,19 +17,22 @@ from typing import Any, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from ha.protocol.versions import FEATURES, VERSION
 from storage.message_store import MessageStore
 from storage.metadata.topics import PERM_READ, PERM_WRITE, TopicConfig
 from tandemlog.format.constants import client_topic_fault, is_system_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
+from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
-from ..pulls.read_turns import Caller, ReadTurns
+from ..pulls.read_turns import ReadTurns
 from ..settings.config import NodeConfig
 from .elections import Elections, required
 
 DEFAULT_QUEUES = 8
+BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
 MAX_NAMES = 1_024
 
 Answer = TypeVar("Answer", bound=Message)
@@ -91,6 +94,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             max_message_size=config.store.max_message_size,
             max_batch_size=config.store.max_batch_size,
             coordinator=None if self._elections is None else self._elections.status(),
+            build=BUILD,
         )
 
     async def Coordination(
@@ -146,9 +150,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, context: Any
     ) -> admin_pb2.ListTopicsResponse:
-        return await self._read(context, partial(self._list_topics, request))
+        return await self._read(context, partial(self._list_topics, request, context))
 
-    def _list_topics(self, request: admin_pb2.ListTopicsRequest) -> admin_pb2.ListTopicsResponse:
+    def _list_topics(
+        self, request: admin_pb2.ListTopicsRequest, caller: Caller
+    ) -> admin_pb2.ListTopicsResponse:
         if len(request.names) > MAX_NAMES:
             raise RequestRefusedError(
                 common_pb2.INVALID_ARGUMENT,
@@ -159,6 +165,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             )
         if not request.names:
             table, names = self._all_topics()
+            if caller.restricted is not None:
+                names = caller.seen(names)
             topics, following = rows_after(
                 request.page, names, lambda name: _topic(table[name]), _size, NAME_PAGES
             )
@@ -203,10 +211,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def ListGroups(
         self, request: admin_pb2.ListGroupsRequest, context: Any
     ) -> admin_pb2.ListGroupsResponse:
-        return await self._read(context, partial(self._list_groups, request.page))
+        return await self._read(context, partial(self._list_groups, request.page, context))
 
-    def _list_groups(self, page: str) -> admin_pb2.ListGroupsResponse:
-        names = sorted_names({*self._store.groups.table, *self._store.consumer_offsets.groups()})
+    def _list_groups(self, page: str, caller: Caller) -> admin_pb2.ListGroupsResponse:
+        held = {*self._store.groups.table, *self._store.consumer_offsets.groups()}
+        names = sorted_names(caller.consumed(held))
         groups, following = rows_after(page, names, str, len, NAME_PAGES)
         return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
 

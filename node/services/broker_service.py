@@ -31,21 +31,25 @@ from storage.reads.results import FoundRecords
 from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
+from ..access.caller import Caller
+from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
 from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import PullService
 from ..pulls.raw_messages import records_response
-from ..pulls.read_turns import Caller, ReadTurns
+from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.append_pump import AppendPump, AppendStream
+from ..puts.append_pump import AppendPump
+from ..puts.append_stream import AppendStream
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096
 MAX_SEARCHES = 1_024
 SEARCHES_A_TURN = 32  # some 20 ms of a thread
 MAX_NAMES = 1_024
+MAX_SHOWN = 8
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
@@ -95,29 +99,39 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request_iterator: Any, context: Any
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
         encoded = (request.SerializeToString() async for request in request_iterator)
-        async for response in self.append_bytes(encoded, context):
+        async for response in self.append_bytes(encoded, Caller()):
             yield response
 
     async def append_bytes(
-        self, request_iterator: AsyncIterator[bytes], context: Any
+        self, request_iterator: AsyncIterator[bytes], caller: Caller
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
-        """Append as it is served: the requests are read where gRPC has put them."""
-        stream = self._pump.open_stream()
-        reader = asyncio.create_task(self._read_puts(request_iterator, stream))
+        """Append as it is served: the requests are read where gRPC has put them. Raises
+        NotKnownError once the caller's proof is not valid any more."""
+        stream = self._pump.open_stream(caller)
+        reader = asyncio.create_task(self._read_puts(request_iterator, stream, caller))
         try:
             async for response in stream.responses():
                 yield response
         finally:
             self._pump.close_stream(stream)
             reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            (ended,) = await asyncio.gather(reader, return_exceptions=True)
+        if isinstance(ended, NotKnownError):
+            raise ended
 
-    async def _read_puts(self, requests: AsyncIterator[bytes], stream: AppendStream) -> None:
+    async def _read_puts(
+        self, requests: AsyncIterator[bytes], stream: AppendStream, caller: Caller
+    ) -> None:
+        now = asyncio.get_running_loop().time
         try:
             async for request in requests:
+                caller.renew()
                 await self._pump.take(stream, request)
                 await self._pump.room()
                 await stream.room()
+                await _bytes_room(caller)
+                if wait_s := caller.spend(len(request), now(), calls=1):
+                    await asyncio.sleep(wait_s)
         finally:
             stream.end()
 
@@ -134,14 +148,21 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         await self._dispatched()
-        return await self._read(context, partial(self._ranges, request))
+        return await self._read(context, partial(self._ranges, request, context))
 
-    def _ranges(self, request: broker_pb2.QueueRangesRequest) -> broker_pb2.QueueRangesResponse:
+    def _ranges(
+        self, request: broker_pb2.QueueRangesRequest, caller: Caller
+    ) -> broker_pb2.QueueRangesResponse:
         _limit("topics", len(request.topics), MAX_NAMES)
         for topic in request.topics:
             self._known.check_topic(topic)
+        topics: Sequence[str] = request.topics
+        if not topics and caller.restricted is not None:
+            topics = caller.seen(self._store.topics.table)
+            if not topics:
+                return broker_pb2.QueueRangesResponse()
         first = number_of_page(request.page)
-        ranges, following = self._store.reader.ranges_from(first, MAX_ROWS, request.topics)
+        ranges, following = self._store.reader.ranges_from(first, MAX_ROWS, topics)
         response = broker_pb2.QueueRangesResponse(next_page=str(following) if following else "")
         for each in ranges:
             response.ranges.add(
@@ -228,11 +249,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        response = await self._read(context, partial(self._commit, request))
+        response = await self._read(context, partial(self._commit, request, context))
         self._groups.committed(request.group, context.peer)
         return response
 
-    def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
+    def _commit(
+        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+    ) -> broker_pb2.CommitOffsetsResponse:
         self._gate.require_master("commit consumer offsets on")
         _limit("offsets", len(request.offsets), MAX_ROWS)
         for each in request.offsets:
@@ -245,10 +268,16 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
                     actual=each.queue_offset,
                 )
         self._store.groups.ensure(request.group, self._store.clock.now_ms())
+        committed = self._store.consumer_offsets
+        back: list[str] = []
         for each in request.offsets:
-            self._store.consumer_offsets.commit(
-                request.group, each.topic, each.queue_id, each.queue_offset
-            )
+            place = request.group, each.topic, each.queue_id
+            before = committed.offset(*place)
+            if before is not None and each.queue_offset < before and len(back) < MAX_SHOWN:
+                back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
+            committed.commit(*place, each.queue_offset)
+        if back:
+            caller.moved_back(request.group, ", ".join(back))
         return broker_pb2.CommitOffsetsResponse()
 
     async def FetchOffsets(
@@ -325,6 +354,15 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         return await self._turns.run(
             caller, lambda: _records(work()), room=RECORDS_BYTES, size_of=len
         )
+
+
+async def _bytes_room(caller: Caller) -> None:
+    """Wait while the puts of the caller's connection, or of its identity, fill their room."""
+    for usage in caller.usages:
+        while usage.full:
+            room = asyncio.Event()
+            usage.when_room(room.set)
+            await room.wait()
 
 
 def _records(found: FoundRecords) -> bytes:

@@ -1,18 +1,24 @@
 """The door through which every call comes in, before it is decoded.
 
-    bytes ──▶ too many calls? ──▶ too large? ──▶ no message of ours? ──▶ the method ──▶ answer
-                  BUSY            INVALID_ARGUMENT  INVALID_ARGUMENT     its errors     counted
+    bytes ─▶ who calls?        not known: the status UNAUTHENTICATED
+          ─▶ too many calls?   BUSY
+          ─▶ too large, none?  INVALID_ARGUMENT
+          ─▶ may it do that?   PERMISSION_DENIED (permissions.py)
+          ─▶ the method        its errors
+          ─▶ answer            counted until it is taken
 
 gRPC would decode a request before this code could check its size, and end a call that it cannot
 decode with a traceback and UNKNOWN. So the methods are registered with bytes, and the requests are
 decoded here: a bad request is refused in the `error` of a response, like all others. Health and
-reflection come from gRPC and have no such field; their calls end with a status.
+reflection come from gRPC and have no such field; their calls end with a status. So does each call
+of a caller that is not known: nothing that it sent is looked at.
 
 A call counts from its arrival here until gRPC is done with it. If a client does not take a
 larger response within TAKE_S, its call ends, because it holds memory that other callers need.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
@@ -21,8 +27,14 @@ from google.protobuf.message import DecodeError, Message
 
 from tandemlog.v1 import common_pb2
 
+from ..access.audit import OK
+from ..access.caller import Caller
+from ..access.doorkeeper import Doorkeeper, everyone
+from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
-from ..pulls.read_turns import Caller, ReadTurns
+from ..pulls.read_turns import ReadTurns
+from .permissions import ANY, Rule, arguments_of
+from .strangers import authorization_of, refuse
 
 MAX_REQUEST_BYTES = 1 << 20
 """Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
@@ -38,18 +50,29 @@ class CallContext(Protocol):
     """What the door asks of gRPC's context."""
 
     def peer(self) -> str: ...
+    def invocation_metadata(self) -> Any: ...
+    def auth_context(self) -> Mapping[str, Any]: ...
+    async def abort(self, code: grpc.StatusCode, details: str = "") -> Any: ...
     def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
     def set_code(self, code: grpc.StatusCode) -> None: ...
     def set_details(self, details: str) -> None: ...
 
 
 class CallDoor:
-    """See the module. `max_calls` and `max_streams` may be open at one time."""
+    """See the module. `max_calls` and `max_streams` may be open at one time; `keeper` knows the
+    callers."""
 
     def __init__(
-        self, turns: ReadTurns, *, max_calls: int, max_streams: int, take_s: float = TAKE_S
+        self,
+        turns: ReadTurns,
+        *,
+        max_calls: int,
+        max_streams: int,
+        take_s: float = TAKE_S,
+        keeper: Doorkeeper | None = None,
     ) -> None:
         self._turns = turns
+        self.keeper = everyone(time.monotonic) if keeper is None else keeper
         self._max_calls = max_calls
         self._max_streams = max_streams
         self._take_s = take_s
@@ -61,20 +84,35 @@ class CallDoor:
     # ---- our own methods
 
     def unary(
-        self, method: Callable[[Any, Any], Awaitable[Message | bytes]], request: Any, answer: Any
+        self,
+        method: Callable[[Any, Any], Awaitable[Message | bytes]],
+        request: Any,
+        answer: Any,
+        rule: Rule = ANY,
+        name: str = "",
     ) -> Handler:
         """The handler of `method`, for messages of the classes `request` and `answer`, which has a
         field `error`. The method gets a Caller in place of gRPC's context, and may give its answer
-        encoded."""
+        encoded. `name` is the method's in the log."""
 
         async def serve(data: bytes, context: CallContext) -> bytes:
             caller = self._enter(context)
+            if self.keeper.active:
+                await self._identify(caller, context, rule, name, stream=False)
+            read: Message | None = None
+            problem: common_pb2.Error | None = None
             try:
-                self._check_calls()
-                made = await method(decoded(request, data), caller)
+                self._check(caller, stream=False)
+                read = decoded(request, data)
+                rule.check(caller, read)
+                made = await method(read, caller)
                 encoded = made if isinstance(made, bytes) else made.SerializeToString()
+                caller.spend(len(data) + len(encoded), self.keeper.monotonic())
             except Exception as error:  # bad input never ends a call, nor the node
-                encoded = answer(error=self._refusal(error)).SerializeToString()
+                problem = self._refusal(caller, error)
+                encoded = answer(error=problem).SerializeToString()
+            if rule.audited and read is not None:
+                self._audit(name, caller, read, problem)
             if caller.held_bytes:
                 self._end_unless_taken(context)
             return encoded
@@ -82,73 +120,132 @@ class CallDoor:
         return grpc.unary_unary_rpc_method_handler(cast("Any", serve))
 
     def unary_stream(
-        self, method: Callable[[Any, Any], AsyncIterator[bytes]], request: Any, answer: Any
+        self,
+        method: Callable[[Any, Any], AsyncIterator[bytes]],
+        request: Any,
+        answer: Any,
+        rule: Rule = ANY,
+        name: str = "",
     ) -> Handler:
         """As `unary`, for a stream of encoded answers."""
 
         async def serve(data: bytes, context: CallContext) -> AsyncIterator[bytes]:
             caller = self._enter(context, stream=True)
+            if self.keeper.active:
+                await self._identify(caller, context, rule, name, stream=True)
             try:
-                self._check_calls()
-                self._check_streams()
-                async for encoded in method(decoded(request, data), caller):
+                self._check(caller, stream=True)
+                read = decoded(request, data)
+                rule.check(caller, read)
+                async for encoded in method(read, caller):
+                    caller.renew()
+                    rule.check(caller, read)
                     end = self._end_later(_current_task())
                     try:
                         yield encoded
                     finally:
                         end.cancel()
+                    if wait_s := caller.spend(len(encoded), self.keeper.monotonic()):
+                        await asyncio.sleep(wait_s)
+            except NotKnownError as error:
+                caller.refused(error)
+                await refuse(context, str(error))
             except Exception as error:
-                yield answer(error=self._refusal(error)).SerializeToString()
+                yield answer(error=self._refusal(caller, error)).SerializeToString()
 
         return grpc.unary_stream_rpc_method_handler(cast("Any", serve))
 
-    def stream(self, method: Callable[[Any, Any], AsyncIterator[Message]], answer: Any) -> Handler:
-        """A stream that decodes its requests by itself; one too many ends with a status."""
+    def stream(
+        self,
+        method: Callable[[Any, Any], AsyncIterator[Message]],
+        answer: Any,
+        rule: Rule = ANY,
+        name: str = "",
+    ) -> Handler:
+        """A stream that decodes its requests by itself, and renews its caller with each; one too
+        many ends with a status."""
 
         async def serve(requests: Any, context: CallContext) -> AsyncIterator[Message]:
-            self._enter(context, stream=True)
+            caller = self._enter(context, stream=True)
+            if self.keeper.active:
+                await self._identify(caller, context, rule, name, stream=True)
             try:
-                self._check_calls()
-                self._check_streams()
-            except RequestRefusedError as refusal:
-                self._count_refusal(refusal.code)
+                self._check(caller, stream=True)
+            except (RequestRefusedError, OverLimitError) as refusal:
+                self._refusal(caller, refusal)
                 context.set_code(grpc.StatusCode.UNAVAILABLE)
                 context.set_details(str(refusal))
                 return
-            async for each in method(requests, context):
-                yield each
+            try:
+                async for each in method(requests, caller):
+                    yield each
+            except NotKnownError as error:
+                caller.refused(error)
+                await refuse(context, str(error))
 
         return grpc.stream_stream_rpc_method_handler(
             cast("Any", serve), response_serializer=answer.SerializeToString
         )
 
+    async def _identify(
+        self, caller: Caller, context: CallContext, rule: Rule, name: str, *, stream: bool
+    ) -> None:
+        """Find out who calls, or end the call."""
+        keeper = self.keeper
+        if rule.open_to_probes and keeper.open_health:
+            return
+        try:
+            keeper.known(caller, keeper.identify(*proofs_of(context)), name, stream=stream)
+        except NotKnownError as error:
+            keeper.audit.refused(name, "", caller.peer, str(error))
+            await refuse(context, str(error), writes=stream)
+
+    def _audit(
+        self, name: str, caller: Caller, request: Message, problem: common_pb2.Error | None
+    ) -> None:
+        outcome = OK
+        if problem is not None:
+            outcome = f"{common_pb2.ErrorCode.Name(problem.code)}: {problem.message}"
+        arguments, always = arguments_of(request), bool(caller.name)
+        self.keeper.audit.called(name, caller.name, caller.peer, arguments, outcome, always=always)
+
     # ---- methods of others
 
-    def foreign(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
+    def foreign(
+        self, handlers: Mapping[str, Handler], rule_of: Callable[[str], Rule] = lambda _: ANY
+    ) -> dict[str, Handler]:
         """The same methods, with requests that are none refused by a status."""
-        return {name: self._foreign(handler) for name, handler in handlers.items()}
+        return {
+            name: self._foreign(handler, rule_of(name), name) for name, handler in handlers.items()
+        }
 
-    def _foreign(self, handler: Handler) -> Handler:
+    def _foreign(self, handler: Handler, rule: Rule, name: str) -> Handler:
         given = cast("Any", handler)
         encode = given.response_serializer
 
         async def unary(data: bytes, context: Any) -> Any:
-            self._enter(context)  # and no limit: a node that is busy still says that it is well
+            caller = self._enter(context)
+            if self.keeper.active:  # no limit: a node that is busy still says that it is well
+                await self._identify(caller, context, rule, name, stream=False)
             return await given.unary_unary(await self._read(given, data, context), context)
 
         async def unary_stream(data: bytes, context: Any) -> AsyncIterator[Any]:
-            self._enter(context, stream=True)
-            await self._admit(context)
+            caller = await self._admit(context, rule, name)
             async for answer in _answers(
                 given.unary_stream(await self._read(given, data, context), context)
             ):
+                await self._renew(caller, context)
                 yield answer
 
         async def stream_stream(requests: Any, context: Any) -> AsyncIterator[Any]:
-            self._enter(context, stream=True)
-            await self._admit(context)
-            read = (await self._read(given, data, context) async for data in requests)
-            async for answer in _answers(given.stream_stream(read, context)):
+            caller = await self._admit(context, rule, name)
+
+            async def read() -> AsyncIterator[Any]:
+                async for data in requests:
+                    await self._renew(caller, context)
+                    yield await self._read(given, data, context)
+
+            async for answer in _answers(given.stream_stream(read(), context)):
                 yield answer
 
         if given.request_streaming:
@@ -162,13 +259,23 @@ class CallDoor:
             )
         return grpc.unary_unary_rpc_method_handler(cast("Any", unary), response_serializer=encode)
 
-    async def _admit(self, context: Any) -> None:
+    async def _renew(self, caller: Caller, context: Any) -> None:
         try:
-            self._check_calls()
-            self._check_streams()
-        except RequestRefusedError as refusal:
-            self._count_refusal(refusal.code)
+            caller.renew()
+        except NotKnownError as error:
+            caller.refused(error)
+            await refuse(context, str(error))
+
+    async def _admit(self, context: Any, rule: Rule, name: str) -> Caller:
+        caller = self._enter(context, stream=True)
+        if self.keeper.active:
+            await self._identify(caller, context, rule, name, stream=True)
+        try:
+            self._check(caller, stream=True)
+        except (RequestRefusedError, OverLimitError) as refusal:
+            self._refusal(caller, refusal)
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(refusal))
+        return caller
 
     async def _read(self, handler: Any, data: bytes, context: Any) -> Any:
         if len(data) <= MAX_FOREIGN_BYTES:
@@ -182,9 +289,9 @@ class CallDoor:
 
     # ---- counting
 
-    def _refusal(self, problem: Exception) -> common_pb2.Error:
+    def _refusal(self, caller: Caller, problem: Exception) -> common_pb2.Error:
         """What the caller is told, counted by its code."""
-        error = error_of(problem)
+        error = _refused(caller, problem)
         self._count_refusal(error.code)
         return error
 
@@ -194,7 +301,8 @@ class CallDoor:
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""
-        caller = Caller(context.peer())
+        keeper = self.keeper
+        caller = keeper.enter(context.peer(), stream=stream)
         self.calls += 1
         self.calls_total += 1
         self.streams += stream
@@ -202,18 +310,19 @@ class CallDoor:
         def ended(_: object) -> None:
             self.calls -= 1
             self.streams -= stream
+            keeper.leave(caller, stream=stream)
             self._turns.release(caller)
 
         context.add_done_callback(ended)
         return caller
 
-    def _check_calls(self) -> None:
+    def _check(self, caller: Caller, *, stream: bool) -> None:
+        """Raises RequestRefusedError or OverLimitError for a call that is one too many."""
         if self.calls > self._max_calls:
             raise _busy("calls", self._max_calls, self.calls)
-
-    def _check_streams(self) -> None:
-        if self.streams > self._max_streams:
+        if stream and self.streams > self._max_streams:
             raise _busy("streams", self._max_streams, self.streams)
+        self.keeper.check(caller, stream=stream)
 
     def _end_unless_taken(self, context: CallContext) -> None:
         end = self._end_later(_current_task())
@@ -221,6 +330,20 @@ class CallDoor:
 
     def _end_later(self, task: "asyncio.Task[Any]") -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(self._take_s, task.cancel)
+
+
+def proofs_of(context: CallContext) -> tuple[str, bytes | None]:
+    """What a caller shows of itself: the value of `authorization`, and its certificate in PEM."""
+    authorization = authorization_of(context.invocation_metadata())
+    certificates = context.auth_context().get("x509_pem_cert")
+    return authorization, certificates[0] if certificates else None
+
+
+def _refused(caller: Caller, problem: Exception) -> common_pb2.Error:
+    """The error for `problem`; a line of the log, if the caller lacked a right."""
+    if isinstance(problem, DeniedError):
+        caller.refused(problem)
+    return error_of(problem)
 
 
 async def _answers(made: Any) -> AsyncIterator[Any]:

@@ -1,6 +1,7 @@
 """The gRPC server of a node: our services, and the standard health and reflection.
 
-All calls except replication, which has its own bounds, pass the door (call_door.py). gRPC itself
+All calls except replication, which has its own bounds and asks for the proof of a node
+(replication_gate.py), pass the door (call_door.py). gRPC itself
 has two bounds that matter here, and both would drop calls silently: how many wait to be accepted
 (1,000 by default, above it some are cancelled at random), and how large a message may be. So the
 first is set above the limit of the door, which refuses with a reason, and the second is the size of
@@ -8,6 +9,7 @@ a put.
 """
 
 import logging
+from functools import partial
 from typing import Any
 
 import grpc
@@ -15,15 +17,20 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from ha.protocol.replication_service import ReplicationService
+from ha.protocol.proof import proven_service
+from ha.protocol.replication_service import METHOD, ReplicationService
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
-from tandemlog.v1 import admin_pb2, broker_pb2, replication_pb2
+from tandemlog.v1 import admin_pb2, broker_pb2
 
+from ..security.served_tls import ServedTls
 from ..settings.endpoints import ListenError
 from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler
 from .health_service import HealthService
+from .permissions import ADMIN, BROKER, REPLICATION, rule_of
+from .replication_gate import proof_by
+from .strangers import StrangerInterceptor
 
 logger = logging.getLogger(__name__)
 
@@ -48,18 +55,15 @@ _OPTIONS = (
     # a host that is gone without a word must not hold its streams until TCP gives up
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # a connection that says nothing of TLS holds a descriptor
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
-BROKER = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
-ADMIN = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
-SERVICES = (
-    BROKER,
-    ADMIN,
-    replication_pb2.DESCRIPTOR.services_by_name["Replication"].full_name,
-)
+SERVICES = (BROKER, ADMIN, REPLICATION)
 
 
 class GrpcServer:
-    """See the module. `max_batch_size` is the bytes of the largest put's records."""
+    """See the module. `max_batch_size` is the bytes of the largest put's records; without `tls`
+    everything travels in plain text."""
 
     def __init__(
         self,
@@ -69,13 +73,17 @@ class GrpcServer:
         door: CallDoor,
         *,
         max_batch_size: int,
+        tls: ServedTls | None = None,
     ) -> None:
+        self._tls = tls
         most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
         options = (*_OPTIONS, most)
-        self._server = aio.server(options=options)
+        first = (StrangerInterceptor(door.keeper),) if door.keeper.active else ()
+        self._server = aio.server(options=options, interceptors=first)
         _serve(self._server, BROKER, _broker_handlers(broker, door))
         _serve(self._server, ADMIN, _admin_handlers(admin, door))
-        replication.add_to(self._server)
+        rule_of(REPLICATION, METHOD)
+        proven_service(replication, proof_by(door.keeper)).add_to(self._server)
         self._health = HealthService()
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         others: Any = _Others(self._server, door)
@@ -87,7 +95,10 @@ class GrpcServer:
     async def start(self, endpoint: str) -> None:
         """Listen on host:port and serve. Raises ListenError."""
         try:
-            self._server.add_insecure_port(endpoint)
+            if self._tls is None:
+                self._server.add_insecure_port(endpoint)
+            else:
+                self._server.add_secure_port(endpoint, self._tls.grpc_credentials())
         except RuntimeError as error:
             raise ListenError(f"listen: cannot listen on {endpoint}") from error
         await self._server.start()
@@ -114,7 +125,8 @@ class _Others:
         """Older generated code asks for these; the registered ones are the same."""
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Handler]) -> None:
-        _serve(self._server, service, self._door.foreign(handlers))
+        rules = partial(rule_of, service)
+        _serve(self._server, service, self._door.foreign(handlers, rules))
 
 
 def _serve(server: aio.Server, service: str, handlers: dict[str, Handler]) -> None:
@@ -134,9 +146,16 @@ _ENCODED = {
 
 def _broker_handlers(broker: BrokerService, door: CallDoor) -> dict[str, Handler]:
     handlers = _unary_handlers(broker_pb2, "Broker", broker, door)
-    handlers["Append"] = door.stream(broker.append_bytes, broker_pb2.AppendResponse)
-    handlers["FetchSegmentRange"] = door.unary_stream(
-        broker.segment_bytes, broker_pb2.FetchSegmentRangeRequest, broker_pb2.SegmentChunk
+    append, fetch = "Append", "FetchSegmentRange"
+    handlers[append] = door.stream(
+        broker.append_bytes, broker_pb2.AppendResponse, rule_of(BROKER, append), append
+    )
+    handlers[fetch] = door.unary_stream(
+        broker.segment_bytes,
+        broker_pb2.FetchSegmentRangeRequest,
+        broker_pb2.SegmentChunk,
+        rule_of(BROKER, fetch),
+        fetch,
     )
     return handlers
 
@@ -147,11 +166,14 @@ def _admin_handlers(admin: AdminService, door: CallDoor) -> dict[str, Handler]:
 
 def _unary_handlers(module: Any, name: str, service: object, door: CallDoor) -> dict[str, Handler]:
     """Of each method of the service that is no stream, with its messages in the protocol."""
+    service_name = module.DESCRIPTOR.services_by_name[name].full_name
     return {
         method.name: door.unary(
             getattr(service, _ENCODED.get(method.name, method.name)),
             getattr(module, method.input_type.name),
             getattr(module, method.output_type.name),
+            rule_of(service_name, method.name),
+            method.name,
         )
         for method in module.DESCRIPTOR.services_by_name[name].methods
         if not method.server_streaming

@@ -26,9 +26,11 @@ from pydantic_settings import (
 )
 
 from ha.config import HaConfig, Replication, Role
-from ha.coordinator.options import CoordinatorOptions, Tls
+from ha.coordinator.options import CoordinatorOptions
 from ha.election.config import ElectionConfig
 from storage.config import ConfirmSource, RetentionConfig, StoreConfig
+from tandemlog.transport.files import SecurityFileError, SecurityFiles
+from tandemlog.transport.security import Security
 
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection
@@ -40,13 +42,15 @@ from .sections import (
     ReplicationSection,
     StoreSection,
 )
+from .security_sections import SecuritySection, TlsSection, exposure_fault
 
 DEFAULT_PORT = 10911
 
 # Environment variables with our prefix that are not settings of a node: what the command line
 # reads, and what Kubernetes puts there for a service that happens to be called tandemlog.
 _NOT_SETTINGS = re.compile(
-    r"TANDEMLOG_(ENDPOINT|FORMAT|SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
+    r"TANDEMLOG_(ENDPOINT|FORMAT|CLUSTER|(CA|CERT|KEY|TOKEN)_FILE|TOKEN|SERVER_NAME|CONFIG_DIR|"
+    r"SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
     re.IGNORECASE,
 )
 
@@ -95,6 +99,17 @@ class NodeConfig(BaseSettings):
     stop_timeout_ms: int = Field(
         default=10_000, gt=0, description="How long a stop waits for puts that are in progress."
     )
+    insecure: bool = Field(
+        default=False,
+        description="Whether the node may listen on addresses that other machines reach although "
+        "it has no TLS, or no proof of who calls.",
+    )
+    clock_tolerance_ms: int = Field(
+        default=3_600_000,
+        ge=0,
+        description="How far this machine's clock may be behind the newest message of the store; "
+        "a node whose clock is further behind does not start.",
+    )
     store: StoreSection = Field(default=StoreSection(), description="See [store].")
     replication: ReplicationSection = Field(
         default=ReplicationSection(), description="See [replication]."
@@ -105,6 +120,8 @@ class NodeConfig(BaseSettings):
     put: PutSection = Field(default=PutSection(), description="See [put].")
     pull: PullSection = Field(default=PullSection(), description="See [pull].")
     limits: LimitsSection = Field(default=LimitsSection(), description="See [limits].")
+    tls: TlsSection = Field(default=TlsSection(), description="See [tls].")
+    security: SecuritySection = Field(default=SecuritySection(), description="See [security].")
     log: LogSection = Field(default=LogSection(), description="See [log].")
 
     @classmethod
@@ -138,6 +155,13 @@ class NodeConfig(BaseSettings):
             raise ValueError('replication.min_in_sync above 1 needs replication.mode = "sync"')
         if not self.listen:
             raise ValueError("listen: must be host:port")
+        reached = {
+            key: split_endpoint(value)[0]
+            for key in ("listen", "http_listen")
+            if (value := getattr(self, key))
+        }
+        if fault := exposure_fault(reached, self.tls, self.security, insecure=self.insecure):
+            raise ValueError(fault)
         # the rules of the packages themselves
         self.election_config()
         self.store_config(store_host="127.0.0.1:1")
@@ -173,15 +197,37 @@ class NodeConfig(BaseSettings):
 
     def coordinator_options(self) -> CoordinatorOptions:
         """How this node reaches the coordinator. Raises ConfigError for a file that cannot be
-        read."""
-        section = self.coordinator
+        used."""
+        section, tls = self.coordinator, self.tls
+        security = Security()
+        if section.encrypted:
+            own = section if section.cert_file else tls
+            ca_file = section.ca_file or tls.ca_file
+            if section.tls and not (ca_file or own.cert_file):
+                raise ConfigError("coordinator.tls: give coordinator.ca_file or tls.ca_file too")
+            security = Security(ca_file, own.cert_file, own.key_file)
+        try:
+            SecurityFiles(security).current()
+        except SecurityFileError as error:
+            raise ConfigError(f"coordinator: {error}") from None
         return CoordinatorOptions(
             endpoints=section.endpoints,
             attempt_s=section.attempt_ms / 1000,
             budget_s=section.budget_ms / 1000,
-            tls=_tls(section),
+            security=security,
             user=section.user,
             password=section.password,
+        )
+
+    def peer_security(self) -> Security:
+        """What this node shows to other nodes, and by what it knows them."""
+        tls = self.tls
+        return Security(
+            tls.ca_file,
+            tls.cert_file,
+            tls.key_file,
+            token_file=self.security.token_file,
+            insecure=self.insecure,
         )
 
     def ha_config(self, *, endpoint: str, http_endpoint: str, store_host: str) -> HaConfig:
@@ -195,26 +241,10 @@ class NodeConfig(BaseSettings):
             http_endpoint=http_endpoint,
             store_host=store_host,
             master_endpoint=self.master,
+            security=self.peer_security(),
             replication=values.pop("mode"),
             **values,
         )
-
-
-def _tls(section: CoordinatorSection) -> Tls | None:
-    names = (section.ca_file, section.cert_file, section.key_file)
-    if not any(names):
-        return None
-    ca, certificate, key = (_pem(name) for name in names)
-    return Tls(ca, certificate, key)
-
-
-def _pem(name: str) -> bytes | None:
-    if not name:
-        return None
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}") from error
 
 
 def split_endpoint(text: str) -> tuple[str, int]:

@@ -38,13 +38,22 @@ advertise = "10.0.0.2:10911"
 directory = "/var/lib/tandemlog"
 flush = "sync"
 
+[tls]
+ca_file = "/etc/tandemlog/ca.pem"
+cert_file = "/etc/tandemlog/n1.pem"
+key_file = "/etc/tandemlog/n1.key"
+
+[security]
+access_file = "/etc/tandemlog/access.toml"
+token_file = "/etc/tandemlog/n1.token"
+
 [replication]
 mode = "sync"
 min_in_sync = 2
 ```
 
-This page is generated: change `node/settings/sections.py` (top level: `config.py`)
-and run `make docs`."""
+This page is generated: change `node/settings/sections.py` and the files beside it (top level:
+`config.py`) and run `make docs`."""
 
 
 def configuration_markdown() -> str:

@@ -1,6 +1,6 @@
 """The section [coordinator] of a node's settings."""
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .sections import Section
 
@@ -49,7 +49,27 @@ class CoordinatorSection(Section):
     ca_file: str = Field(
         default="",
         description="PEM file of the authority that signed the coordinator's certificates; given, "
-        "the connection uses TLS.",
+        "the connection uses TLS. Empty means that of [tls], if the connection uses TLS.",
     )
-    cert_file: str = Field(default="", description="PEM file of this node's client certificate.")
+    cert_file: str = Field(
+        default="",
+        description="PEM file of this node's client certificate; empty means that of [tls], if the "
+        "connection uses TLS.",
+    )
     key_file: str = Field(default="", description="PEM file of its key.")
+    tls: bool = Field(
+        default=False,
+        description="Whether the connection uses TLS; ca_file or cert_file say so too.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "CoordinatorSection":
+        if bool(self.cert_file) != bool(self.key_file):
+            lacking = "key_file" if self.cert_file else "cert_file"
+            raise ValueError(f"{lacking} is missing: give a certificate and its key, or neither")
+        return self
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection uses TLS."""
+        return self.tls or bool(self.ca_file or self.cert_file)

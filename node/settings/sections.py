@@ -394,6 +394,36 @@ class LimitsSection(Section):
         description="Maximum number of bytes in responses that are being read or sent; each byte "
         "counts twice because gRPC copies it. One connection may use half of it.",
     )
+    connection_calls: int = Field(
+        default=1_024,
+        ge=4,
+        description="Maximum number of calls of one connection in progress; clients that know "
+        "HTTP/2 keep further ones back by themselves.",
+    )
+    connection_streams: int = Field(
+        default=256, ge=1, description="Maximum number of streams of one connection."
+    )
+    connection_long_polls: int = Field(
+        default=1_024, ge=0, description="Maximum number of long polls of one connection."
+    )
+    connection_bytes_in_flight: int = Field(
+        default=256 << 20,
+        ge=1 << 20,
+        description="Maximum number of bytes of puts of one connection that are not answered yet; "
+        "one request more is let in.",
+    )
+    connection_calls_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Maximum number of calls and of requests in streams per second of one "
+        "connection; 0 means no limit.",
+    )
+    connection_bytes_per_s: int = Field(
+        default=0,
+        ge=0,
+        description="Maximum number of bytes per second, in and out, of one connection; a put "
+        "above it waits, and a read is refused. 0 means no limit.",
+    )
     metric_topics: int = Field(
         default=1_000,
         ge=0,

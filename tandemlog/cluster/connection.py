@@ -10,6 +10,10 @@ addresses that only the nodes can reach do no harm if the seeds cover them. The 
 topology again when a node reports that it is not the master, does not respond, or the topology is
 old.
 
+A connection looks at the files of its Security once a second at most. Renewed certificates make
+new channels; those in use before serve the calls that have begun. A new token goes with the next
+call.
+
 One event loop owns a connection.
 """
 
@@ -17,7 +21,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from grpc import aio
@@ -30,13 +34,21 @@ from tenacity import (
 )
 
 from ..errors import (
+    AuthenticationError,
     ClientClosedError,
+    NodeUnavailableError,
     NoMasterError,
+    PermissionDeniedError,
+    SecurityError,
     TandemlogError,
     error_from,
     error_from_rpc,
 )
 from ..format.constants import MAX_GRPC_MESSAGE
+from ..transport.channels import open_channel
+from ..transport.files import Metadata, SecurityFileError, SecurityFiles
+from ..transport.handshake import explain, may_be_handshake
+from ..transport.security import Security
 from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from .endpoints import parse_endpoints
 from .paging import pages_of_topics
@@ -79,12 +91,13 @@ ResultT = TypeVar("ResultT")
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
     """Times in milliseconds: of one call, of all attempts of a call, of one search for the master,
-    and the age at which the client asks for the topology again."""
+    and the age at which the client asks for the topology again. `security`: see Security."""
 
     request_timeout_ms: int = 10_000
     retry_timeout_ms: int = 30_000
     discovery_timeout_ms: int = 2_000
     topology_max_age_ms: int = 10_000
+    security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
         for name in ("request_timeout_ms", "retry_timeout_ms", "discovery_timeout_ms"):
@@ -92,12 +105,24 @@ class ConnectionOptions:
                 raise ValueError(f"{name} must be positive: {getattr(self, name)}")
 
 
-class Node:
-    """One node under one endpoint, with its stubs."""
+def secured(options: ConnectionOptions | None, security: Security | None) -> ConnectionOptions:
+    """`options` with `security`, where that is given."""
+    options = options or ConnectionOptions()
+    return options if security is None else replace(options, security=security)
 
-    def __init__(self, endpoint: str) -> None:
+
+class Node:
+    """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
+    used. `number` is that of the certificates with which its channel was made."""
+
+    def __init__(self, endpoint: str, files: SecurityFiles | None = None) -> None:
         self.endpoint = endpoint
-        self.channel = aio.insecure_channel(endpoint, options=CHANNEL_OPTIONS)
+        self._files = files or SecurityFiles(Security())
+        try:
+            self.number = self._files.current().number
+            self.channel = open_channel(endpoint, self._files, CHANNEL_OPTIONS)
+        except SecurityFileError as error:
+            raise SecurityError(str(error)) from None
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
         self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
@@ -126,12 +151,40 @@ class Node:
     async def _call(
         self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
     ) -> ResultT:
+        metadata = self.metadata
         try:
-            return await method(request, timeout=timeout_ms / 1000)
+            return await method(request, timeout=timeout_ms / 1000, metadata=metadata)
         except aio.AioRpcError as error:
-            raise rpc_error(error, self.endpoint) from None
+            raise await self.failure(error, metadata) from None
         except aio.UsageError as error:
             raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
+
+    @property
+    def metadata(self) -> Metadata:
+        """What each call carries: the token, as it is now."""
+        return self._files.current().metadata
+
+    async def failure(self, error: aio.AioRpcError, metadata: Metadata) -> TandemlogError:
+        """The typed error for a failed call that carried `metadata`."""
+        found = rpc_error(error, self.endpoint)
+        if isinstance(found, AuthenticationError):
+            replaced = self._files.current(look=True).metadata != metadata
+            if replaced or self._files.token_is_new:
+                return NodeUnavailableError(
+                    f"{found}; the token was replaced a moment ago", reason=found.reason
+                )
+            return found.restated(f"{found}{_which_token(self._files.security)}")
+        security = self._files.security
+        if not security.tls or not isinstance(found, NodeUnavailableError):
+            return found
+        if not may_be_handshake(error.details()):
+            return found
+        fault = await explain(self.endpoint, security)
+        if fault is None:
+            return found
+        text = f"{self.endpoint}: {fault.text}"
+        kind = AuthenticationError if fault.certain else NodeUnavailableError
+        return kind(text, reason=fault.short)
 
 
 class Connection:
@@ -148,7 +201,10 @@ class Connection:
         """Of the node that `master` returned last: under its endpoint another one may answer later,
         and it may have other endpoints."""
         self._topology_at = float("-inf")
+        self._files = SecurityFiles(self.options.security)
         self._nodes: dict[str, Node] = {}
+        self._retired: list[Node] = []
+        self._closing: set[asyncio.Task[None]] = set()
         self._master: Node | None = None
         self._discovery: asyncio.Task[Topology] | None = None
         self._closed = False
@@ -165,21 +221,37 @@ class Connection:
         if self._discovery is not None:
             self._discovery.cancel()
             await asyncio.gather(self._discovery, return_exceptions=True)
-        nodes, self._nodes = list(self._nodes.values()), {}
-        await asyncio.gather(*(node.channel.close() for node in nodes))
+        nodes = [*self._nodes.values(), *self._retired]
+        self._nodes, self._retired = {}, []
+        await asyncio.gather(*(node.channel.close() for node in nodes), *self._closing)
 
     def node(self, endpoint: str) -> Node:
-        """The node at `endpoint`; its channel is created on first use."""
+        """The node at `endpoint`; its channel is created on first use, and again with renewed
+        certificates. Raises SecurityError."""
         if self._closed:
             raise ClientClosedError("the client is closed")
         node = self._nodes.get(endpoint)
         if node is None:
-            node = self._nodes[endpoint] = Node(endpoint)
+            node = self._nodes[endpoint] = Node(endpoint, self._files)
+        elif node.number != self._files.current().number:
+            self._retire(node)
+            node = self._nodes[endpoint] = Node(endpoint, self._files)
         return node
+
+    def _retire(self, node: Node) -> None:
+        """Calls that `node` has begun may end. Its channel is closed when the certificates are
+        renewed once more, or with the connection."""
+        older = [each for each in self._retired if each.endpoint == node.endpoint]
+        self._retired = [each for each in self._retired if each not in older] + [node]
+        for each in older:
+            task = asyncio.get_running_loop().create_task(each.channel.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def master(self) -> Node:
         """The master; raises NoMasterError naming who was asked, without a retry."""
         if self._master is not None and not self._closed:
+            self._master = self.node(self._master.endpoint)
             return self._master
         topology = await self.refresh()
         master = topology.master
@@ -214,7 +286,10 @@ class Connection:
             raise ClientClosedError("the client is closed")
         if self._discovery is None or self._discovery.done():
             self._discovery = asyncio.get_running_loop().create_task(self._discover())
-        return await asyncio.shield(self._discovery)
+        try:
+            return await asyncio.shield(self._discovery)
+        except TandemlogError as error:
+            raise error.copy() from None
 
     async def on_master(self, ask: Callable[[Node], Awaitable[ResultT]]) -> ResultT:
         """`ask` of the master, again on another one or later, until retry_timeout_ms is over;
@@ -254,22 +329,29 @@ class Connection:
     async def _discover(self) -> Topology:
         known = dict.fromkeys(self.seeds)
         known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
-        answers, unanswered = await self._describe_all(known)
+        answers, failures = await self._describe_all(known)
+        if (
+            not answers
+            and failures
+            and all(isinstance(each, _REFUSALS) for each in failures.values())
+        ):
+            raise next(iter(failures.values()))
+        unanswered = {endpoint: each.reason or "refused" for endpoint, each in failures.items()}
         self.topology = merge_answers(answers, tuple(known), self.topology, unanswered)
         self._topology_at = time.monotonic()
         return self.topology
 
     async def _describe_all(
         self, endpoints: dict[str, None]
-    ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, str]]:
-        """The responses by endpoint, and for the others the reason why there is none; endpoints
+    ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, TandemlogError]]:
+        """The responses by endpoint, and for the others why there is none; endpoints
         that the responses name are asked as well. Once a node has responded the others get only a
         short time, so that a dead host does not delay the caller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
         tasks = {loop.create_task(self._describe(endpoint)): endpoint for endpoint in endpoints}
         answers: dict[str, admin_pb2.DescribeClusterResponse] = {}
-        unanswered: dict[str, str] = {}
+        failures: dict[str, TandemlogError] = {}
         try:
             while tasks and (left := deadline - loop.time()) > 0:
                 done, _ = await asyncio.wait(
@@ -278,7 +360,7 @@ class Connection:
                 for task in done:
                     endpoint, answer = tasks.pop(task), task.result()
                     if isinstance(answer, TandemlogError):
-                        unanswered[endpoint] = answer.reason or "refused"
+                        failures[endpoint] = answer
                         continue
                     answers[endpoint] = answer
                     for other in _named_by(answer):
@@ -292,19 +374,33 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        unanswered.update(dict.fromkeys(tasks.values(), "no answer in time"))
-        return answers, unanswered
+        for endpoint in tasks.values():
+            late = "no answer in time"
+            failures[endpoint] = NodeUnavailableError(f"{endpoint}: {late}", reason=late)
+        return answers, failures
 
     async def _describe(self, endpoint: str) -> admin_pb2.DescribeClusterResponse | TandemlogError:
-        node = self.node(endpoint)
         request = admin_pb2.DescribeClusterRequest()
         try:
+            node = self.node(endpoint)
             return await node.ask(
                 node.admin.DescribeCluster, request, self.options.discovery_timeout_ms
             )
         except TandemlogError as error:
             logger.debug("no description of the cluster: %s", error)
             return error
+
+
+_REFUSALS = (AuthenticationError, PermissionDeniedError, SecurityError)
+"""Where all nodes answer so, to ask again later is of no use."""
+
+
+def _which_token(security: Security) -> str:
+    if security.token_file:
+        return f" (the token is that of {security.token_file})"
+    if security.token:
+        return " (a token was given)"
+    return "" if security.cert_file else " (no token and no client certificate was given)"
 
 
 def _named_by(answer: admin_pb2.DescribeClusterResponse) -> Iterable[str]:

@@ -12,6 +12,8 @@ from ..v1 import admin_pb2, common_pb2
 from .elections import CoordinatorInfo, coordinator_of
 
 WAY_OUT = "; name another node's endpoint (--endpoint), which knows the rest"
+SILENT_VERSION = "0.1 or older"
+"""Of a node that answers and does not say its version."""
 
 
 class ReadFrom(Enum):
@@ -25,7 +27,8 @@ class ReadFrom(Enum):
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself; `alarm`:
-    the master may lack acknowledged messages that this node holds, and what to do."""
+    the master may lack acknowledged messages that this node holds, and what to do; `version`: of
+    its program, empty where that is not known."""
 
     node_id: str
     role: str
@@ -48,6 +51,7 @@ class NodeInfo:
     uptime_seconds: float = 0.0
     alarm: str = ""
     reachable: bool = False
+    version: str = ""
 
     @property
     def is_master(self) -> bool:
@@ -239,4 +243,5 @@ def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> N
         uptime_seconds=status.uptime_seconds,
         alarm=status.alarm,
         reachable=reachable,
+        version=status.version or (SILENT_VERSION if reachable else ""),
     )

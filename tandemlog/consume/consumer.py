@@ -14,13 +14,14 @@ from typing import Self
 
 import numpy as np
 
-from ..cluster.connection import Connection, ConnectionOptions, Node
+from ..cluster.connection import Connection, ConnectionOptions, Node, secured
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import InvalidArgumentError
 from ..format.constants import group_fault
 from ..format.errors import FormatError
 from ..format.record.tags import parse_tags, tag_hashes
+from ..transport.security import Security
 from ..v1 import broker_pb2
 from .follow_options import FollowOptions
 from .follower import Follower
@@ -106,13 +107,14 @@ class AsyncConsumer:
         read_from: ReadFrom | str = ReadFrom.ANY,
         options: FollowOptions | None = None,
         connection: ConnectionOptions | None = None,
+        security: Security | None = None,
     ) -> None:
         fault = group_fault(group) if group is not None else None
         if fault is not None:
             raise InvalidArgumentError(f"group {group!r}: {fault}", field="group")
         self.group = group
         self._options = options or FollowOptions()
-        self._connection = Connection(endpoints, connection)
+        self._connection = Connection(endpoints, secured(connection, security))
         self._read_from = ReadFrom(read_from)
         self._reader = Reader(self._connection, self._read_from)
         self._positions = Positions(self._connection, self._reader)

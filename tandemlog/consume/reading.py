@@ -58,6 +58,7 @@ class Reader:
     async def node(self) -> Node:
         """The node to read from now; raises NoNodeError."""
         if self._current is not None:
+            self._current = self.connection.node(self._current.endpoint)
             return self._current
         topology = await self.connection.current_topology()
         candidates = topology.candidates(self.read_from, prefer_slave=self._prefer_slave)

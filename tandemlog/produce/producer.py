@@ -10,11 +10,14 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Self
 
+from ..cluster.connection import secured
 from ..errors import BufferFullError, ClientClosedError
 from ..message import Message, SendManyResult, SendResult
 from ..tracing import ProducerTracing, sending_many
+from ..transport.security import Security
 from .core import ProducerCore
 from .futures import AsyncGroup
 from .options import ProducerOptions
@@ -28,10 +31,18 @@ class AsyncProducer:
     loops. Open it with `async with`, or `open` and `close`."""
 
     def __init__(
-        self, endpoints: str | Sequence[str], options: ProducerOptions | None = None
+        self,
+        endpoints: str | Sequence[str],
+        options: ProducerOptions | None = None,
+        *,
+        security: Security | None = None,
     ) -> None:
         self._endpoints = endpoints
         self._options = options or ProducerOptions()
+        if security is not None:
+            self._options = replace(
+                self._options, connection=secured(self._options.connection, security)
+            )
         self._tracing = ProducerTracing() if self._options.trace else None
         self._core: ProducerCore[asyncio.Future[SendResult]] | None = None
 

@@ -23,13 +23,16 @@ from typing import Any, Final
 from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
-from ..cluster.connection import Connection, Node, rpc_error
+from ..cluster.connection import Connection, Node
 from ..errors import (
+    AuthenticationError,
     ClientClosedError,
     InternalError,
     NodeUnavailableError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     ProducerFencedError,
+    SecurityError,
     TandemlogError,
 )
 from ..v1 import broker_pb2
@@ -199,7 +202,8 @@ class Sender:
 
     def _stream_failed(self, error: TandemlogError) -> None:
         logger.info("append stream ended: unresolved=%d reason=%s", len(self._chain), error)
-        if error.retryable or self._chain.last_error is None:
+        refused = isinstance(error, AuthenticationError | PermissionDeniedError | SecurityError)
+        if error.retryable or refused or self._chain.last_error is None:
             self._chain.last_error = error
         if self._node is not None and (error.elsewhere or isinstance(error, OutcomeUnknownError)):
             self._connection.forget_master(self._node)
@@ -214,7 +218,8 @@ class Sender:
         self._chain.stream_opened()
         if not self._numbers.settled:
             await self._settle(node)
-        call = node.broker.Append()
+        metadata = node.metadata
+        call = node.broker.Append(metadata=metadata)
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
         doubt = self._doubt(node, master_id, call)
@@ -231,7 +236,7 @@ class Sender:
                 f"{node.endpoint}: no answer within {self._options.answer_seconds:g} s"
             ) from None
         except aio.AioRpcError as error:
-            raise rpc_error(error, node.endpoint) from None
+            raise await node.failure(error, metadata) from None
         except asyncio.CancelledError:
             if self._failure is not None:
                 raise self._failure from None

@@ -11,6 +11,7 @@ from ..cluster.topology import ReadFrom, Topology
 from ..consume.positions import Queue, QueueRange, Start
 from ..consume.received import ReceivedMessage
 from ..errors import ClientClosedError
+from ..transport.security import Security
 from .loop_thread import LoopThread
 
 ResultT = TypeVar("ResultT")
@@ -25,8 +26,11 @@ class Admin:
         *,
         read_from: ReadFrom | str = ReadFrom.ANY,
         connection: ConnectionOptions | None = None,
+        security: Security | None = None,
     ) -> None:
-        self._admin = AsyncAdmin(endpoints, read_from=read_from, connection=connection)
+        self._admin = AsyncAdmin(
+            endpoints, read_from=read_from, connection=connection, security=security
+        )
         self._thread: LoopThread | None = LoopThread.of_process()
 
     def __enter__(self) -> Self:

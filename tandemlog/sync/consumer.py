@@ -20,6 +20,7 @@ from ..consume.handing import Handing
 from ..consume.positions import Queue, QueueRange, Start
 from ..consume.received import ReceivedBatch, ReceivedMessage
 from ..errors import ClientClosedError
+from ..transport.security import Security
 from .loop_thread import LoopThread
 
 
@@ -106,9 +107,15 @@ class Consumer:
         read_from: ReadFrom | str = ReadFrom.ANY,
         options: FollowOptions | None = None,
         connection: ConnectionOptions | None = None,
+        security: Security | None = None,
     ) -> None:
         self._consumer = AsyncConsumer(
-            endpoints, group=group, read_from=read_from, options=options, connection=connection
+            endpoints,
+            group=group,
+            read_from=read_from,
+            options=options,
+            connection=connection,
+            security=security,
         )
         self.group = group
         self._open_thread: LoopThread | None = LoopThread.of_process()

@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Self
 
+from ..cluster.connection import secured
 from ..errors import ClientClosedError
 from ..message import Message, SendManyResult
 from ..produce.core import ProducerCore
@@ -25,6 +27,7 @@ from ..produce.put_batch import PutBatch, durability_of
 from ..produce.routes import Route
 from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
 from ..tracing import ProducerTracing, sending_many
+from ..transport.security import Security
 from .loop_thread import LoopThread
 
 _CLUSTER = durability_of(wait=True)
@@ -40,9 +43,17 @@ class Producer:
     NoMasterError if none is found within the connection's retry_timeout_ms."""
 
     def __init__(
-        self, endpoints: str | Sequence[str], options: ProducerOptions | None = None
+        self,
+        endpoints: str | Sequence[str],
+        options: ProducerOptions | None = None,
+        *,
+        security: Security | None = None,
     ) -> None:
         self._options = options or ProducerOptions()
+        if security is not None:
+            self._options = replace(
+                self._options, connection=secured(self._options.connection, security)
+            )
         self._tracing = ProducerTracing() if self._options.trace else None
         self._per_thread = _PerThread()
         self._closed = False

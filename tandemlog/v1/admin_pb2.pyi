@@ -89,6 +89,7 @@ class DescribeClusterResponse(_message.Message):
     MAX_BATCH_SIZE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     COORDINATOR_FIELD_NUMBER: _builtins.int
+    BUILD_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     answered_by: _builtins.str
     """node id"""
@@ -109,6 +110,10 @@ class DescribeClusterResponse(_message.Message):
     def coordinator(self) -> Global___CoordinatorStatus:
         """absent where roles are configured"""
 
+    @_builtins.property
+    def build(self) -> _common_pb2.Build:
+        """of the answering node; absent: 0.1, which did not say"""
+
     def __init__(
         self,
         *,
@@ -123,10 +128,11 @@ class DescribeClusterResponse(_message.Message):
         max_batch_size: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
         coordinator: Global___CoordinatorStatus | None = ...,
+        build: _common_pb2.Build | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["coordinator", b"coordinator", "error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["build", b"build", "coordinator", b"coordinator", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "cluster_id", b"cluster_id", "coordinator", b"coordinator", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "build", b"build", "cluster_id", b"cluster_id", "coordinator", b"coordinator", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,8 +3,10 @@
 isort:skip_file
 Values that several services share."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -208,6 +210,7 @@ class NodeStatus(_message.Message):
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: _builtins.int
     ALARM_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     role: Global___Role.ValueType
     endpoint: _builtins.str
@@ -235,6 +238,8 @@ class NodeStatus(_message.Message):
     uptime_seconds: _builtins.float
     alarm: _builtins.str
     """the master may lack acknowledged messages that this node holds"""
+    version: _builtins.str
+    """of its program; empty: it is 0.1, which did not say, or nobody asked it yet"""
     def __init__(
         self,
         *,
@@ -258,11 +263,45 @@ class NodeStatus(_message.Message):
         commit_log_file_size: _builtins.int = ...,
         uptime_seconds: _builtins.float = ...,
         alarm: _builtins.str = ...,
+        version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "wrote_offset", b"wrote_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "version", b"version", "wrote_offset", b"wrote_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015
+
+@_typing.final
+class Build(_message.Message):
+    """The program of a node: which version, what it can do on the wire, and what it needs of its peer.
+    Features have names, so that two nodes find out what both can do without comparing versions.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
+    NEEDS_FIELD_NUMBER: _builtins.int
+    version: _builtins.str
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def needs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """features without which the sender cannot work with its peer"""
+
+    def __init__(
+        self,
+        *,
+        version: _builtins.str = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
+        needs: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "needs", b"needs", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Build: _TypeAlias = Build  # noqa: Y015

@@ -143,6 +143,7 @@ class SlaveHello(_message.Message):
     MASTER_INCARNATION_FIELD_NUMBER: _builtins.int
     NEEDS_PROLOGUE_FIELD_NUMBER: _builtins.int
     DOUBTED_OFFSET_FIELD_NUMBER: _builtins.int
+    BUILD_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     node_id: _builtins.str
     incarnation: _builtins.str
@@ -170,6 +171,10 @@ class SlaveHello(_message.Message):
     def checksums(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogChecksum]:
         """a log without a trusted epoch table; wins over epochs"""
 
+    @_builtins.property
+    def build(self) -> _common_pb2.Build:
+        """absent: a node of 0.1, which did not say"""
+
     def __init__(
         self,
         *,
@@ -190,10 +195,11 @@ class SlaveHello(_message.Message):
         master_incarnation: _builtins.str = ...,
         needs_prologue: _builtins.bool = ...,
         doubted_offset: _builtins.int | None = ...,
+        build: _common_pb2.Build | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "doubted_offset", b"doubted_offset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "build", b"build", "doubted_offset", b"doubted_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "needs_prologue", b"needs_prologue", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset", "accepted_epoch", b"accepted_epoch", "build", b"build", "checksums", b"checksums", "cluster_id", b"cluster_id", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "doubted_offset", b"doubted_offset", "endpoint", b"endpoint", "epochs", b"epochs", "http_endpoint", b"http_endpoint", "incarnation", b"incarnation", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "needs_prologue", b"needs_prologue", "node_id", b"node_id", "store_host", b"store_host"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__doubted_offset: _TypeAlias = _typing.Literal["doubted_offset"]  # noqa: Y015
     _WhichOneofArgType__doubted_offset: _TypeAlias = _typing.Literal["_doubted_offset", b"_doubted_offset"]  # noqa: Y015
@@ -331,6 +337,7 @@ class HelloAnswer(_message.Message):
     PROLOGUE_FIELD_NUMBER: _builtins.int
     KNOWN_NODES_FIELD_NUMBER: _builtins.int
     DAMAGED_UNTIL_FIELD_NUMBER: _builtins.int
+    BUILD_FIELD_NUMBER: _builtins.int
     action: Global___HelloAction.ValueType
     offset: _builtins.int
     reason: _builtins.str
@@ -356,6 +363,10 @@ class HelloAnswer(_message.Message):
     def known_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """who is, or was, in the in-sync set: whose word counts"""
 
+    @_builtins.property
+    def build(self) -> _common_pb2.Build:
+        """absent: a node of 0.1, which did not say"""
+
     def __init__(
         self,
         *,
@@ -376,10 +387,11 @@ class HelloAnswer(_message.Message):
         prologue: _builtins.bool = ...,
         known_nodes: _abc.Iterable[_builtins.str] | None = ...,
         damaged_until: _builtins.int = ...,
+        build: _common_pb2.Build | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["build", b"build"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "damaged_until", b"damaged_until", "epoch", b"epoch", "epochs", b"epochs", "known_nodes", b"known_nodes", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "prologue", b"prologue", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "build", b"build", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "damaged_until", b"damaged_until", "epoch", b"epoch", "epochs", b"epochs", "known_nodes", b"known_nodes", "master_endpoint", b"master_endpoint", "master_id", b"master_id", "master_incarnation", b"master_incarnation", "max_offset", b"max_offset", "min_offset", b"min_offset", "offset", b"offset", "prologue", b"prologue", "proof_crc", b"proof_crc", "proof_start", b"proof_start", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

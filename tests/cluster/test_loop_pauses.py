@@ -2,7 +2,8 @@
 
 Each hostile request is sent to a real node of which nothing else is asked, save small puts, whose
 latency is printed: what it costs others. The longest pause of the loop must be MAX_PAUSE_MS at
-most, in the best of TRIES, since the machine has other things to do.
+most (more on a slower machine, machine_speed.py), in the best of TRIES, since the machine has other
+things to do.
 """
 
 import asyncio
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import pytest
 from grpc import StatusCode, aio
+from machine_speed import slowness
 from watched_node import WatchedNode
 
 import tandemlog
+from node.process.memory import REST_S
 from node.pulls.pull_service import MAX_POSITIONS
 from node.puts.append_wire import MOST_FIELDS
 from node.services.broker_service import MAX_SEARCHES
@@ -30,7 +33,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 
 MAX_PAUSE_MS = 50
-TRIES = 3
+TRIES = 8
 BIG = 4 << 20
 TOPICS = 20_000
 BROKER = "/tandemlog.v1.Broker/"
@@ -352,6 +355,7 @@ def _pause_under(target: Target, attack: Attack) -> tuple[float, list[float]]:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_the_loop_goes_on(target: Target, attack: Attack) -> None:
     pauses = []
+    limit_ms = MAX_PAUSE_MS * slowness()
     for _ in range(TRIES):
         pause_ms, latencies = _pause_under(target, attack)
         pauses.append(pause_ms)
@@ -359,9 +363,10 @@ def test_the_loop_goes_on(target: Target, attack: Attack) -> None:
             f"\n{attack.__name__}: pause {pause_ms:.1f} ms; a small put meanwhile: "
             f"median {sorted(latencies)[len(latencies) // 2]:.1f}, worst {max(latencies):.1f} ms"
         )
-        if pause_ms <= MAX_PAUSE_MS:
+        if pause_ms <= limit_ms:
             break
-    assert min(pauses) <= MAX_PAUSE_MS, pauses
+        time.sleep(len(pauses) / 4)
+    assert min(pauses) <= limit_ms, pauses
     assert "Traceback" not in target.node.log.read_text()
 
 
@@ -371,8 +376,8 @@ def test_memory_comes_back_after_a_flood(target: Target) -> None:
             await attack(target)
 
     def settled() -> int:
-        """At rest freed memory is given back, once (node/process/memory.py)."""
-        time.sleep(5)
+        """At rest freed memory is given back, once, and a node looks every REST_S."""
+        time.sleep(2 * REST_S + 1)
         return target.node.report().rss_bytes
 
     asyncio.run(flood())

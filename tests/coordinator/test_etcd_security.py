@@ -14,9 +14,10 @@ from conformance.coordinator_suite import put, told, value_of
 from coordinators import EtcdProcesses, certificates, etcd_or_skip, openssl_or_skip
 from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailableError
 from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.options import CoordinatorOptions, Tls
+from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.values import KeyRange, Put, Txn
 from running import wait_until
+from tandemlog.transport.security import Security
 
 pytestmark = pytest.mark.cluster
 
@@ -41,14 +42,12 @@ class Secured:
     def endpoint(self) -> str:
         return self.etcd.endpoints[0]
 
-    def tls(self, *, own: bool = True, ca: bool = True) -> Tls:
-        def pem(name: str) -> bytes:
-            return (self.certificates / name).read_bytes()
-
-        return Tls(
-            pem("ca.pem") if ca else None,
-            pem("client.pem") if own else None,
-            pem("client.key") if own else None,
+    def tls(self, *, own: bool = True, ca: bool = True) -> Security:
+        made = self.certificates
+        return Security(
+            ca_file=str(made / "ca.pem") if ca else "",
+            cert_file=str(made / "client.pem") if own else "",
+            key_file=str(made / "client.key") if own else "",
         )
 
     def etcdctl(self, *arguments: str) -> bool:
@@ -101,7 +100,7 @@ def options_of(secured: Secured, **changes: object) -> CoordinatorOptions:
         "attempt_s": 3.0,
         "budget_s": 10.0,
         "probe_s": 0.5,
-        "tls": secured.tls(),
+        "security": secured.tls(),
         "user": USER,
         "password": PASSWORD,
         **changes,
@@ -163,15 +162,33 @@ async def test_without_a_user(secured: Secured) -> None:
 @pytest.mark.parametrize("case", ["no TLS", "no certificate of its own", "another authority"])
 async def test_without_the_right_certificates(secured: Secured, case: str) -> None:
     tls = {
-        "no TLS": None,
+        "no TLS": Security(),
         "no certificate of its own": secured.tls(own=False),
         "another authority": secured.tls(ca=False),
     }[case]
-    client = EtcdCoordinator(options_of(secured, tls=tls, attempt_s=0.5, budget_s=0.5))
+    client = EtcdCoordinator(options_of(secured, security=tls, attempt_s=0.5, budget_s=0.5))
     for attempt in (client.get(b"/ours/k"), client.txn(Txn((), (Put(b"/ours/w", b""),)))):
         with pytest.raises(CoordinatorUnavailableError):
             await attempt
+    if case != "no TLS":
+        await told_why(client, WORDS[case])
     await client.close()
+
+
+WORDS = {
+    "no certificate of its own": "requires a client certificate",
+    "another authority": "signed by another authority",
+}
+
+
+async def told_why(client: EtcdCoordinator, words: str) -> None:
+    """An error tells what is wrong with the certificates once that has been found out."""
+    async with asyncio.timeout(20):
+        while True:
+            with pytest.raises(CoordinatorUnavailableError) as failed:
+                await client.get(b"/ours/k")
+            if words in str(failed.value):
+                return
 
 
 async def test_a_token_that_is_refused_is_renewed(

@@ -1,39 +1,59 @@
-"""One image for all container tests, built from the checkout; no registry is needed.
+"""One image and one composed cluster for all container tests; no registry is needed.
 
-All that an engine keeps for these tests has the checkout's own name, so that two checkouts do not
-run each other's image or take each other's cluster down; what a run that was killed has left is
-taken down by the next one.
+The commands that build the images are those of docs/deploying.md. All that an engine keeps for
+these tests has the checkout's own name, so that two checkouts do not run each other's image or
+take each other's cluster down; what a run that was killed has left is taken down by the next one.
 """
 
 import os
 import subprocess
+import time
 import zlib
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+from composed import COMPOSE, Composed
+from deploying_page import commands
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-BASE = "tandemlog-base:bookworm"
+from running import ROOT
 
 
 @pytest.fixture(scope="session")
 def own_name() -> str:
-    """Of this checkout: for the image, the compose project, volumes."""
+    """Of this checkout: for the images, the compose project, volumes."""
     return f"tandemlog-test-{zlib.crc32(bytes(ROOT)):08x}"
 
 
 @pytest.fixture(scope="session")
 def image(own_name: str) -> str:
-    """The name of the image; the base comes from Debian's packages."""
+    """The name of the image; the page's commands make it and its base."""
     os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
-    subprocess.run(["sh", str(ROOT / "scripts" / "base_image.sh"), BASE], check=True, timeout=600)
+    script = "\n".join(commands("Images")).replace("tandemlog:local", own_name)
+    assert own_name in script
     subprocess.run(
-        [
-            *("docker", "build", "-q", "--build-arg", f"BASE={BASE}", "-t", own_name),
-            *("-f", str(ROOT / "compose" / "Dockerfile"), str(ROOT)),
-        ],
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=ROOT,
         check=True,
         timeout=900,
         env={**os.environ, "DOCKER_BUILDKIT": "0"},
     )
     return own_name
+
+
+@pytest.fixture(scope="session")
+def composed(image: str, own_name: str) -> Iterator[Composed]:
+    """The cluster of compose/compose.yaml, started as the page says."""
+    cluster = Composed(image, own_name)
+    cluster.compose("down", "-v", "--remove-orphans")
+    # etcd's image is built by `up` where it is not there; that is no part of the start
+    cluster.compose("build", "etcd0")
+    began = time.monotonic()
+    cluster.bash("\n".join(commands("Start")[1:]), cwd=COMPOSE)
+    cluster.started_s = time.monotonic() - began
+    try:
+        yield cluster
+    except BaseException:
+        print(cluster.compose("logs", "--tail", "40"))
+        raise
+    finally:
+        cluster.compose("down", "-v", "--remove-orphans")

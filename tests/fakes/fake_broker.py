@@ -85,10 +85,15 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         return self.cluster.master_id if self.epoch is None else self.node_id
 
     async def start(self) -> None:
-        self._server = aio.server(options=SERVER_OPTIONS)
+        guards = [TokenGuard(self.cluster)] if self.cluster.tokens is not None else []
+        self._server = aio.server(options=SERVER_OPTIONS, interceptors=guards)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
-        self._port = self._server.add_insecure_port(f"127.0.0.1:{self._port}")
+        address, credentials = f"127.0.0.1:{self._port}", self.cluster.credentials
+        if credentials is None:
+            self._port = self._server.add_insecure_port(address)
+        else:
+            self._port = self._server.add_secure_port(address, credentials)
         self.endpoint = f"127.0.0.1:{self._port}"
         self.advertised = self.advertised or self.endpoint
         await self._server.start()
@@ -414,10 +419,40 @@ def _records(found: list[bytes]) -> broker_pb2.RecordsResponse:
     )
 
 
+class TokenGuard(aio.ServerInterceptor):
+    """Refuses calls without one of the cluster's tokens, before a handler sees them."""
+
+    def __init__(self, cluster: "FakeCluster") -> None:
+        self._cluster = cluster
+
+    async def intercept_service(self, continuation: Any, details: Any) -> Any:
+        sent = dict(details.invocation_metadata).get("authorization", "")
+        if sent.removeprefix("Bearer ") in (self._cluster.tokens or ()):
+            return await continuation(details)
+
+        async def refuse(_: Any, context: Any) -> None:
+            self._cluster.refused.set()
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "unknown token")
+
+        handler = await continuation(details)
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(refuse)
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
 class FakeCluster:
     """A master "n0" and slaves "n1", ...; use with `async with`."""
 
-    def __init__(self, slaves: int = 0) -> None:
+    def __init__(
+        self,
+        slaves: int = 0,
+        *,
+        credentials: grpc.ServerCredentials | None = None,
+        tokens: set[str] | None = None,
+    ) -> None:
+        """`tokens`: the ones that are let in; None: no token is looked at."""
+        self.credentials, self.tokens = credentials, tokens
+        self.refused = asyncio.Event()
         self.log = FakeLog()
         self.master_id = "n0"
         self.epoch = 1

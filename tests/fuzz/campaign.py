@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from machine_speed import slowness
+
 from fuzz import corpus
 from fuzz.caller import Caller
 from fuzz.nodes import Attacked
@@ -102,7 +104,7 @@ class Campaign:
                     call = self.maker.make(number)
                     took = await self._alone(caller, call)
                     longest = max(longest, took)
-                    if took > PAUSE_S:
+                    if took > PAUSE_S * slowness():
                         self.add(f"the loop of the {node} stood {took * 1000:.0f} ms", call)
         return longest
 
@@ -126,7 +128,7 @@ class Campaign:
                 await caller.call(call, method)
                 await asyncio.sleep(0.02)
             shortest = min(shortest, probe.longest)
-            if shortest <= PAUSE_S:
+            if shortest <= PAUSE_S * slowness():
                 break
         return shortest
 

@@ -50,7 +50,7 @@ def test_the_version(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     code, out, err = run(monkeypatch, capsys, *arguments)
-    assert (code, out, err) == (0, "tandemlog 0.1.0\n", "")
+    assert (code, out, err) == (0, "tandemlog 0.2.0\n", "")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from grpc import aio
 
 from tandemlog.cluster.connection import rpc_error
 from tandemlog.errors import (
+    AuthenticationError,
     BatchTooLargeError,
     InvalidArgumentError,
     NodeUnavailableError,
+    PermissionDeniedError,
     RefusedError,
     TandemlogError,
     error_from_rpc,
@@ -21,7 +23,9 @@ from tandemlog.errors import (
         (grpc.StatusCode.UNAVAILABLE, NodeUnavailableError),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, BatchTooLargeError),
         (grpc.StatusCode.UNIMPLEMENTED, InvalidArgumentError),
-        (grpc.StatusCode.PERMISSION_DENIED, RefusedError),
+        (grpc.StatusCode.UNAUTHENTICATED, AuthenticationError),
+        (grpc.StatusCode.PERMISSION_DENIED, PermissionDeniedError),
+        (grpc.StatusCode.FAILED_PRECONDITION, RefusedError),
     ],
 )
 def test_a_failed_call_says_where_and_why_in_one_line(

@@ -38,6 +38,10 @@ def drill_command(
     etcd: Annotated[
         bool, typer.Option("--etcd", help="Elect by three members of etcd, as `tandemlog up`.")
     ] = False,
+    secure: Annotated[
+        bool,
+        typer.Option("--secure", help="With TLS, certificates and tokens, as `tandemlog up`."),
+    ] = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Start a cluster of three in a temporary folder, put messages, and break something each round.
@@ -51,7 +55,7 @@ def drill_command(
     with one_line_errors(), tempfile.TemporaryDirectory(prefix="tandemlog-drill-") as folder:
         try:
             kind = ETCD if etcd else EMBEDDED
-            played, account = _play(Path(folder), fault, rounds, port, kind)
+            played, account = _play(Path(folder), fault, rounds, port, kind, secure=secure)
         except ClusterError as error:
             raise CommandError(str(error), error.exit_code) from None
         _show(played, account, form)
@@ -63,17 +67,18 @@ def drill_command(
 
 
 def _play(
-    folder: Path, fault: str, rounds: int, port: int, coordinator: str
+    folder: Path, fault: str, rounds: int, port: int, coordinator: str, *, secure: bool
 ) -> tuple[list[Round], Account]:
-    plan = plan_cluster(folder, Wishes(slaves=2, min_in_sync=2, coordinator=coordinator))
+    wishes = Wishes(slaves=2, min_in_sync=2, coordinator=coordinator, secure=secure)
+    plan = plan_cluster(folder, wishes)
     cluster = LocalCluster(folder, plan, port)
     cluster.check_ports()
     cluster.write()
     cluster.start()
     try:
         endpoints = cluster.endpoints.split(",")
-        with Admin(endpoints) as admin:
-            load = Load(endpoints)
+        with Admin(endpoints, security=cluster.client) as admin:
+            load = Load(endpoints, cluster.client)
             drill = Drill(cluster, load, admin)
             drill.wait_in_sync()
             admin.create_topic(TOPIC, QUEUES)

@@ -6,6 +6,7 @@ install. So this module does not import them at the top; only _loaded does, when
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from tandemlog.spark import errors
 from tandemlog.spark.segments.options import OnCorruption
 from tandemlog.spark.spark_version import version_fault
 
-from .. import exit_codes
+from .. import connecting, exit_codes
 from ..command import new_app
 from ..exit_codes import epilog
 from ..failures import fail, one_line_errors
@@ -354,6 +355,7 @@ class Job:
 def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
     """Around a command: what goes wrong becomes one line and an exit code; 1 for findings."""
     with one_line_errors():
+        os.environ.update(connecting.variables())  # for node:HOST:PORT, in every process
         try:
             job = Job(name, master, form, module or f"tandemlog.spark.jobs.{name}")
             yield job

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from ...node import run_node
+from ...preflight import faults, folder_of, warnings
 from ...process.log_setup import set_up_logging
 from ...process.process_setup import end_with_parent, prepare_process
-from ...settings.config import load_config
+from ...settings.config import NodeConfig, load_config
 from ...settings.endpoints import ListenError
 from ..command import new_app
 from ..exit_codes import ADDRESS, epilog
-from ..failures import CommandError, one_line_errors
+from ..failures import CommandError, exit_code_of, one_line_errors
 
 app = new_app()
 
@@ -31,6 +32,15 @@ def node_command(
             show_default=False,
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Say what would keep the node from starting, one line each, and start nothing: "
+            "settings, addresses, the store's folder and owner, certificates, the clock. Exit code "
+            "0 if it would start.",
+        ),
+    ] = False,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Run one node, a master or a slave, as its configuration says.
@@ -45,6 +55,11 @@ def node_command(
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             end_with_parent(with_parent)
         settings = load_config(config)
+        if check:
+            _check(settings)
+            return
+        for fault in faults(settings):
+            raise _failure(fault)
         set_up_logging(
             settings.log.level,
             node_id=settings.node_id,
@@ -55,4 +70,23 @@ def node_command(
         try:
             asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))
         except ListenError as error:
-            raise CommandError(str(error), ADDRESS) from None
+            raise _failure(error) from None
+
+
+def _check(settings: NodeConfig) -> None:
+    """Every fault on stderr; the exit code is the first one's."""
+    found = [_failure(fault) for fault in faults(settings)]
+    for warning in warnings(settings):
+        typer.echo(f"warning: {warning}", err=True)
+    if found:
+        text = "\n".join(str(each) for each in found)
+        raise CommandError(text, found[0].exit_code)
+    typer.echo(
+        f"node {settings.node_id} of cluster {settings.cluster_id} would start with the store in "
+        f"{folder_of(settings)}"
+    )
+
+
+def _failure(fault: Exception) -> CommandError:
+    code = ADDRESS if isinstance(fault, ListenError) else exit_code_of(fault)
+    return CommandError(str(fault), code)

@@ -15,10 +15,11 @@ from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.topology import Topology
 from tandemlog.format.words import counted
 
+from ...certs.authority import CertificateError
 from ...settings.config import DEFAULT_PORT
 from ...settings.endpoints import ListenError
 from ..command import new_app
-from ..exit_codes import ADDRESS, epilog
+from ..exit_codes import ADDRESS, STORE, epilog
 from ..failures import CommandError, one_line_errors
 from ..local_cluster import (
     DEFAULT_LOG_FILE_SIZE,
@@ -125,6 +126,16 @@ def up_command(
         bool,
         typer.Option("--no-election", help="The first node is the master, whatever happens to it."),
     ] = False,
+    secure: Annotated[
+        bool | None,
+        typer.Option(
+            "--secure/--no-secure",
+            help="Make an authority, certificates and tokens in DIR/secure, and require them: TLS "
+            "on every connection, a certificate and an identity of every caller. [default: as in "
+            "the last run, else no]",
+            show_default=False,
+        ),
+    ] = None,
     restart: Annotated[
         bool,
         typer.Option("--restart/--no-restart", help="Restart a node of this cluster that dies."),
@@ -193,6 +204,7 @@ def up_command(
         replication=replication,
         min_in_sync=min_in_sync,
         coordinator=ETCD if etcd else NONE if no_election else None,
+        secure=secure,
     )
     with one_line_errors():
         try:
@@ -207,6 +219,8 @@ def up_command(
                 asyncio.run(_Foreground(cluster, restart=restart).run())
         except ClusterError as error:
             raise CommandError(str(error), error.exit_code) from None
+        except CertificateError as error:
+            raise CommandError(str(error), STORE) from None
         except ListenError as error:
             raise CommandError(f"{error}; choose another --port", ADDRESS) from None
 
@@ -234,7 +248,8 @@ class _Foreground:
         self._restarts = {node.node_id: Restarts(now) for node in self._cluster.nodes}
         try:
             async with Connection(
-                self._cluster.endpoints, ConnectionOptions(discovery_timeout_ms=1_000)
+                self._cluster.endpoints,
+                ConnectionOptions(discovery_timeout_ms=1_000, security=self._cluster.client),
             ) as connection:
                 await self._watch(connection)
         finally:
@@ -338,6 +353,9 @@ class _Foreground:
                 f"ready: {counted(len(reached), 'node')}, --endpoint {first.endpoint}",
                 markup=False,
             )
+            if self._cluster.security is not None:
+                for line in self._cluster.security.how_to_connect():
+                    self._console.print(line, markup=False, soft_wrap=True)
             sys.stdout.flush()
 
 

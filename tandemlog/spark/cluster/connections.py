@@ -35,6 +35,7 @@ def connection_of(options: ClusterOptions) -> Connection:
                 ConnectionOptions(
                     request_timeout_ms=options.request_timeout_ms,
                     retry_timeout_ms=options.retry_timeout_ms,
+                    security=options.security,
                 ),
             )
         return _connections[key]

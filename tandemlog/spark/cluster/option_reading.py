@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tandemlog.cluster.endpoints import parse_endpoints
+from tandemlog.cluster.profiles import chosen
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.errors import InvalidArgumentError
 from tandemlog.format.errors import FormatError
 
+from ..connect_options import CONNECTING
 from ..errors import OptionError
 from . import option_values as values
 from .offsets import Position, parse_assignment
@@ -171,15 +174,27 @@ def _renamed(given: Mapping[str, Any], **fields: str) -> dict[str, Any]:
 
 
 def _cluster(given: Mapping[str, Any]) -> ClusterOptions:
-    if "endpoint" not in given:
-        raise OptionError("option endpoint is missing: name a node of the cluster as host:port")
+    """With what the variables and the profile file of the driver's machine say. The files are read
+    by each executor: they must be there under the same names."""
+    settings = {setting: given[name] for name, setting in CONNECTING.items() if name in given}
+    settings["endpoint"] = ",".join(given.get("endpoint", ()))
+    try:
+        profile = chosen(settings)
+    except InvalidArgumentError as error:
+        raise OptionError(f"options of the connection: {error}") from None
+    if not profile.endpoint:
+        raise OptionError(
+            "option endpoint is missing: name a node of the cluster as host:port, or a cluster of "
+            "the profile file with the option cluster"
+        )
     return ClusterOptions(
+        endpoint=parse_endpoints(profile.endpoint),
+        security=profile.security,
         **_renamed(
             given,
-            endpoint="endpoint",
             request_timeout_ms="requestTimeoutMs",
             retry_timeout_ms="retryTimeoutMs",
-        )
+        ),
     )
 
 
@@ -217,6 +232,7 @@ _OPTIONS: Final = {
     option.name.lower(): option
     for option in (
         _Option("endpoint", lambda text: parse_endpoints(text.replace(";", ",")), _READ | _WRITE),
+        *(_Option(name, values.text, _READ | _WRITE) for name in CONNECTING),
         _Option("requestTimeoutMs", values.whole(1), _READ | _WRITE),
         _Option("retryTimeoutMs", values.whole(1), _READ | _WRITE),
         _Option("topic", values.topic, _READ | _WRITE),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.transport.security import Security
 
 from .offsets import Position
 
@@ -31,6 +32,7 @@ class ClusterOptions:
     endpoint: tuple[str, ...]
     request_timeout_ms: int = 10_000
     retry_timeout_ms: int = 30_000
+    security: Security = field(default_factory=Security)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,28 @@ end. The task that reads creates the channels, never before a fork.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from tandemlog.cluster.connection import CHANNEL_OPTIONS
 from tandemlog.cluster.endpoints import parse_endpoints
-from tandemlog.errors import NodeUnavailableError, TandemlogError, error_from, error_from_rpc
+from tandemlog.cluster.profiles import chosen
+from tandemlog.errors import (
+    AuthenticationError,
+    NodeUnavailableError,
+    SecurityError,
+    TandemlogError,
+    error_from,
+    error_from_rpc,
+)
+from tandemlog.transport.channels import open_sync_channel
+from tandemlog.transport.files import SecurityFileError, SecurityFiles
+from tandemlog.transport.handshake import explain_now, may_be_handshake
+from tandemlog.transport.security import Security
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..errors import FetchError, OptionError
@@ -36,9 +49,10 @@ class FetchedLogSource:
     first: int
     confirmed: int
     timeout_ms: int
+    security: Security = field(default_factory=Security)
 
     def connect(self) -> LogBytes:
-        return FetchedLog(self.endpoint, self.files, self.confirmed, self.timeout_ms)
+        return FetchedLog(self.endpoint, self.files, self.confirmed, self.timeout_ms, self.security)
 
     def start(self) -> int:
         return self.first
@@ -48,37 +62,66 @@ class FetchedLogSource:
         return LogEnd(self.confirmed, name, Tail.ZEROS, "the node's confirm offset")
 
 
-def fetched_log(endpoints: str, timeout_ms: int) -> FetchedLogSource:
-    """Ask the first of the endpoints that answers for its log. Raises OptionError, FetchError."""
+def fetched_log(
+    endpoints: str, timeout_ms: int, connecting: Mapping[str, str] | None = None
+) -> FetchedLogSource:
+    """Ask the first of the endpoints that answers for its log; `connecting` as in open_log. Raises
+    OptionError, FetchError."""
     try:
-        parsed = parse_endpoints(endpoints)
+        profile = chosen({**(connecting or {}), "endpoint": endpoints})
+        parsed = parse_endpoints(profile.endpoint)
     except ValueError as error:
         raise OptionError(f"option endpoint: {error}") from None
     failures = []
     for endpoint in parsed:
         try:
-            status = _describe(endpoint, timeout_ms)
+            status = _describe(endpoint, timeout_ms, profile.security)
         except TandemlogError as error:
             failures.append(str(error))
             continue
         size = status.commit_log_file_size
         files = remote_files(status.min_offset, status.confirm_offset, size, f"{endpoint}")
         return FetchedLogSource(
-            endpoint, files, status.min_offset, status.confirm_offset, timeout_ms
+            endpoint,
+            files,
+            status.min_offset,
+            status.confirm_offset,
+            timeout_ms,
+            profile.security,
         )
     raise FetchError("; ".join(failures))
 
 
-def _describe(endpoint: str, timeout_ms: int) -> common_pb2.NodeStatus:
+def _opened(endpoint: str, files: SecurityFiles) -> grpc.Channel:
+    try:
+        return open_sync_channel(endpoint, files, CHANNEL_OPTIONS)
+    except SecurityFileError as error:
+        raise SecurityError(str(error)) from None
+
+
+def _failure(error: Any, endpoint: str, security: Security) -> TandemlogError:
+    """The typed error of a failed call."""
+    if security.tls and may_be_handshake(error.details()):
+        fault = explain_now(endpoint, security)
+        if fault is not None:
+            kind = AuthenticationError if fault.certain else NodeUnavailableError
+            return kind(f"{endpoint}: {fault.text}", reason=fault.short)
+    return error_from_rpc(error.code(), error.details(), endpoint)
+
+
+def _describe(endpoint: str, timeout_ms: int, security: Security) -> common_pb2.NodeStatus:
     """The node's word about itself."""
-    with grpc.insecure_channel(endpoint, options=CHANNEL_OPTIONS) as channel:
+    files = SecurityFiles(security)
+    with _opened(endpoint, files) as channel:
         stub = admin_pb2_grpc.AdminStub(channel)
         try:
             answer = stub.DescribeCluster(
-                admin_pb2.DescribeClusterRequest(), timeout=timeout_ms / 1000
+                admin_pb2.DescribeClusterRequest(),
+                timeout=timeout_ms / 1000,
+                metadata=files.current().metadata,
             )
         except grpc.RpcError as error:
-            raise error_from_rpc(error.code(), error.details(), endpoint) from None
+            raise _failure(error, endpoint, security) from None
     if answer.error.code:
         raise error_from(answer.error, endpoint)
     for node in answer.nodes:
@@ -90,8 +133,16 @@ def _describe(endpoint: str, timeout_ms: int) -> common_pb2.NodeStatus:
 class FetchedLog:
     """One task's way to the bytes. Not for several threads."""
 
-    def __init__(self, endpoint: str, files: LogFiles, end: int, timeout_ms: int) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        files: LogFiles,
+        end: int,
+        timeout_ms: int,
+        security: Security | None = None,
+    ) -> None:
         self._endpoint = endpoint
+        self._security = SecurityFiles(security or Security())
         self._files = files
         self._end = end
         self._timeout_ms = timeout_ms
@@ -152,7 +203,7 @@ class FetchedLog:
             chunk = next(self._call, None)
         except grpc.RpcError as error:
             self._drop_call()
-            raise error_from_rpc(error.code(), error.details(), self._endpoint) from None
+            raise _failure(error, self._endpoint, self._security.security) from None
         if chunk is None:
             self._drop_call()
             raise NodeUnavailableError(f"{self._endpoint} ended the stream at {self._next}")
@@ -170,12 +221,14 @@ class FetchedLog:
 
     def _open(self) -> Iterator[broker_pb2.SegmentChunk]:
         if self._channel is None:
-            self._channel = grpc.insecure_channel(self._endpoint, options=CHANNEL_OPTIONS)
+            self._channel = _opened(self._endpoint, self._security)
         request = broker_pb2.FetchSegmentRangeRequest(
             physical_offset=self._next, length=self._end - self._next, chunk_bytes=CHUNK_BYTES
         )
         stub = broker_pb2_grpc.BrokerStub(self._channel)
-        call: Iterator[broker_pb2.SegmentChunk] = stub.FetchSegmentRange(request)
+        call: Iterator[broker_pb2.SegmentChunk] = stub.FetchSegmentRange(
+            request, metadata=self._security.current().metadata
+        )
         return call
 
     def _drop_call(self) -> None:

@@ -8,6 +8,7 @@ value is pickled with the reader.
 """
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -74,9 +75,13 @@ class LocalLogSource:
 
 
 def open_log(
-    path: str | None = None, endpoint: str | None = None, timeout_ms: int = 30_000
+    path: str | None = None,
+    endpoint: str | None = None,
+    timeout_ms: int = 30_000,
+    connecting: Mapping[str, str] | None = None,
 ) -> LogSource:
-    """The log below `path`, or that of the node at `endpoint`. Raises StoreMissingError,
+    """The log below `path`, or that of the node at `endpoint`; `connecting` has the settings of
+    tandemlog/cluster/profiles.py that say how to reach it. Raises StoreMissingError,
     StoreLayoutError, and FetchError if the node cannot be reached."""
     if path is not None:
         files = find_log(path)
@@ -85,7 +90,7 @@ def open_log(
         raise StoreMissingError("neither a path nor an endpoint was given")
     # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
     fetch = importlib.import_module("tandemlog.spark.log.fetch")
-    return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms))
+    return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms, connecting or {}))
 
 
 def open_store(store: str | Path) -> LogSource:

@@ -5,10 +5,11 @@ error.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from ..connect_options import CONNECTING
 from ..errors import OptionError
 
 _TARGET_BYTES = 256 << 20
@@ -44,6 +45,7 @@ class SegmentOptions:
     target_bytes             about so many bytes of the log a task
     columns                  None: all of the view's
     block_bytes              of the view `blocks`
+    connecting               how the endpoint is reached: settings of tandemlog/cluster/profiles.py
     """
 
     path: str | None = None
@@ -58,12 +60,14 @@ class SegmentOptions:
     index_tags: bool = True
     block_bytes: int = _BLOCK_BYTES
     fetch_timeout_ms: int = 30_000
+    connecting: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 # Lower-case name as Spark hands it over -> as users write it.
 _NAMES = {
     name.lower(): name
     for name in (
+        *CONNECTING,
         "path",
         "dir",
         "endpoint",
@@ -94,6 +98,13 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
     # CREATE TABLE ... USING loses an option called path, so it has a second name.
     path = given.get("path") or given.get("dir") or None
     endpoint = given.get("endpoint") or None
+    connecting = tuple(
+        (setting, given[name.lower()])
+        for name, setting in CONNECTING.items()
+        if given.get(name.lower())
+    )
+    if endpoint is None and path is None and "cluster" in dict(connecting):
+        endpoint = ""  # that of the profile
     if (path is None) == (endpoint is None):
         raise OptionError("give either path (a store or its commitlog folder) or endpoint")
     options_read = SegmentOptions(
@@ -108,6 +119,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         verify_crc=_flag(given, "verifyCrc", True),
         index_tags=_flag(given, "indexTags", True),
         block_bytes=_size(given, "blockBytes", _BLOCK_BYTES, least=4096),
+        connecting=connecting,
         fetch_timeout_ms=_size(given, "fetchTimeoutMs", 30_000, least=1),
     )
     if options_read.to_offset and options_read.to_offset < options_read.from_offset:

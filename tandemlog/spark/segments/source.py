@@ -69,7 +69,9 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: SegmentOptions) -> None:
         self._options = options
         self._columns = _columns(options)
-        self._log = open_log(options.path, options.endpoint, options.fetch_timeout_ms)
+        self._log = open_log(
+            options.path, options.endpoint, options.fetch_timeout_ms, dict(options.connecting)
+        )
 
     def partitions(self) -> list[SpanPartition]:
         """One for about targetBytes of the log; none for an empty one."""

@@ -8,7 +8,7 @@ from ha.coordinator.errors import (
     CoordinatorUnavailableError,
     UnknownOutcomeError,
 )
-from ha.coordinator.options import CoordinatorOptions, Tls
+from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.rotation import Rotation
 from ha.coordinator.values import (
     Compare,
@@ -47,14 +47,8 @@ def test_wrong_options_are_named(settings: dict[str, object], named: str) -> Non
 
 
 def test_secrets_do_not_show() -> None:
-    tls = Tls(ca=b"ca", certificate=b"mine", key=b"secret-key")
-    options = CoordinatorOptions(("a:1",), tls=tls, user="u", password="secret-word")
+    options = CoordinatorOptions(("a:1",), user="u", password="secret-word")
     assert "secret" not in repr(options)
-
-
-def test_a_certificate_without_its_key() -> None:
-    with pytest.raises(ValueError, match="key"):
-        Tls(certificate=b"mine")
 
 
 def test_the_end_of_a_prefix() -> None:

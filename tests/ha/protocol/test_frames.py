@@ -25,6 +25,7 @@ from ha.protocol.frames import (
     encode_slave_frame,
 )
 from ha.protocol.table_pieces import Piece
+from ha.protocol.versions import MAX_NAMES, SILENT_PEER, Build
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.v1 import common_pb2, replication_pb2
 
@@ -58,6 +59,7 @@ HELLO = Hello(
     accepted_epoch=4,
     master_id="m",
     master_incarnation="mi",
+    build=Build("1.2.3", frozenset({"b", "a"}), frozenset({"a"})),
 )
 ANSWER = Answer(
     action=HelloAction.TRUNCATE,
@@ -74,6 +76,7 @@ ANSWER = Answer(
     min_offset=3,
     proof_start=13,
     proof_crc=0xDEADBEEF,
+    build=Build("1.2.4", frozenset({"a"})),
 )
 
 
@@ -165,3 +168,19 @@ def test_an_empty_frame_is_refused() -> None:
         decode_slave_frame(b"")
     with pytest.raises(ProtocolError, match="unknown kind"):
         decode_master_frame(b"")
+
+
+def test_a_peer_that_says_nothing_of_itself_can_do_what_the_first_version_could() -> None:
+    message = replication_pb2.SlaveFrame()
+    message.hello.cluster_id = "c"
+    got = decode_slave_frame(message.SerializeToString())
+    assert isinstance(got, Hello)
+    assert got.build == SILENT_PEER
+    assert encode_slave_frame(got) == message.SerializeToString()
+
+
+def test_a_peers_list_of_features_has_a_bound() -> None:
+    message = replication_pb2.SlaveFrame()
+    message.hello.build.features.extend(f"f{number}" for number in range(MAX_NAMES + 1))
+    with pytest.raises(ProtocolError, match="257 features, the most is 256"):
+        decode_slave_frame(message.SerializeToString())

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from node.access.caller import Caller
 from node.error_status import RequestRefusedError
 from node.pulls import pull_service
 from node.pulls.long_polling import LongPolling
 from node.pulls.pull_service import PullLimits, PullService
-from node.pulls.read_turns import Caller, ReadTurns
+from node.pulls.read_turns import ReadTurns
 from storage.reads.results import GetResult, GetStatus
 from tandemlog.v1 import broker_pb2, common_pb2
 

@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
+from node.access.caller import Caller
 from node.error_status import RequestRefusedError, error_of
-from node.pulls.read_turns import COPIES, Caller, ReadTurns
+from node.pulls.read_turns import COPIES, ReadTurns
 from tandemlog.v1 import common_pb2
 
 MIB = 1 << 20

@@ -2,8 +2,9 @@
 
 import pytest
 
+from node.access.caller import Caller
 from node.error_status import RequestRefusedError
-from node.pulls.read_turns import Caller, ReadTurns
+from node.pulls.read_turns import ReadTurns
 from node.pulls.segment_stream import MAX_CHUNK_BYTES, SegmentStream
 from storage.errors import OffsetOutOfRangeError
 from storage.positions import Position

@@ -10,7 +10,8 @@ import pytest
 from grpc import StatusCode, aio
 from grpc_health.v1 import health_pb2
 
-from node.pulls.read_turns import Caller, ReadTurns
+from node.access.caller import Caller
+from node.pulls.read_turns import ReadTurns
 from node.services.call_door import MAX_REQUEST_BYTES, CallDoor
 from tandemlog.v1 import broker_pb2, common_pb2
 

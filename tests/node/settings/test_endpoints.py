@@ -30,14 +30,14 @@ def test_a_taken_port_is_named_with_its_setting() -> None:
 
 def test_an_address_of_another_machine() -> None:
     with pytest.raises(ListenError, match="does not have that address"):
-        choose_endpoints(NodeConfig(listen="192.0.2.1:0"))
+        choose_endpoints(NodeConfig(listen="192.0.2.1:0", insecure=True))
 
 
 def test_a_wildcard_needs_to_be_advertised() -> None:
     with pytest.raises(ConfigError, match="advertise: required"):
-        choose_endpoints(NodeConfig(listen="0.0.0.0:0", http_listen=""))
+        choose_endpoints(NodeConfig(listen="0.0.0.0:0", http_listen="", insecure=True))
     chosen = choose_endpoints(
-        NodeConfig(listen="0.0.0.0:0", advertise="127.0.0.1:0", http_listen="")
+        NodeConfig(listen="0.0.0.0:0", advertise="127.0.0.1:0", http_listen="", insecure=True)
     )
     assert chosen.advertise.split(":")[1] == chosen.listen.split(":")[1] != "0"
     assert chosen.http == ""

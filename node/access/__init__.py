@@ -1,0 +1,1 @@
+"""Who calls, and what it may do: pure decisions, without gRPC, HTTP or files."""

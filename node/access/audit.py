@@ -1,0 +1,128 @@
+"""The audit log, `tandemlog.audit`: one line for each administrative call, and for refusals.
+
+    call=CreateTopic who=operator from=10.0.0.7:51022 arguments="name=orders" outcome=ok
+    refused call=Pull who=orders from=10.0.0.9:40112 reason="identity 'orders' lacks the right …"
+
+A call of an identity that may administrate always gets its line. All others must not fill the
+disk, neither by being refused nor, where callers are not asked who they are, by calling: a host
+gets LINES lines in a period, all hosts together HOST_LINES times as many, and the next line says
+how many were left out. Values that a caller chose are quoted, so that a line break in one cannot
+write a line of its own.
+"""
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tandemlog.format.words import shortened
+
+logger = logging.getLogger("tandemlog.audit")
+
+PERIOD_S = 10.0
+LINES = 10
+HOST_LINES = 20
+HOSTS = 256
+MAX_TEXT = 300
+NOT_KNOWN = "-"
+OK = "ok"
+
+
+@dataclass(slots=True)
+class _Host:
+    """Lines of a host in a period, and those that were left out since the last one."""
+
+    ends_at: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class RefusalLines:
+    """Which refusals are logged: see the module. `monotonic` is in seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._all = _Host(0.0)
+        self._hosts: OrderedDict[str, _Host] = OrderedDict()
+
+    def let(self, host: str) -> int | None:
+        """None: no line for this refusal; else how many were left out since the last line."""
+        now = self._monotonic()
+        row = self._hosts.get(host)
+        if row is None:
+            while len(self._hosts) >= HOSTS:
+                self._all.left_out += self._hosts.popitem(last=False)[1].left_out
+            row = self._hosts[host] = _Host(now + PERIOD_S)
+        self._hosts.move_to_end(host)
+        for each in (row, self._all):
+            if now >= each.ends_at:
+                each.ends_at, each.lines = now + PERIOD_S, 0
+        if row.lines >= LINES or self._all.lines >= LINES * HOST_LINES:
+            row.left_out += 1
+            return None
+        row.lines += 1
+        self._all.lines += 1
+        left_out = row.left_out + self._all.left_out
+        row.left_out = self._all.left_out = 0
+        return left_out
+
+
+class Audit:
+    """Writes the lines."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._lines = RefusalLines(monotonic)
+        self.refused_total = 0
+
+    def called(
+        self,
+        call: str,
+        who: str,
+        peer: str,
+        arguments: str,
+        outcome: str = OK,
+        *,
+        always: bool = True,
+    ) -> None:
+        """An administrative call has ended; `outcome` is `ok` or the error's code and text."""
+        left_out = 0 if always else self._lines.let(host_of(peer))
+        if left_out is None:
+            return
+        logger.info(
+            "call=%s who=%s from=%s arguments=%s outcome=%s%s",
+            call,
+            who or NOT_KNOWN,
+            peer,
+            _text(arguments),
+            outcome if outcome == OK else _text(outcome),
+            _more(left_out),
+        )
+
+    def refused(self, call: str, who: str, peer: str, reason: str) -> None:
+        """A call was not let in, or lacked a right."""
+        self.refused_total += 1
+        left_out = self._lines.let(host_of(peer))
+        if left_out is None:
+            return
+        logger.warning(
+            "refused call=%s who=%s from=%s reason=%s%s",
+            call,
+            who or NOT_KNOWN,
+            peer,
+            _text(reason),
+            _more(left_out),
+        )
+
+
+def _more(left_out: int) -> str:
+    return f" ({left_out} more since the last line)" if left_out else ""
+
+
+def _text(value: str) -> str:
+    return json.dumps(shortened(value, MAX_TEXT), ensure_ascii=False)
+
+
+def host_of(peer: str) -> str:
+    """The host of `ipv4:10.0.0.7:51022`, `ipv6:%5B::1%5D:51022` or `10.0.0.7:51022`."""
+    return peer.rpartition(":")[0] or peer

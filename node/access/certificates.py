@@ -1,0 +1,105 @@
+"""What is in certificates: the names that they give, and whether a node's files fit together.
+
+A certificate that a client shows has been checked by TLS already: signed by an authority of
+`ca_file`, and valid now. Here only its names are read. The node's own files are checked before they
+are used, since TLS would say of a bad one only that a handshake has failed.
+"""
+
+import datetime
+from collections.abc import Sequence
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtensionOID, NameOID
+
+from .identities import SCHEME, CertificateNames
+
+
+class CertificateError(ValueError):
+    """Files that no TLS can be served with; the message names the file."""
+
+
+def names_of(certificate: x509.Certificate) -> CertificateNames:
+    """The URIs of tandemlog and the common name in `certificate`."""
+    try:
+        extension = certificate.extensions.get_extension_for_oid(
+            ExtensionOID.SUBJECT_ALTERNATIVE_NAME
+        )
+        assert isinstance(extension.value, x509.SubjectAlternativeName)
+        uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
+    except (x509.ExtensionNotFound, ValueError):
+        uris = []
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    common_name = str(found[0].value) if found else ""
+    return CertificateNames(tuple(each for each in uris if each.startswith(SCHEME)), common_name)
+
+
+def names_in_pem(pem: bytes) -> CertificateNames:
+    """Of the first certificate in `pem`. Raises ValueError for what is none."""
+    return names_of(x509.load_pem_x509_certificate(pem))
+
+
+def names_in_der(der: bytes) -> CertificateNames:
+    """Of a certificate as TLS carries it. Raises ValueError for what is none."""
+    return names_of(x509.load_der_x509_certificate(der))
+
+
+def check_pair(
+    certificate: tuple[str, bytes], key: tuple[str, bytes], now: datetime.datetime
+) -> datetime.datetime:
+    """When the certificate expires, if the key fits it and it is valid `now`. Each file is its name
+    and its content. Raises CertificateError."""
+    name, content = certificate
+    leaf = _certificates(name, content)[0]
+    key_name, key_content = key
+    try:
+        private = load_pem_private_key(key_content, password=None)
+    except TypeError:
+        raise CertificateError(
+            f"{key_name} is protected by a password, which a node cannot be asked for; write the "
+            "key without one"
+        ) from None
+    except ValueError:
+        raise CertificateError(f"{key_name} has no private key in PEM") from None
+    form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
+    if private.public_key().public_bytes(*form) != leaf.public_key().public_bytes(*form):
+        raise CertificateError(
+            f"the key in {key_name} does not fit the certificate in {name}: they are not of one "
+            "pair"
+        )
+    _check_time(name, leaf, now)
+    return leaf.not_valid_after_utc
+
+
+def check_authorities(name: str, content: bytes, now: datetime.datetime) -> None:
+    """Raises CertificateError unless the file has a certificate that is valid `now`."""
+    found = _certificates(name, content)
+    if all(each.not_valid_after_utc <= now for each in found):
+        _check_time(name, found[0], now)
+
+
+def _certificates(name: str, content: bytes) -> Sequence[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError:
+        raise CertificateError(f"{name} has no certificate in PEM") from None
+
+
+def _check_time(name: str, certificate: x509.Certificate, now: datetime.datetime) -> None:
+    if certificate.not_valid_after_utc <= now:
+        raise CertificateError(
+            f"the certificate in {name} expired on {_date(certificate.not_valid_after_utc)}"
+        )
+    if certificate.not_valid_before_utc > now:
+        raise CertificateError(
+            f"the certificate in {name} is valid from {_date(certificate.not_valid_before_utc)} "
+            "on; is this machine's clock right?"
+        )
+
+
+def _date(when: datetime.datetime) -> str:
+    return when.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,233 @@
+"""Knows every caller of a node: who it is, what it uses, and what is logged of it.
+
+    proof (token, certificate) ──▶ identify ──▶ Who ──▶ Caller of one call
+                                      ▲                    │ renew: with each request of a stream
+    access file replaced ──▶ version + 1 ◀─────────────────┘
+
+gRPC and HTTP come with the same two proofs, so the rules are here once. A replaced access file
+counts from the next request on: what was found out by an earlier version is looked up again.
+Certificates are remembered by their bytes, never by the connection: another caller may come from
+the same address and port a moment later.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from tandemlog.format.words import quoted
+
+from .audit import Audit
+from .caller import Caller, Who
+from .certificates import names_in_der, names_in_pem
+from .errors import DeniedError, NotKnownError
+from .identities import (
+    NO_LIMITS,
+    Access,
+    CallerLimits,
+    CertificateNames,
+    CertifiedAs,
+    Identity,
+    certified_as,
+    hash_of,
+)
+from .usage import Usage
+
+REMEMBERED = 4_096
+NO_PROOF = (
+    "this node has to know who calls: send the token of an identity (authorization: Bearer …), or "
+    "show a client certificate that it knows"
+)
+NO_CERTIFICATE = "this node has to know who calls: show a client certificate of its cluster"
+UNKNOWN_TOKEN = "the token is not one of the access file of this node: it may have been revoked"
+BAD_HEADER = "the authorization must be: Bearer, a space, and the token of an identity"
+
+
+class Doorkeeper:
+    """See the module. `access` is None where there is no access file. Belongs to the loop."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        *,
+        monotonic: Callable[[], float],
+        access: Access | None = None,
+        certificates_required: bool = False,
+        open_health: bool = False,
+        connection_limits: CallerLimits = NO_LIMITS,
+    ) -> None:
+        self._cluster_id = cluster_id
+        self._access = access
+        self._certificates_required = certificates_required
+        self.monotonic = monotonic
+        self.active = access is not None or certificates_required
+        self.open_health = open_health
+        self.audit = Audit(monotonic)
+        self._version = 1
+        self._certificates: dict[bytes, CertifiedAs] = {}
+        self._connection_limits = connection_limits
+        self._connections: OrderedDict[str, Usage] = OrderedDict()
+        self._identities: dict[str, Usage] = {}
+
+    # ---- who
+
+    def replace_access(self, access: Access) -> None:
+        """From the next request on, these identities count."""
+        self._access = access
+        self._version += 1
+        now = self.monotonic()
+        rows = {each.name: each for each in access.identities}
+        for name in list(self._identities):
+            usage = self._identities[name]
+            if name in rows:
+                if usage.limits != rows[name].limits:
+                    usage.set_limits(rows[name].limits, now)
+            elif usage.idle:
+                del self._identities[name]
+
+    def identify(self, authorization: str, certificate: bytes | None) -> Who:
+        """Who calls, by the value of its header `authorization` (empty: none) and its certificate
+        in PEM or DER. Raises NotKnownError."""
+        return self._who(self._token_hash(authorization), certificate)
+
+    def check_token(self, authorization: str) -> None:
+        """What can be told before the certificate of a caller is known. Raises NotKnownError."""
+        token_hash = self._token_hash(authorization)
+        if token_hash is None:
+            if not self._certificates_required:
+                raise NotKnownError(NO_PROOF)
+        elif self._access is not None and self._access.of_token(token_hash) is None:
+            raise NotKnownError(UNKNOWN_TOKEN)
+
+    def _token_hash(self, authorization: str) -> bytes | None:
+        """None without a token, or where tokens are of no meaning."""
+        if not authorization or self._access is None:
+            return None
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise NotKnownError(BAD_HEADER)
+        return hash_of(token.strip())
+
+    def renew(self, who: Who) -> None:
+        """Look `who` up again if the access file was replaced. Raises NotKnownError."""
+        if who.version == self._version:
+            return
+        found = self._who(who.token_hash, who.certificate)
+        who.identity, who.nodes, who.version = found.identity, found.nodes, found.version
+
+    def _who(self, token_hash: bytes | None, certificate: bytes | None) -> Who:
+        said = CertifiedAs() if certificate is None else self._certified(certificate)
+        identity = self._identity(token_hash, certificate, said)
+        nodes = {identity.node, said.node} - {""}
+        return Who(identity, frozenset(nodes), said.fault, token_hash, certificate, self._version)
+
+    def _identity(
+        self, token_hash: bytes | None, certificate: bytes | None, said: CertifiedAs
+    ) -> Identity:
+        access = self._access
+        if access is None:
+            if certificate is None:
+                raise NotKnownError(NO_CERTIFICATE)
+            if said.fault:
+                raise NotKnownError(said.fault)
+            name = f"node/{said.node}" if said.node else said.client
+            return Identity(name, admin=True, node=said.node)
+        if token_hash is not None:
+            found = access.of_token(token_hash)
+            if found is None:
+                raise NotKnownError(UNKNOWN_TOKEN)
+            return found
+        if certificate is None:
+            raise NotKnownError(NO_PROOF)
+        if said.fault:
+            raise NotKnownError(said.fault)
+        if said.node:
+            return Identity(f"node/{said.node}", node=said.node)
+        found = access.of_certificate(said.client)
+        if found is None:
+            raise NotKnownError(
+                f"no identity of this node's access file has the certificate {quoted(said.client)}"
+            )
+        return found
+
+    def _certified(self, certificate: bytes) -> CertifiedAs:
+        said = self._certificates.get(certificate)
+        if said is None:
+            if len(self._certificates) >= REMEMBERED:
+                self._certificates.clear()
+            said = self._certificates[certificate] = self._read(certificate)
+        return said
+
+    def _read(self, certificate: bytes) -> CertifiedAs:
+        read = names_in_pem if certificate.startswith(b"-----") else names_in_der
+        try:
+            names: CertificateNames = read(certificate)
+        except ValueError:
+            return CertifiedAs(fault="the certificate cannot be read")
+        return certified_as(names, self._cluster_id)
+
+    # ---- what it uses
+
+    def enter(self, peer: str, *, stream: bool) -> Caller:
+        """Count a call of this connection; who makes it is not known yet."""
+        usage = self._connections.get(peer)
+        if usage is None:
+            usage = self._new_connection(peer)
+        usage.calls += 1
+        usage.streams += stream
+        return Caller(peer, usages=(usage,), keeper=self)
+
+    def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
+        """The caller has proved to be `who`: its identity counts the call, of this name, too."""
+        caller.who, caller.call = who, call
+        identity = who.identity
+        if identity.limits is NO_LIMITS:
+            return
+        usage = self._identities.get(identity.name)
+        if usage is None:
+            usage = self._identities[identity.name] = Usage(
+                f"identity {identity.name!r}", "limits.", identity.limits, self.monotonic()
+            )
+        usage.calls += 1
+        usage.streams += stream
+        caller.usages = (*caller.usages, usage)
+
+    def check(self, caller: Caller, *, stream: bool) -> None:
+        """Raises OverLimitError for a call, counted before, that is one too many."""
+        now = self.monotonic()
+        for usage in caller.usages:
+            usage.check(stream=stream, now=now)
+
+    def leave(self, caller: Caller, *, stream: bool) -> None:
+        """The call is over."""
+        for usage in caller.usages:
+            usage.calls -= 1
+            usage.streams -= stream
+        usage = caller.usages[0]
+        if usage.idle and self._connections.get(caller.peer) is usage:
+            del self._connections[caller.peer]
+
+    def _new_connection(self, peer: str) -> Usage:
+        """Those with a rate are kept for a while after their last call, so that a new call does not
+        begin with a full second; the oldest go first."""
+        if len(self._connections) >= REMEMBERED:
+            rows = list(self._connections.items())[: REMEMBERED // 4]
+            for old in [name for name, each in rows if not (each.calls or each.bytes)]:
+                del self._connections[old]
+        usage = self._connections[peer] = Usage(
+            "this connection", "limits.connection_", self._connection_limits, self.monotonic()
+        )
+        return usage
+
+    def moved_back(self, caller: Caller, group: str, queues: str) -> None:
+        """See Keeper. From any thread."""
+        arguments = f"group: {group!r} moved back: {queues}"
+        self.audit.called("CommitOffsets", caller.name, caller.peer, arguments, always=False)
+
+    def refused(self, caller: Caller, problem: Exception) -> None:
+        """A line of the log, if there is room for one."""
+        if isinstance(problem, DeniedError | NotKnownError):
+            self.audit.refused(caller.call, caller.name, caller.peer, str(problem))
+
+
+def everyone(monotonic: Callable[[], float]) -> Doorkeeper:
+    """The doorkeeper of a node without an access file and required certificates."""
+    return Doorkeeper("", monotonic=monotonic)

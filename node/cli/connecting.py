@@ -1,0 +1,87 @@
+"""How a command reaches its cluster: options, variables, or a profile.
+
+    tandemlog --cluster prod list
+    tandemlog list --cluster prod --token-file other.token
+
+The options belong to the program, so each is declared once, in app.py, and is understood by every
+command that has --endpoint, before or after its name. tandemlog/cluster/profiles.py has the order
+in which the places count.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import typer
+
+from tandemlog.cluster.profiles import VARIABLES, chosen
+from tandemlog.errors import InvalidArgumentError
+from tandemlog.transport.security import Security
+
+ENDPOINT = "endpoint"
+SETTINGS = ("cluster", "ca_file", "cert_file", "key_file", "token_file", "server_name")
+OPTIONS = {f"--{name.replace('_', '-')}": name for name in SETTINGS}
+
+_security: ContextVar[Security | None] = ContextVar("security", default=None)
+_places: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("places", default=())
+
+
+def security() -> Security:
+    """Of the command that runs. Raises typer.BadParameter where that was not settled yet."""
+    if _security.get() is None:
+        settle(*_places.get())
+    return _security.get() or Security()
+
+
+def settle_later(*places: Mapping[str, Any]) -> None:
+    """For a command that may not connect at all: what is wrong is reported when it does."""
+    _security.set(None)
+    _places.set(places)
+
+
+def variables() -> dict[str, str]:
+    """What the program's options say, as variables: for jobs that read them in other processes."""
+    names = {setting: name for name, setting in VARIABLES.items()}
+    found: dict[str, str] = {}
+    for place in reversed(_places.get()):
+        found |= {names[key]: str(place[key]) for key in SETTINGS if place.get(key)}
+    return found
+
+
+def taken_out(args: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """`args` without the options of this module, and what those say. Raises typer.BadParameter."""
+    rest: list[str] = []
+    found: dict[str, str] = {}
+    remaining = list(args)
+    while remaining:
+        each = remaining.pop(0)
+        if each == "--":
+            return [*rest, each, *remaining], found
+        name, equals, value = each.partition("=")
+        if name not in OPTIONS:
+            rest.append(each)
+            continue
+        if not equals:
+            if not remaining:
+                raise typer.BadParameter(f"{name} needs a value")
+            value = remaining.pop(0)
+        found[OPTIONS[name]] = value
+    return rest, found
+
+
+def settle(
+    *places: Mapping[str, Any], endpoint: str = "", environment: Mapping[str, str] = os.environ
+) -> str:
+    """Choose how this command connects; returns the endpoint, empty if none is given anywhere. The
+    first of `places` counts first. `endpoint`: that of the command line. Raises
+    typer.BadParameter."""
+    options: dict[str, Any] = {ENDPOINT: endpoint}
+    for place in reversed(places):
+        options |= {key: place[key] for key in SETTINGS if place.get(key)}
+    try:
+        profile = chosen(options, environment)
+    except InvalidArgumentError as error:
+        raise typer.BadParameter(str(error)) from None
+    _security.set(profile.security)
+    return profile.endpoint

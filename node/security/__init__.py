@@ -1,0 +1,1 @@
+"""A node's certificates and its access file while it runs: read, checked, replaced."""

@@ -1,0 +1,77 @@
+"""The embedded coordinator's certificates, which are replaced while it runs."""
+
+import asyncio
+import logging
+import ssl
+from dataclasses import dataclass
+
+from ..access.certificates import CertificateError, check_authorities, check_pair
+from ..settings.config import ConfigError
+from .files import TlsFiles, read_file, utc_now
+from .node_security import look_at
+from .served_tls import ServedTls
+from .watched_files import WatchedFiles
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFiles:
+    """Names of files; `ca_file` may be empty."""
+
+    ca_file: str
+    cert_file: str
+    key_file: str
+
+    def load(self) -> TlsFiles:
+        """Raises ConfigError."""
+        now = utc_now()
+        try:
+            authorities = read_file(self.ca_file) if self.ca_file else b""
+            if authorities:
+                check_authorities(self.ca_file, authorities, now)
+            pair = (self.cert_file, read_file(self.cert_file))
+            key = (self.key_file, read_file(self.key_file))
+            until = check_pair(pair, key, now)
+        except CertificateError as error:
+            raise ConfigError(f"TLS of the coordinator: {error}") from None
+        except OSError as error:
+            raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from error
+        return TlsFiles(authorities, pair[1], key[1], until)
+
+
+class CoordinatorTls:
+    """Reads the files at once. Raises ConfigError."""
+
+    def __init__(self, files: CoordinatorFiles, *, certificates_required: bool) -> None:
+        self._files = files
+        names = (files.ca_file, files.cert_file, files.key_file)
+        self._watch = WatchedFiles(names, look_at)
+        try:
+            self.served = ServedTls(files.load(), certificates_required=certificates_required)
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"TLS of the coordinator: {error}") from None
+
+    async def watch(self) -> None:
+        """Look at the files until this is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await asyncio.to_thread(self.look_again)
+
+    def look_again(self) -> None:
+        """Take what has changed, if it can be used."""
+        if not self._watch.changed():
+            return
+        try:
+            files = self._files.load()
+            self.served.replace(files)
+        except (ConfigError, ssl.SSLError) as error:
+            logger.error("the new certificates are not used, the old ones stay: %s", error)
+        else:
+            logger.info(
+                "new certificates are in use: %s, valid until %s",
+                self._files.cert_file,
+                files.expires_at.isoformat(timespec="seconds"),
+            )

@@ -1,0 +1,150 @@
+"""What each method needs: one table, from the full name of a method to its rule.
+
+A method without a row is not served: the server refuses to start with it, so a new one cannot be
+forgotten. A rule checks the topics and groups that a request names, before the method looks whether
+they exist: who may not see a topic cannot tell by an error that there is one.
+
+Bytes of the log have records of any topic: who asks for those by their position needs the right to
+read every topic. Lists show what the caller may see, so their methods ask the caller itself.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from google.protobuf.message import Message
+
+from tandemlog.format.words import shortened
+
+from ..access.caller import Caller
+from ..access.errors import denied
+from ..access.identities import Right
+
+Check: TypeAlias = Callable[[Caller, Any], None]
+
+BROKER = "tandemlog.v1.Broker"
+ADMIN = "tandemlog.v1.Admin"
+REPLICATION = "tandemlog.v1.Replication"
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a caller needs. `audited` methods are one line each in the audit log; `open_to_probes`
+    ones need no identity where security.open_health is set."""
+
+    needs: str
+    check: Check
+    audited: bool = False
+    open_to_probes: bool = False
+
+
+def _any(_: Caller, __: Any) -> None:
+    return
+
+
+def _admin(caller: Caller, request: Message) -> None:
+    caller.require_admin(request.DESCRIPTOR.name.removesuffix("Request"))
+
+
+def _reads_all(caller: Caller, request: Message) -> None:
+    identity = caller.restricted
+    if identity is not None and not caller.reads_all():
+        name = request.DESCRIPTOR.name.removesuffix("Request")
+        raise denied(identity, Right.READ, f"'*' (every topic), which {name} needs")
+
+
+def _topics_of(rows: Iterable[Any]) -> set[str]:
+    return {each.topic for each in rows}
+
+
+def _pull(caller: Caller, request: Any) -> None:
+    if caller.restricted is None:
+        return
+    caller.require(Right.READ, _topics_of(request.positions))
+    if request.group:
+        caller.require(Right.CONSUME, (request.group,))
+
+
+def _commit(caller: Caller, request: Any) -> None:
+    caller.require(Right.CONSUME, (request.group,))
+    caller.require(Right.READ, _topics_of(request.offsets))
+
+
+def _writes_something(caller: Caller, _: Any) -> None:
+    identity = caller.restricted
+    if identity is not None and not identity.patterns(Right.WRITE):
+        raise denied(identity, Right.WRITE, "of any name, which DescribeProducer needs")
+
+
+ANY = Rule("an identity", _any)
+PROBE = Rule("an identity, unless security.open_health", _any, open_to_probes=True)
+ADMINISTRATOR = Rule("admin", _admin, audited=True)
+WHOLE_LOG = Rule("read of *", _reads_all)
+
+RULES: Mapping[str, Rule] = {
+    # its requests are checked one by one, by the table of each (append_pump.py)
+    f"{BROKER}/Append": Rule("write of each topic", _any),
+    f"{BROKER}/Pull": Rule("read of each topic, consume of the group", _pull),
+    f"{BROKER}/QueueRanges": Rule(
+        "read or write of each topic; shows those that the caller may see",
+        lambda caller, request: caller.require_see(request.topics),
+    ),
+    f"{BROKER}/SearchOffset": Rule(
+        "read of each topic",
+        lambda caller, request: caller.require(Right.READ, _topics_of(request.queues)),
+    ),
+    f"{BROKER}/QueryByKey": Rule(
+        "read of the topic", lambda caller, request: caller.require(Right.READ, (request.topic,))
+    ),
+    f"{BROKER}/GetByOffset": WHOLE_LOG,
+    f"{BROKER}/FetchSegmentRange": WHOLE_LOG,
+    f"{BROKER}/CommitOffsets": Rule("consume of the group, read of each topic", _commit),
+    f"{BROKER}/FetchOffsets": Rule(
+        "consume of the group",
+        lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
+    ),
+    f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
+    f"{ADMIN}/DescribeCluster": ANY,
+    f"{ADMIN}/CreateTopic": ADMINISTRATOR,
+    f"{ADMIN}/DeleteTopic": ADMINISTRATOR,
+    f"{ADMIN}/ChangeCluster": ADMINISTRATOR,
+    f"{ADMIN}/ListTopics": Rule(
+        "read or write of each topic; shows those that the caller may see",
+        lambda caller, request: caller.require_see(request.names),
+    ),
+    f"{ADMIN}/ListGroups": Rule("an identity; shows the groups that the caller may consume", _any),
+    f"{ADMIN}/Stats": ANY,
+    f"{ADMIN}/Coordination": ANY,
+    f"{ADMIN}/History": ANY,
+    # its hello is checked against the caller's proof (ha/protocol/proof.py)
+    f"{REPLICATION}/Replicate": Rule("node", _any),
+    f"{HEALTH}/Check": PROBE,
+    f"{HEALTH}/List": PROBE,
+    f"{HEALTH}/Watch": PROBE,
+    f"{REFLECTION}/ServerReflectionInfo": ANY,
+}
+
+MAX_ARGUMENTS = 300
+MOST_SHOWN_BYTES = 16 << 10
+
+
+class NoRuleError(LookupError):
+    """A method that the table does not know."""
+
+
+def rule_of(service: str, method: str) -> Rule:
+    """Raises NoRuleError for a method without a row."""
+    rule = RULES.get(f"{service}/{method}")
+    if rule is None:
+        raise NoRuleError(f"{service}/{method} has no row in the table of permissions")
+    return rule
+
+
+def arguments_of(request: Message) -> str:
+    """The fields of an administrative request that are set, in one line."""
+    size = request.ByteSize()
+    if size > MOST_SHOWN_BYTES:
+        return f"({size} bytes)"
+    return shortened(" ".join(str(request).split()), MAX_ARGUMENTS)

@@ -1,0 +1,50 @@
+"""Who may open a replication stream: the proofs of a call, for ha/protocol/proof.py."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ha.protocol.proof import NodeProof, Prove, ProvenCall
+from ha.protocol.replication_service import METHOD, Context
+
+from ..access.caller import Who
+from ..access.doorkeeper import Doorkeeper
+from ..access.errors import NotKnownError
+from .call_door import proofs_of
+from .strangers import refuse
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a caller that is known."""
+
+    keeper: Doorkeeper
+    who: Who
+    peer: str
+
+    def proof(self) -> NodeProof:
+        who = self.who
+        try:
+            self.keeper.renew(who)
+        except NotKnownError as error:
+            return NodeProof(who.identity.name, fault=str(error))
+        return NodeProof(who.identity.name, who.nodes, who.proof_fault)
+
+    def refused(self, reason: str) -> None:
+        self.keeper.audit.refused(METHOD, self.who.identity.name, self.peer, reason)
+
+
+def proof_by(keeper: Doorkeeper) -> Prove:
+    """Asks `keeper` for the caller of a stream; one that is not known gets UNAUTHENTICATED."""
+
+    async def prove(context: Context) -> ProvenCall | None:
+        if not keeper.active:
+            return None
+        peer = context.peer()
+        try:
+            who = keeper.identify(*proofs_of(cast("Any", context)))
+        except NotKnownError as error:
+            keeper.audit.refused(METHOD, "", peer, str(error))
+            await refuse(context, str(error))
+        return _Call(keeper, who, peer)
+
+    return prove

@@ -1,0 +1,1 @@
+"""Tokens of callers, and the access file that knows their hashes: made and changed."""

@@ -1,0 +1,180 @@
+"""Changes of an access file that keep what people wrote in it: comments, order and layout.
+
+    [[identity]]
+    name = "orders"
+    tokens = ["sha256:9f86d0…"]       token new adds one, token revoke takes it out
+    read = ["orders-*"]               token new adds patterns
+
+An identity may have several tokens, so that a new one is there before the old one goes. The file is
+replaced whole, and two changes at the same time are kept apart by a lock on the folder.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Table
+
+from .secret import HASH
+
+MODE = 0o600
+_LISTS = ("read", "write", "consume", "certificates")
+_HEAD = (
+    "Who may do what on the nodes of this cluster. `tandemlog token` adds and removes tokens;",
+    "the rights may be changed by hand: nodes read the file again by themselves.",
+)
+
+
+class AccessEditError(Exception):
+    """An access file that cannot be changed so; the message names the file and the identity."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What an identity gets, beside what it has."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    consume: tuple[str, ...] = ()
+    certificates: tuple[str, ...] = ()
+    admin: bool = False
+    node: str = ""
+
+
+@contextmanager
+def edited(path: Path) -> Iterator["AccessFile"]:
+    """The file, to be changed; written when the block ends well. Raises AccessEditError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        file = read_access(path, may_lack=True)
+        yield file
+        file.write()
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_access(path: Path, *, may_lack: bool = False) -> "AccessFile":
+    """Raises AccessEditError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if not may_lack:
+            raise AccessEditError(f"{path} does not exist") from None
+        text = "".join(f"# {line}\n" for line in _HEAD)
+    try:
+        document = tomlkit.parse(text)
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise AccessEditError(f"{path} is not TOML: {error}") from error
+    return AccessFile(path, document)
+
+
+class AccessFile:
+    """The identities of one file."""
+
+    def __init__(self, path: Path, document: tomlkit.TOMLDocument) -> None:
+        self.path = path
+        self._document = document
+
+    def identities(self) -> list[dict[str, Any]]:
+        """As the file has them."""
+        return [dict(table.unwrap()) for table in self._tables()]
+
+    def add_token(self, name: str, token_hash: str, grant: Grant) -> bool:
+        """The identity `name`, which is made if it is not there, gets one more token, and what
+        `grant` says. Returns whether it was there. Raises AccessEditError where it has another
+        node."""
+        there = [table for table in self._tables() if table.get("name") == name]
+        table = there[0] if there else self._new(name)
+        if grant.node:
+            held = table.get("node", "")
+            if held not in ("", grant.node):
+                raise AccessEditError(
+                    f"{self.path}: identity {name!r} is that of node {held!r}: give another name"
+                )
+            table["node"] = grant.node
+        if grant.admin:
+            table["admin"] = True
+        for key in _LISTS:
+            _extend(table, key, getattr(grant, key))
+        _extend(table, "tokens", (token_hash,))
+        return bool(there)
+
+    def revoke(self, name: str, prefix: str = "", *, keep_newest: bool = False) -> int:
+        """Take out the tokens of `name`: all, those whose hash begins with `prefix`, or all but
+        the one that was added last. Returns how many. Raises AccessEditError."""
+        table = next((each for each in self._tables() if each.get("name") == name), None)
+        if table is None:
+            there = ", ".join(str(each.get("name")) for each in self._tables()) or "none"
+            raise AccessEditError(f"{self.path} has no identity {name!r}; there: {there}")
+        held = [str(each) for each in table.get("tokens", ())]
+        gone = [each for each in held if each.removeprefix(HASH).startswith(prefix)]
+        if keep_newest and held[-1:] == gone[-1:]:
+            gone = gone[:-1]
+        if prefix and not gone:
+            raise AccessEditError(
+                f"{self.path}: no token of {name!r} begins with {prefix!r}; `tandemlog token list` "
+                "shows the beginnings"
+            )
+        table["tokens"] = _array([each for each in held if each not in gone])
+        return len(gone)
+
+    def write(self) -> None:
+        """In the place of the file, readable by its owner, or by whom it was readable before."""
+        draft = self.path.with_name(f".{self.path.name}.new")
+        draft.unlink(missing_ok=True)
+        mode, owner = MODE, None
+        if self.path.exists():
+            status = self.path.stat()
+            mode, owner = status.st_mode & 0o777, (status.st_uid, status.st_gid)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(handle, mode)
+            if owner not in (None, (os.geteuid(), os.getegid())):
+                os.fchown(handle, *owner)
+            file.write(tomlkit.dumps(self._document))
+            file.flush()
+            os.fsync(handle)
+        draft.replace(self.path)
+
+    def _tables(self) -> list[Table]:
+        found = self._document.get("identity")
+        if found is None:
+            return []
+        if not isinstance(found, AoT):
+            raise AccessEditError(f"{self.path}: identity must be tables, each as [[identity]]")
+        return list(found.body)
+
+    def _new(self, name: str) -> Table:
+        table = tomlkit.table()
+        table["name"] = name
+        for last in self._tables()[-1:]:
+            last.add(tomlkit.nl())
+        tables = self._document.get("identity")
+        if tables is None:
+            tables = tomlkit.aot()
+            self._document["identity"] = tables
+            tables = self._document["identity"]
+        tables.append(table)
+        return self._tables()[-1]
+
+
+def _extend(table: Table, key: str, values: tuple[str, ...]) -> None:
+    held = [str(each) for each in table.get(key, ())]
+    new = [each for each in values if each not in held]
+    if new:
+        table[key] = _array([*held, *new])
+
+
+def _array(values: list[str]) -> Any:
+    array = tomlkit.array()
+    array.extend(values)
+    return array.multiline(len(values) > 1)

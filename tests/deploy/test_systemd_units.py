@@ -1,0 +1,125 @@
+"""compose/systemd: systemd itself finds no fault with the units, and a node keeps what they say.
+
+No machine of these tests is run by systemd. So its own tools read the units; the test plays the
+manager for a real node; and the system calls of that node are held against the unit's filter.
+"""
+
+import configparser
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import needs
+from running import ROOT, Running
+from tandemlog.sync.admin import Admin
+from tandemlog.sync.producer import Producer
+
+UNITS = ROOT / "compose" / "systemd"
+NAMES = {
+    "tandemlog-node@.service": "tandemlog-node@n0.service",
+    "tandemlog-coordinator.service": "tandemlog-coordinator.service",
+}
+MOST_EXPOSED = 1.5
+
+
+class Unit(configparser.RawConfigParser):
+    """A unit's settings; of a key that stands there twice all values."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(strict=False)
+        text = (UNITS / name).read_text()
+        self.calls = re.findall("^SystemCallFilter=(.*)$", text, re.MULTILINE)
+        self.optionxform = str  # type: ignore[assignment,method-assign]
+        self.read_string(text)
+
+
+def analyze(*words: str) -> str:
+    if shutil.which("systemd-analyze") is None:
+        needs.cannot_run("not on PATH: systemd-analyze (Debian's package systemd)")
+    done = subprocess.run(
+        ["systemd-analyze", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    return said
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_systemd_finds_no_fault(name: str, tmp_path: Path) -> None:
+    program = tmp_path / "tandemlog"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / NAMES[name]
+    text = (UNITS / name).read_text()
+    assert "/opt/tandemlog/bin/tandemlog" in text
+    unit.write_text(text.replace("/opt/tandemlog/bin/tandemlog", str(program)))
+    assert analyze("verify", "--recursive-errors=no", str(unit)) == ""
+    said = analyze("security", "--offline=yes", "--no-pager", str(unit))
+    found = re.search(r"exposure level for \S+: ([\d.]+)", said)
+    assert found is not None, said
+    assert float(found[1]) <= MOST_EXPOSED
+
+
+def allowed_calls(filters: Sequence[str]) -> set[str]:
+    """The system calls that lines of SystemCallFilter= leave, with their groups resolved."""
+
+    def resolved(name: str) -> set[str]:
+        if not name.startswith("@"):
+            return {name}
+        lines = analyze("syscall-filter", "--no-pager", name).splitlines()[1:]
+        names = [line.strip() for line in lines if line.strip() and line.strip()[0] != "#"]
+        return set().union(*(resolved(each) for each in names))
+
+    calls: set[str] = set()
+    for line in filters:
+        found = set().union(*(resolved(each) for each in line.lstrip("~").split()))
+        calls = calls - found if line.startswith("~") else calls | found
+    return calls
+
+
+@pytest.mark.cluster
+def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_path: Path) -> None:
+    if shutil.which("strace") is None:
+        needs.cannot_run("not on PATH: strace")
+    unit = Unit("tandemlog-node@.service")
+    assert unit["Service"]["Type"] == "notify"
+    trace, address = tmp_path / "trace", tmp_path / "notify"
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.bind(str(address))
+    systemd.settimeout(60)
+    cluster = Running(tmp_path, flush="sync")
+    node = cluster.master
+    # -D: strace is the child, so the process that was started is the node's own
+    node.wrapper = (
+        *("env", f"NOTIFY_SOCKET={address}", "WATCHDOG_USEC=200000"),
+        *("strace", "-D", "-f", "-qq", "-e", "signal=none", "-o", str(trace)),
+    )
+    try:
+        node.start(wait=False)
+        assert systemd.recv(4096).decode().startswith("READY=1\nSTATUS=serving on 127.0.0.1:")
+        # it serves from that moment on
+        assert node.status() is not None
+        with Admin(node.endpoint) as admin, Producer(node.endpoint) as producer:
+            admin.create_topic("t", 2)
+            producer.send_many("t", [b"x"] * 100)
+        assert systemd.recv(4096) == b"WATCHDOG=1"
+        assert node.stop(60) == 0, node.tail()
+        said = b""
+        while not said.startswith(b"STOPPING=1"):
+            said = systemd.recv(4096)
+    finally:
+        cluster.close()
+        systemd.close()
+    used = set(re.findall(r"^\d+ +(?:<\.\.\. )?([a-z_0-9]+)[( ]", trace.read_text(), re.MULTILINE))
+    assert {"fdatasync", "mmap", "sendto"} <= used
+    assert used - allowed_calls(unit.calls) == set()
+
+
+def test_the_store_sees_whether_the_machine_was_restarted() -> None:
+    # its boot id is in /proc/sys, which ProcSubset=pid hides
+    assert "ProcSubset" not in Unit("tandemlog-node@.service")["Service"]

@@ -1,0 +1,39 @@
+"""docs/deploying.md is true: its walk-through, command by command, on the cluster it starts."""
+
+import pytest
+from composed import Composed, docker
+from deploying_page import commands
+
+pytestmark = pytest.mark.docker
+
+MOST_IMAGE_BYTES = 250_000_000
+MOST_START_S = 45.0  # the page says 15, of a machine that does nothing else
+
+
+def test_the_image_is_small(image: str) -> None:
+    assert int(docker("image", "inspect", "--format", "{{.Size}}", image)) < MOST_IMAGE_BYTES
+
+
+def test_the_cluster_starts_quickly(composed: Composed) -> None:
+    print(f"healthy and in sync after {composed.started_s:.1f} s")
+    assert composed.started_s < MOST_START_S
+    for service in ("n0", "n1", "n2", "etcd0", "etcd1", "etcd2"):
+        state = docker(
+            "inspect", "--format", "{{.State.Health.Status}}", composed.container(service)
+        )
+        assert state.strip() == "healthy", service
+
+
+def test_the_walk_through(composed: Composed) -> None:
+    walk = [
+        *commands("Produce, and pull from a slave"),
+        *commands("Stop the master, and go on"),
+        *commands("Verify"),
+    ]
+    said = composed.bash("\n".join(walk))
+    assert "everything holds" in said
+
+
+def test_who_has_no_token_is_refused(composed: Composed) -> None:
+    with pytest.raises(AssertionError, match="unauthenticated"):
+        composed.compose("run", "--rm", "-T", "-e", "TANDEMLOG_TOKEN_FILE=", "cli", "list")

@@ -1,0 +1,209 @@
+"""What keeps a node from starting is said in one line each, by the check and by the node."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ha.state_file import StateFile
+from node.certs.folder import make_authority, make_certificate
+from node.certs.names import Kind, Owner
+from node.preflight import RELEASED_MS, faults, warnings
+from node.settings.config import NodeConfig
+from running import ROOT, free_ports, toml
+from storage.disk.real_files import RealFileSystem
+from storage.state_files.checkpoint import StoreCheckpoint
+from storage.store_paths import StorePaths
+from tandemlog.format.files.checkpoint import Checkpoint
+
+NOW_MS = RELEASED_MS + 1_000_000_000
+HOUR_MS = 3_600_000
+
+
+def config(directory: Path, **fields: Any) -> NodeConfig:
+    base: dict[str, Any] = {
+        "listen": "127.0.0.1:0",
+        "http_listen": "127.0.0.1:0",
+        "store": {"directory": directory},
+    }
+    return NodeConfig(**{**base, **fields})
+
+
+def said(settings: NodeConfig, now_ms: int = NOW_MS) -> list[str]:
+    found = [str(each) for each in faults(settings, now_ms=now_ms)]
+    assert all("\n" not in each for each in found)
+    return found
+
+
+def stored_until(directory: Path, newest_ms: int) -> None:
+    files = RealFileSystem()
+    StoreCheckpoint(StorePaths(directory).checkpoint, files).save(Checkpoint(newest_ms))
+
+
+def test_nothing_is_wrong_and_nothing_is_made(tmp_path: Path) -> None:
+    assert said(config(tmp_path / "deep" / "store")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (line,) = said(config(tmp_path, http_listen=f"127.0.0.1:{port}"))
+    assert line == (
+        f"http_listen: cannot listen on 127.0.0.1:{port}: another process uses the port"
+    )
+
+
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("")
+    (line,) = said(config(tmp_path / "store"))
+    assert line.startswith(f"store.directory: {tmp_path / 'store'} is not a folder")
+
+
+def test_a_folder_that_the_user_may_not_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests may run as root, who may write everywhere."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    (line,) = said(config(tmp_path / "store"))
+    assert line == (
+        f"store.directory: user {os.geteuid()} may not write to {tmp_path}, and "
+        f"{tmp_path / 'store'} is not there yet; give the folder to that user, or run the node as "
+        "its owner"
+    )
+
+
+def test_a_folder_of_another_node(tmp_path: Path) -> None:
+    other = config(tmp_path, node_id="n7").ha_config(
+        endpoint="127.0.0.1:1", http_endpoint="", store_host="127.0.0.1:1"
+    )
+    StateFile(tmp_path, RealFileSystem()).load(other)
+    (line,) = said(config(tmp_path, node_id="n1"))
+    assert "belongs to node 'n7', but the configuration says 'n1'" in line
+
+
+@pytest.mark.parametrize(
+    ("newest_ms", "tolerance_ms", "refused"),
+    [
+        (NOW_MS, HOUR_MS, False),
+        (NOW_MS + HOUR_MS, HOUR_MS, False),
+        (NOW_MS + HOUR_MS + 1, HOUR_MS, True),
+        (NOW_MS + HOUR_MS + 1, 2 * HOUR_MS, False),
+    ],
+)
+def test_a_clock_behind_the_newest_message(
+    tmp_path: Path, newest_ms: int, tolerance_ms: int, refused: bool
+) -> None:
+    stored_until(tmp_path, newest_ms)
+    found = said(config(tmp_path, clock_tolerance_ms=tolerance_ms))
+    assert len(found) == refused
+    if refused:
+        assert "the clock of this machine says 2026-01-12" in found[0]
+        assert f"clock_tolerance_ms to more than {newest_ms - NOW_MS} " in found[0]
+
+
+def test_a_clock_that_was_never_set(tmp_path: Path) -> None:
+    (line,) = said(config(tmp_path), now_ms=86_400_000)
+    assert line.startswith("the clock of this machine says 1970-01-02 00:00:00 UTC")
+
+
+def certified(folder: Path, **files: str) -> dict[str, str]:
+    """A [tls] section whose files are made at NOW, with some of them replaced by `files`."""
+    at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    if not (folder / "ca.key").exists():
+        make_authority(folder, "tandemlog", 30, at)
+        for name in ("n0", "n1"):
+            make_certificate(folder, Owner("tandemlog", Kind.NODE, name), ["127.0.0.1"], 10, at)
+    names = {"ca_file": "ca.crt", "cert_file": "n0.crt", "key_file": "n0.key", **files}
+    return {key: str(folder / name) for key, name in names.items()}
+
+
+def test_certificates(tmp_path: Path) -> None:
+    good = config(tmp_path, tls=certified(tmp_path))
+    assert said(good) == []
+    (other,) = said(config(tmp_path, tls=certified(tmp_path, key_file="n1.key")))
+    assert f"the key in {tmp_path / 'n1.key'} does not fit the certificate" in other
+    (gone,) = said(config(tmp_path, tls=certified(tmp_path, cert_file="gone.crt")))
+    assert f"{tmp_path / 'gone.crt'}" in gone
+    (expired,) = said(good, now_ms=NOW_MS + 11 * 24 * HOUR_MS)
+    assert f"{tmp_path / 'n0.crt'} expired on 2026-01-22" in expired
+    two = config(
+        tmp_path,
+        tls=certified(tmp_path, key_file="n1.key"),
+        security={"access_file": str(tmp_path / "none.toml")},
+    )
+    assert len(said(two)) == 2
+
+
+def test_several_faults_are_all_told(tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
+        found = said(config(tmp_path / "store", listen=endpoint))
+    assert [line.partition(":")[0] for line in found][:2] == ["listen", "store.directory"]
+
+
+def test_others_that_cannot_be_reached_are_no_fault(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    settings = config(tmp_path, role="slave", master=f"127.0.0.1:{port}")
+    assert said(settings) == []
+    (line,) = warnings(settings)
+    assert line == f"master: 127.0.0.1:{port} cannot be reached now: Connection refused"
+
+
+# ---- the program
+
+
+def run(
+    tmp_path: Path, settings: dict[str, Any], *options: str
+) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "node.toml"
+    path.write_text(toml(settings))
+    return subprocess.run(
+        [sys.executable, "-m", "node", "node", "--config", str(path), *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_the_node_and_the_check_say_the_same(tmp_path: Path) -> None:
+    """And the check says all, where the node ends with the first."""
+    port, http = free_ports(2)
+    store = tmp_path / "store"
+    stored_until(store, time.time_ns() // 1_000_000 + 2 * HOUR_MS)
+    settings = {
+        "listen": f"127.0.0.1:{port}",
+        "http_listen": f"127.0.0.1:{http}",
+        "store": {"directory": store},
+    }
+    with socket.create_server(("127.0.0.1", http)):
+        checked = run(tmp_path, settings, "--check")
+        started = run(tmp_path, settings)
+    first, second = checked.stderr.splitlines()
+    assert first.startswith("tandemlog: http_listen: cannot listen on")
+    assert second.startswith("tandemlog: the clock of this machine says")
+    assert started.stderr.splitlines() == [first]
+    assert checked.returncode == started.returncode == 8
+
+
+def test_all_is_well(tmp_path: Path) -> None:
+    port, http = free_ports(2)
+    settings = {
+        "listen": f"127.0.0.1:{port}",
+        "http_listen": f"127.0.0.1:{http}",
+        "store": {"directory": tmp_path / "store"},
+    }
+    checked = run(tmp_path, settings, "--check")
+    assert checked.returncode == 0, checked.stderr
+    assert "would start with the store in" in checked.stdout
+    assert not (tmp_path / "store").exists()

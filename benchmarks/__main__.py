@@ -10,7 +10,7 @@ from benchmarks.scratch import scratch_folder
 
 MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
-    "failover", "coordination",
+    "failover", "coordination", "secure",
 )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +34,23 @@ def free_base(distance: int = 100, nodes: int = 3) -> int:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, topic_count: int, **wishes: Any) -> Iterator[LocalCluster]:
-    """A local cluster with `topic_count` topics, ready and in sync; stopped at the end."""
+def cluster(
+    folder: Path,
+    topic_count: int,
+    change: Callable[[str], str] = lambda settings: settings,
+    **wishes: Any,
+) -> Iterator[LocalCluster]:
+    """A local cluster with `topic_count` topics, ready and in sync; stopped at the end. `change`
+    may change the text of the nodes' settings."""
     plan = plan_cluster(folder, Wishes(**{"slaves": 0, "commit_log_file_size": 1 << 30, **wishes}))
     made = LocalCluster(folder, plan, free_base(nodes=plan.slaves + 1))
     made.write()
+    for node in made.nodes:
+        node.config.write_text(change(node.config.read_text()))
     made.start()
     try:
         wait_ready(made)
-        with tandemlog.Admin(made.endpoints.split(",")) as admin:
+        with tandemlog.Admin(made.endpoints.split(","), security=made.client) as admin:
             for name in topics(topic_count):
                 admin.create_topic(name, queues=QUEUES)
         yield made
@@ -53,7 +61,7 @@ def cluster(folder: Path, topic_count: int, **wishes: Any) -> Iterator[LocalClus
 def wait_ready(made: LocalCluster, timeout_s: float = 60) -> Topology:
     """Until every node answers and has dispatched what the master has."""
     deadline = time.monotonic() + timeout_s
-    with tandemlog.Admin(made.endpoints.split(",")) as admin:
+    with tandemlog.Admin(made.endpoints.split(","), security=made.client) as admin:
         while True:
             with contextlib.suppress(TandemlogError):
                 found = admin.cluster()

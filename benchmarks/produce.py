@@ -15,7 +15,7 @@ from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
 from benchmarks.nodes import cluster
 from benchmarks.workload import BODY_BYTES, QUEUES, topics
 from node.cli.local_cluster import LocalCluster
-from tandemlog import Message
+from tandemlog import Message, Security
 
 TOPICS = 64
 MANY = 400_000
@@ -23,14 +23,16 @@ SINGLE = 150_000
 RUNS = 5
 
 
-def send_many_rate(endpoints: list[str], count: int = MANY) -> float:
+def send_many_rate(
+    endpoints: list[str], count: int = MANY, security: Security | None = None
+) -> float:
     """Columns in, one answer out; bodies, keys and tags as the workload has them."""
     data = np.random.default_rng(1).integers(0, 256, count * BODY_BYTES, np.uint8)
     bodies = (data, np.arange(count + 1, dtype=np.int64) * BODY_BYTES)
     keys = [f"order-{number}" for number in range(count)]
     tags = [f"tag-{number % 10}" for number in range(count)]
     queues = np.arange(count, dtype=np.int32) % QUEUES
-    with tandemlog.Producer(endpoints) as producer:
+    with tandemlog.Producer(endpoints, security=security) as producer:
         producer.send_many(topics(TOPICS)[0], [b"warm up"])
         began = time.perf_counter()
         result = producer.send_many(topics(TOPICS)[1], bodies, keys=keys, tags=tags, queues=queues)
@@ -40,11 +42,11 @@ def send_many_rate(endpoints: list[str], count: int = MANY) -> float:
     return count / seconds
 
 
-def send_rate(endpoints: list[str], count: int = SINGLE) -> float:
+def send_rate(endpoints: list[str], count: int = SINGLE, security: Security | None = None) -> float:
     """One call a message, over all topics; the clock stops with the last answer."""
     names = topics(TOPICS)
     body = b"x" * BODY_BYTES
-    with tandemlog.Producer(endpoints) as producer:
+    with tandemlog.Producer(endpoints, security=security) as producer:
         producer.send(Message(names[0], body)).result(30)
         began = time.perf_counter()
         last = None

@@ -26,6 +26,7 @@ from storage.state_files.checkpoint import StoreCheckpoint
 from storage.state_files.lock_file import LockFile
 from storage.store_paths import StorePaths
 
+from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig, split_endpoint
 from .settings.endpoints import ListenError, choose_endpoints
 
@@ -116,7 +117,16 @@ def _clock(config: NodeConfig, files: FileSystem, now_ms: int) -> Iterator[Excep
         )
 
 
-_CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _store)
+def _security(config: NodeConfig, _: FileSystem, now_ms: int) -> Iterator[Exception]:
+    """Certificates, access file and token."""
+    try:
+        check_security(config, now=lambda: datetime.fromtimestamp(now_ms / 1000, UTC))
+    except ConfigError as error:
+        yield from map(ConfigError, str(error).splitlines())
+
+
+# a clock that is wrong makes good certificates look expired, so it comes before them
+_CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _security, _store)
 
 
 def _identity(config: NodeConfig) -> HaConfig:

@@ -1,11 +1,13 @@
-"""The audit log: one line for each administrative call, and for each refusal, on `tandemlog.audit`.
+"""The audit log, `tandemlog.audit`: one line for each administrative call, and for refusals.
 
     call=CreateTopic who=operator from=10.0.0.7:51022 arguments="name=orders" outcome=ok
     refused call=Pull who=orders from=10.0.0.9:40112 reason="identity 'orders' lacks the right …"
 
-A stranger must not fill the disk by being refused: a host gets LINES lines in a period, all hosts
-together HOST_LINES times as many, and the next line says how many were left out. Values that a
-caller chose are quoted, so that a line break in one cannot write a line of its own.
+A call of an identity that may administrate always gets its line. All others must not fill the
+disk, neither by being refused nor, where callers are not asked who they are, by calling: a host
+gets LINES lines in a period, all hosts together HOST_LINES times as many, and the next line says
+how many were left out. Values that a caller chose are quoted, so that a line break in one cannot
+write a line of its own.
 """
 
 import json
@@ -22,12 +24,15 @@ PERIOD_S = 10.0
 LINES = 10
 HOST_LINES = 20
 HOSTS = 256
-MAX_ARGUMENTS = 300
+MAX_TEXT = 300
 NOT_KNOWN = "-"
+OK = "ok"
 
 
 @dataclass(slots=True)
 class _Host:
+    """Lines of a host in a period, and those that were left out since the last one."""
+
     ends_at: float
     lines: int = 0
     left_out: int = 0
@@ -70,15 +75,28 @@ class Audit:
         self._lines = RefusalLines(monotonic)
         self.refused_total = 0
 
-    def called(self, call: str, who: str, peer: str, arguments: str, outcome: str) -> None:
+    def called(
+        self,
+        call: str,
+        who: str,
+        peer: str,
+        arguments: str,
+        outcome: str = OK,
+        *,
+        always: bool = True,
+    ) -> None:
         """An administrative call has ended; `outcome` is `ok` or the error's code and text."""
+        left_out = 0 if always else self._lines.let(host_of(peer))
+        if left_out is None:
+            return
         logger.info(
-            "call=%s who=%s from=%s arguments=%s outcome=%s",
+            "call=%s who=%s from=%s arguments=%s outcome=%s%s",
             call,
             who or NOT_KNOWN,
             peer,
-            _text(arguments, MAX_ARGUMENTS),
-            outcome if outcome == "ok" else _text(outcome, MAX_ARGUMENTS),
+            _text(arguments),
+            outcome if outcome == OK else _text(outcome),
+            _more(left_out),
         )
 
     def refused(self, call: str, who: str, peer: str, reason: str) -> None:
@@ -92,13 +110,17 @@ class Audit:
             call,
             who or NOT_KNOWN,
             peer,
-            _text(reason, MAX_ARGUMENTS),
-            f" ({left_out} more since the last line)" if left_out else "",
+            _text(reason),
+            _more(left_out),
         )
 
 
-def _text(value: str, limit: int) -> str:
-    return json.dumps(shortened(value, limit), ensure_ascii=False)
+def _more(left_out: int) -> str:
+    return f" ({left_out} more since the last line)" if left_out else ""
+
+
+def _text(value: str) -> str:
+    return json.dumps(shortened(value, MAX_TEXT), ensure_ascii=False)
 
 
 def host_of(peer: str) -> str:

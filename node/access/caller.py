@@ -39,6 +39,9 @@ class Keeper(Protocol):
     def refused(self, caller: "Caller", problem: Exception) -> None:
         """A refusal, for the log."""
 
+    def moved_back(self, caller: "Caller", group: str, queues: str) -> None:
+        """A group has given up what it had consumed of these queues: it will be read again."""
+
 
 @dataclass(slots=True, eq=False)
 class Caller:
@@ -66,6 +69,11 @@ class Caller:
         """It was not let in, or lacked a right: a line of the log."""
         if self.keeper is not None:
             self.keeper.refused(self, problem)
+
+    def moved_back(self, group: str, queues: str) -> None:
+        """See Keeper."""
+        if self.keeper is not None:
+            self.keeper.moved_back(self, group, queues)
 
     @property
     def restricted(self) -> Identity | None:

@@ -86,13 +86,25 @@ class Doorkeeper:
     def identify(self, authorization: str, certificate: bytes | None) -> Who:
         """Who calls, by the value of its header `authorization` (empty: none) and its certificate
         in PEM or DER. Raises NotKnownError."""
-        token_hash = None
-        if authorization and self._access is not None:
-            scheme, _, token = authorization.partition(" ")
-            if scheme.lower() != "bearer" or not token.strip():
-                raise NotKnownError(BAD_HEADER)
-            token_hash = hash_of(token.strip())
-        return self._who(token_hash, certificate)
+        return self._who(self._token_hash(authorization), certificate)
+
+    def check_token(self, authorization: str) -> None:
+        """What can be told before the certificate of a caller is known. Raises NotKnownError."""
+        token_hash = self._token_hash(authorization)
+        if token_hash is None:
+            if not self._certificates_required:
+                raise NotKnownError(NO_PROOF)
+        elif self._access is not None and self._access.of_token(token_hash) is None:
+            raise NotKnownError(UNKNOWN_TOKEN)
+
+    def _token_hash(self, authorization: str) -> bytes | None:
+        """None without a token, or where tokens are of no meaning."""
+        if not authorization or self._access is None:
+            return None
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise NotKnownError(BAD_HEADER)
+        return hash_of(token.strip())
 
     def renew(self, who: Who) -> None:
         """Look `who` up again if the access file was replaced. Raises NotKnownError."""
@@ -116,7 +128,7 @@ class Doorkeeper:
                 raise NotKnownError(NO_CERTIFICATE)
             if said.fault:
                 raise NotKnownError(said.fault)
-            name = f"node {said.node}" if said.node else said.client
+            name = f"node/{said.node}" if said.node else said.client
             return Identity(name, admin=True, node=said.node)
         if token_hash is not None:
             found = access.of_token(token_hash)
@@ -128,7 +140,7 @@ class Doorkeeper:
         if said.fault:
             raise NotKnownError(said.fault)
         if said.node:
-            return Identity(f"node {said.node}", node=said.node)
+            return Identity(f"node/{said.node}", node=said.node)
         found = access.of_certificate(said.client)
         if found is None:
             raise NotKnownError(
@@ -161,11 +173,11 @@ class Doorkeeper:
             usage = self._new_connection(peer)
         usage.calls += 1
         usage.streams += stream
-        return Caller(peer, usages=(usage,))
+        return Caller(peer, usages=(usage,), keeper=self)
 
     def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
         """The caller has proved to be `who`: its identity counts the call, of this name, too."""
-        caller.who, caller.call, caller.keeper = who, call, self
+        caller.who, caller.call = who, call
         identity = who.identity
         if identity.limits is NO_LIMITS:
             return
@@ -204,6 +216,11 @@ class Doorkeeper:
             "this connection", "limits.connection_", self._connection_limits, self.monotonic()
         )
         return usage
+
+    def moved_back(self, caller: Caller, group: str, queues: str) -> None:
+        """See Keeper. From any thread."""
+        arguments = f"group: {group!r} moved back: {queues}"
+        self.audit.called("CommitOffsets", caller.name, caller.peer, arguments, always=False)
 
     def refused(self, caller: Caller, problem: Exception) -> None:
         """A line of the log, if there is room for one."""

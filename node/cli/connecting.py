@@ -23,19 +23,20 @@ ENDPOINT = "endpoint"
 SETTINGS = ("cluster", "ca_file", "cert_file", "key_file", "token_file", "server_name")
 OPTIONS = {f"--{name.replace('_', '-')}": name for name in SETTINGS}
 
-_security: ContextVar[Security] = ContextVar("security")
+_security: ContextVar[Security | None] = ContextVar("security", default=None)
 _places: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("places", default=())
 
 
 def security() -> Security:
     """Of the command that runs. Raises typer.BadParameter where that was not settled yet."""
-    if _security.get(None) is None:
+    if _security.get() is None:
         settle(*_places.get())
-    return _security.get()
+    return _security.get() or Security()
 
 
 def settle_later(*places: Mapping[str, Any]) -> None:
     """For a command that may not connect at all: what is wrong is reported when it does."""
+    _security.set(None)
     _places.set(places)
 
 

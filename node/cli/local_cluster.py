@@ -45,6 +45,7 @@ DEFAULT_SLAVES = 2
 # Three nodes on one disk, each with the next file allocated ahead: RocketMQ's 1 GiB would be 6.
 DEFAULT_LOG_FILE_SIZE = 256 << 20
 MAX_SLAVES = 16
+RELOAD_MS = 1_000
 PLAN = "cluster.json"
 ELECTED = "elected"
 LOCK = "up.lock"
@@ -338,6 +339,7 @@ class LocalCluster:
             f"cert_file = {own['crt']}\n"
             f"key_file = {own['key']}\n"
             f'client_certificates = "required"\n'
+            f"reload_interval_ms = {RELOAD_MS}\n"
             f"\n[security]\n"
             f"access_file = {quoted(str(security.access_file))}\n"
             f"token_file = {own['token']}\n"

@@ -18,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from tandemlog.v1 import common_pb2
 
 from ..security.node_security import NodeSecurity
+from .bounded_site import BoundedSite
 from .gate import gate
 from .health import PATHS, BadQueryError, ElectionView, faults
 from .metrics import CONTENT_TYPE, Metrics
@@ -41,8 +42,8 @@ class HttpServer:
         self._runner: web.AppRunner | None = None
         self._scraping: asyncio.Task[bytes] | None = None
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen and return the port. Raises OSError if it is taken."""
+    def application(self) -> web.Application:
+        """Every path that is served, behind the gate."""
         security = self._security
         application = web.Application()
         if security is not None and security.doorkeeper.active:
@@ -53,12 +54,16 @@ class HttpServer:
         application.router.add_get("/metrics", self._scrape)
         application.router.add_get("/cluster", self._tell_cluster)
         application.router.add_get("/history", self._tell_history)
+        return application
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port. Raises OSError if it is taken."""
         logging.getLogger("aiohttp.server").addFilter(_is_ours)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
+        security = self._security
         tls = None if security is None or security.tls is None else security.tls.http_context
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
-        await site.start()
+        await BoundedSite(self._runner, host, port, tls=tls).start()
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:

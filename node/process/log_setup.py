@@ -1,5 +1,8 @@
 """Logging of a node: one line an event on stderr, set up here and only here.
 
+    text    n0 2026-05-01T12:00:00.123 INFO    node.node: started role=master …
+    json    {"time": "2026-05-01T12:00:00.123Z", "level": "info", "node": "n0", …, "message": "…"}
+
 Callers must not be able to fill the log: gRPC writes a traceback for each call that ends while its
 response is sent. Such calls are logged with one line now and then.
 """
@@ -8,22 +11,38 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from typing import TextIO
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from pythonjsonlogger.core import RESERVED_ATTRS
+from pythonjsonlogger.json import JsonFormatter
 
 from tandemlog.format.words import shortened
 
 LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
 _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s"
 
 # Loggers of libraries that say at INFO what our own lines say better, and how often they may speak.
 _QUIET = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING, "grpc": logging.WARNING}
 
 
-def set_up_logging(level: str, *, node_id: str = "", stream: TextIO | None = None) -> None:
-    """Send every log line of the process to `stream` (stderr); `level` is one of LEVELS."""
+def set_up_logging(
+    level: str,
+    *,
+    node_id: str = "",
+    cluster_id: str = "",
+    form: str = "text",
+    stream: TextIO | None = None,
+) -> None:
+    """Send every log line of the process to `stream` (stderr); `level` is one of LEVELS, `form` one
+    of FORMATS."""
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     prefix = f"{node_id} " if node_id else ""
-    handler.setFormatter(logging.Formatter(prefix + _FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
+    if form == "json":
+        handler.setFormatter(JsonLines(node_id, cluster_id))
+    else:
+        handler.setFormatter(logging.Formatter(prefix + _FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -31,6 +50,29 @@ def set_up_logging(level: str, *, node_id: str = "", stream: TextIO | None = Non
         logging.getLogger(name).setLevel(max(least, root.level))
     grpc_core = logging.getLogger("grpc._cython.cygrpc")
     grpc_core.filters[:] = [SeldomLines()]
+
+
+class JsonLines(JsonFormatter):
+    """One JSON object a line; docs/monitoring.md has the fields. What a caller gives as `extra`
+    follows them."""
+
+    def __init__(self, node_id: str, cluster_id: str) -> None:
+        super().__init__(json_ensure_ascii=False, reserved_attrs=[*RESERVED_ATTRS, "taskName"])
+        self._origin = {"node": node_id, "cluster": cluster_id}
+
+    def add_fields(
+        self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]
+    ) -> None:
+        moment = datetime.fromtimestamp(record.created, UTC)
+        log_data["time"] = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        log_data["level"] = record.levelname.lower()
+        log_data.update({name: value for name, value in self._origin.items() if value})
+        log_data["logger"] = record.name
+        log_data["message"] = record.getMessage()
+        super().add_fields(log_data, record, message_dict)
+        exception = log_data.pop("exc_info", None)
+        if exception:
+            log_data["exception"] = exception
 
 
 class SeldomLines(logging.Filter):

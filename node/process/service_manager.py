@@ -2,9 +2,9 @@
 
     started ──READY=1──▶ running ──WATCHDOG=1, again and again──▶ asked to stop ──STOPPING=1──▶
 
-One datagram each to the socket that NOTIFY_SOCKET names; without it nobody asked, and nothing is
-sent. A unit of `Type=notify` counts as started only from READY on, so what depends on the node
-waits until it serves. With WatchdogSec= the manager restarts a process that falls silent: the sign
+One datagram each to the socket that NOTIFY_SOCKET names; without it nothing is sent. A
+unit of `Type=notify` counts as started only from READY on, so what depends on the node waits until
+it serves. With WatchdogSec= the manager restarts a process that falls silent: the sign
 of life comes from the event loop, which is what would hang. The variables are taken out of the
 environment, so that no other process speaks for this one.
 """

@@ -41,13 +41,15 @@ from ..pulls.pull_service import PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
-from ..puts.append_pump import AppendPump, AppendStream
+from ..puts.append_pump import AppendPump
+from ..puts.append_stream import AppendStream
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
 MAX_ROWS = 4_096
 MAX_SEARCHES = 1_024
 SEARCHES_A_TURN = 32  # some 20 ms of a thread
 MAX_NAMES = 1_024
+MAX_SHOWN = 8
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
@@ -247,11 +249,13 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        response = await self._read(context, partial(self._commit, request))
+        response = await self._read(context, partial(self._commit, request, context))
         self._groups.committed(request.group, context.peer)
         return response
 
-    def _commit(self, request: broker_pb2.CommitOffsetsRequest) -> broker_pb2.CommitOffsetsResponse:
+    def _commit(
+        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+    ) -> broker_pb2.CommitOffsetsResponse:
         self._gate.require_master("commit consumer offsets on")
         _limit("offsets", len(request.offsets), MAX_ROWS)
         for each in request.offsets:
@@ -264,10 +268,16 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
                     actual=each.queue_offset,
                 )
         self._store.groups.ensure(request.group, self._store.clock.now_ms())
+        committed = self._store.consumer_offsets
+        back: list[str] = []
         for each in request.offsets:
-            self._store.consumer_offsets.commit(
-                request.group, each.topic, each.queue_id, each.queue_offset
-            )
+            place = request.group, each.topic, each.queue_id
+            before = committed.offset(*place)
+            if before is not None and each.queue_offset < before and len(back) < MAX_SHOWN:
+                back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
+            committed.commit(*place, each.queue_offset)
+        if back:
+            caller.moved_back(request.group, ", ".join(back))
         return broker_pb2.CommitOffsetsResponse()
 
     async def FetchOffsets(

@@ -27,12 +27,14 @@ from google.protobuf.message import DecodeError, Message
 
 from tandemlog.v1 import common_pb2
 
+from ..access.audit import OK
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper, everyone
 from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.read_turns import ReadTurns
 from .permissions import ANY, Rule, arguments_of
+from .strangers import authorization_of, refuse
 
 MAX_REQUEST_BYTES = 1 << 20
 """Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
@@ -147,7 +149,7 @@ class CallDoor:
                         await asyncio.sleep(wait_s)
             except NotKnownError as error:
                 caller.refused(error)
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+                await refuse(context, str(error))
             except Exception as error:
                 yield answer(error=self._refusal(caller, error)).SerializeToString()
 
@@ -179,7 +181,7 @@ class CallDoor:
                     yield each
             except NotKnownError as error:
                 caller.refused(error)
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+                await refuse(context, str(error))
 
         return grpc.stream_stream_rpc_method_handler(
             cast("Any", serve), response_serializer=answer.SerializeToString
@@ -196,15 +198,16 @@ class CallDoor:
             keeper.known(caller, keeper.identify(*proofs_of(context)), name, stream=stream)
         except NotKnownError as error:
             keeper.audit.refused(name, "", caller.peer, str(error))
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await refuse(context, str(error), writes=stream)
 
     def _audit(
         self, name: str, caller: Caller, request: Message, problem: common_pb2.Error | None
     ) -> None:
-        outcome = "ok"
+        outcome = OK
         if problem is not None:
             outcome = f"{common_pb2.ErrorCode.Name(problem.code)}: {problem.message}"
-        self.keeper.audit.called(name, caller.name, caller.peer, arguments_of(request), outcome)
+        arguments, always = arguments_of(request), bool(caller.name)
+        self.keeper.audit.called(name, caller.name, caller.peer, arguments, outcome, always=always)
 
     # ---- methods of others
 
@@ -261,7 +264,7 @@ class CallDoor:
             caller.renew()
         except NotKnownError as error:
             caller.refused(error)
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await refuse(context, str(error))
 
     async def _admit(self, context: Any, rule: Rule, name: str) -> Caller:
         caller = self._enter(context, stream=True)
@@ -331,10 +334,7 @@ class CallDoor:
 
 def proofs_of(context: CallContext) -> tuple[str, bytes | None]:
     """What a caller shows of itself: the value of `authorization`, and its certificate in PEM."""
-    authorization = ""
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization":
-            authorization = value if isinstance(value, str) else ""
+    authorization = authorization_of(context.invocation_metadata())
     certificates = context.auth_context().get("x509_pem_cert")
     return authorization, certificates[0] if certificates else None
 

@@ -30,6 +30,7 @@ from .call_door import CallDoor, Handler
 from .health_service import HealthService
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
 from .replication_gate import proof_by
+from .strangers import StrangerInterceptor
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,8 @@ class GrpcServer:
         self._tls = tls
         most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
         options = (*_OPTIONS, most)
-        self._server = aio.server(options=options)
+        first = (StrangerInterceptor(door.keeper),) if door.keeper.active else ()
+        self._server = aio.server(options=options, interceptors=first)
         _serve(self._server, BROKER, _broker_handlers(broker, door))
         _serve(self._server, ADMIN, _admin_handlers(admin, door))
         rule_of(REPLICATION, METHOD)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
-import grpc
-
 from ha.protocol.proof import NodeProof, Prove, ProvenCall
 from ha.protocol.replication_service import METHOD, Context
 
@@ -12,6 +10,7 @@ from ..access.caller import Who
 from ..access.doorkeeper import Doorkeeper
 from ..access.errors import NotKnownError
 from .call_door import proofs_of
+from .strangers import refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def proof_by(keeper: Doorkeeper) -> Prove:
             who = keeper.identify(*proofs_of(cast("Any", context)))
         except NotKnownError as error:
             keeper.audit.refused(METHOD, "", peer, str(error))
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+            await refuse(context, str(error))
         return _Call(keeper, who, peer)
 
     return prove

@@ -114,7 +114,7 @@ class AccessFile:
         table = next((each for each in self._tables() if each.get("name") == name), None)
         if table is None:
             there = ", ".join(str(each.get("name")) for each in self._tables()) or "none"
-            raise AccessEditError(f"{self.path} has no identity {name!r}; there are: {there}")
+            raise AccessEditError(f"{self.path} has no identity {name!r}; there: {there}")
         held = [str(each) for each in table.get("tokens", ())]
         gone = [each for each in held if each.removeprefix(HASH).startswith(prefix)]
         if keep_newest and held[-1:] == gone[-1:]:

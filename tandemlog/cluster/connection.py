@@ -168,8 +168,11 @@ class Node:
         """The typed error for a failed call that carried `metadata`."""
         found = rpc_error(error, self.endpoint)
         if isinstance(found, AuthenticationError):
-            if self._files.current(look=True).metadata != metadata:
-                return NodeUnavailableError(f"{found}; the token was replaced meanwhile")
+            replaced = self._files.current(look=True).metadata != metadata
+            if replaced or self._files.token_is_new:
+                return NodeUnavailableError(
+                    f"{found}; the token was replaced a moment ago", reason=found.reason
+                )
             return found.restated(f"{found}{_which_token(self._files.security)}")
         security = self._files.security
         if not security.tls or not isinstance(found, NodeUnavailableError):

@@ -22,6 +22,8 @@ from .security import Security, token_fault
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
+SPREAD_S = 15.0
+"""In which all nodes have read a changed access file: a new token may be refused so long."""
 Metadata = tuple[tuple[str, str], ...]
 _Stamps = tuple[tuple[int, int, int], ...]
 
@@ -51,6 +53,12 @@ class SecurityFiles:
         self._stamps: _Stamps = ()
         self._looked_at = float("-inf")
         self._reported = ""
+        self._token_at = float("-inf")
+
+    @property
+    def token_is_new(self) -> bool:
+        """Whether the token was replaced a moment ago: some nodes may not know it yet."""
+        return self._monotonic() - self._token_at < SPREAD_S
 
     def current(self, *, look: bool = False) -> Loaded:
         """What is valid now; `look`: at the files, although that was just done. Raises
@@ -91,6 +99,8 @@ class SecurityFiles:
         metadata: Metadata = ()
         if token := self._token():
             metadata = (("authorization", f"Bearer {token}"),)
+        if held is not None and held.metadata != metadata:
+            self._token_at = self._monotonic()
         if held is not None and held.pem == pem:
             return Loaded(held.number, held.credentials, metadata, pem)
         number = 0 if held is None else held.number + 1

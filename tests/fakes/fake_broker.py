@@ -431,6 +431,7 @@ class TokenGuard(aio.ServerInterceptor):
             return await continuation(details)
 
         async def refuse(_: Any, context: Any) -> None:
+            self._cluster.refused.set()
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "unknown token")
 
         handler = await continuation(details)
@@ -451,6 +452,7 @@ class FakeCluster:
     ) -> None:
         """`tokens`: the ones that are let in; None: no token is looked at."""
         self.credentials, self.tokens = credentials, tokens
+        self.refused = asyncio.Event()
         self.log = FakeLog()
         self.master_id = "n0"
         self.epoch = 1

@@ -12,6 +12,7 @@ from grpc import aio
 from fakes.batches import Put, batch_of
 from ha.config import HaConfig, Replication, Role
 from ha.master.master import ReplicationMaster
+from ha.protocol.proof import Prove, proven_service
 from ha.slave.slave import ReplicationSlave
 from storage.clock import Clock, SystemClock
 from storage.config import ConfirmSource, FlushMode, StoreConfig
@@ -73,6 +74,7 @@ class Replica:
             confirm=ConfirmSource.REPLICATION,
         )
         self.port = 0
+        self.prove: Prove | None = None
         self.store: MessageStore
         self.master: ReplicationMaster
         self.slave: ReplicationSlave
@@ -97,7 +99,10 @@ class Replica:
             self.store, replace(self.config, endpoint=self.endpoint), self.clock
         )
         await self.master.start()
-        self.master.servicer.add_to(self._server)
+        service = self.master.servicer
+        if self.prove is not None:
+            service = proven_service(service, self.prove)
+        service.add_to(self._server)
         await self._server.start()
         if self.store.topics.get("T") is None:
             self.store.topics.create(TopicConfig("T", 4, 4), 1)

@@ -607,7 +607,9 @@ async def test_a_node_tells_what_is_under_way(master: Node) -> None:
         await admin.create_topic("t", 1)
         async with AsyncConsumer(master.endpoints.listen) as consumer:
             waiting = asyncio.create_task(consumer.pull("t", 0, 0, wait_ms=60_000))
+            # it counts as waiting before it has looked for messages, for which it reserves memory
             await until(lambda: master.pulls.waiting == 1)
+            await until(lambda: master.statistics()["answer_bytes"] == 0)
             numbers = await admin.stats()
             assert (numbers["long_polls"], numbers["calls"], numbers["answer_bytes"]) == (1, 2, 0)
             waiting.cancel()

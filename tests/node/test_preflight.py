@@ -5,12 +5,15 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ha.state_file import StateFile
+from node.certs.folder import make_authority, make_certificate
+from node.certs.names import Kind, Owner
 from node.preflight import RELEASED_MS, faults, warnings
 from node.settings.config import NodeConfig
 from running import ROOT, free_ports, toml
@@ -108,6 +111,34 @@ def test_a_clock_behind_the_newest_message(
 def test_a_clock_that_was_never_set(tmp_path: Path) -> None:
     (line,) = said(config(tmp_path), now_ms=86_400_000)
     assert line.startswith("the clock of this machine says 1970-01-02 00:00:00 UTC")
+
+
+def certified(folder: Path, **files: str) -> dict[str, str]:
+    """A [tls] section whose files are made at NOW, with some of them replaced by `files`."""
+    at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    if not (folder / "ca.key").exists():
+        make_authority(folder, "tandemlog", 30, at)
+        for name in ("n0", "n1"):
+            make_certificate(folder, Owner("tandemlog", Kind.NODE, name), ["127.0.0.1"], 10, at)
+    names = {"ca_file": "ca.crt", "cert_file": "n0.crt", "key_file": "n0.key", **files}
+    return {key: str(folder / name) for key, name in names.items()}
+
+
+def test_certificates(tmp_path: Path) -> None:
+    good = config(tmp_path, tls=certified(tmp_path))
+    assert said(good) == []
+    (other,) = said(config(tmp_path, tls=certified(tmp_path, key_file="n1.key")))
+    assert f"the key in {tmp_path / 'n1.key'} does not fit the certificate" in other
+    (gone,) = said(config(tmp_path, tls=certified(tmp_path, cert_file="gone.crt")))
+    assert f"{tmp_path / 'gone.crt'}" in gone
+    (expired,) = said(good, now_ms=NOW_MS + 11 * 24 * HOUR_MS)
+    assert f"{tmp_path / 'n0.crt'} expired on 2026-01-22" in expired
+    two = config(
+        tmp_path,
+        tls=certified(tmp_path, key_file="n1.key"),
+        security={"access_file": str(tmp_path / "none.toml")},
+    )
+    assert len(said(two)) == 2
 
 
 def test_several_faults_are_all_told(tmp_path: Path) -> None:

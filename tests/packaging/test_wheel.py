@@ -57,5 +57,5 @@ def test_it_says_what_it_is(wheel: dict[str, bytes]) -> None:
     links = dict(each.split(", ") for each in said.get_all("Project-URL", []))
     assert set(links) == {"Homepage", "Documentation", "Changelog", "Issues"}
     assert "Typing :: Typed" in said.get_all("Classifier", [])
-    extras = {"arrow", "spark", "connect", "lz4", "zstd", "dev"}
+    extras = {"arrow", "spark", "connect", "lz4", "otel", "zstd", "dev"}
     assert set(said.get_all("Provides-Extra", [])) == extras

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sqlite3
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,13 @@ from ..exit_codes import ADDRESS, STORE, epilog
 from ..failures import CommandError, one_line_errors
 
 app = new_app()
+
+
+class LogFormat(Enum):
+    """As [log] format of a node."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 def _endpoint(text: str) -> str:
@@ -100,6 +108,10 @@ def coordinator_command(
             "change everything.",
         ),
     ] = False,
+    log_format: Annotated[
+        LogFormat,
+        typer.Option(help="Log lines for people, or one JSON object a line."),
+    ] = LogFormat.TEXT,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Run the embedded coordinator: etcd's v3 API, as far as nodes use it, by one process.
@@ -118,7 +130,7 @@ def coordinator_command(
         tls = _tls(ca_file, cert_file, key_file, client_certificates)
         required = tls is not None and client_certificates != NONE
         _check_reach(listen, protected=required, insecure=insecure)
-        set_up_logging("info", node_id="coordinator")
+        set_up_logging("info", node_id="coordinator", form=log_format.value)
         prepare_process()
         try:
             ignore = with_parent is not None

@@ -60,7 +60,12 @@ def node_command(
             return
         for fault in faults(settings):
             raise _failure(fault)
-        set_up_logging(settings.log.level, node_id=settings.node_id)
+        set_up_logging(
+            settings.log.level,
+            node_id=settings.node_id,
+            cluster_id=settings.cluster_id,
+            form=settings.log.format,
+        )
         prepare_process()
         try:
             asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))

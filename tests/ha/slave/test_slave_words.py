@@ -77,10 +77,10 @@ async def test_a_slave_that_is_refused_permanently_shows_it() -> None:
     assert (slave.state.name, slave.state.fault) == ("refused", "it knows more")
 
 
-def test_without_an_id_the_endpoint_is_its_name() -> None:
+async def test_without_an_id_the_endpoint_is_its_name() -> None:
     slave = ReplicationSlave(FakeStore(FakeDisk()), CONFIG, FakeClock())
-    said = slave._reason(Disconnect("UNAVAILABLE: no", silent=True))
+    said = await slave._reason(Disconnect("UNAVAILABLE: no", silent=True))
     assert said == "the master 127.0.0.1:1 does not respond; trying again"
-    assert slave._reason(Disconnect("INTERNAL: broken")) == (
+    assert await slave._reason(Disconnect("INTERNAL: broken")) == (
         "no stream from the master: INTERNAL: broken"
     )

@@ -50,6 +50,17 @@ def test_what_a_caller_chose_stays_in_its_line(caplog: pytest.LogCaptureFixture)
     assert len(second) < 1_000
 
 
+def test_calls_of_no_identity_are_bounded_and_those_of_one_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    audit = Audit(lambda: 0.0)
+    with caplog.at_level(logging.INFO, "tandemlog.audit"):
+        for _ in range(5 * LINES):
+            audit.called("CreateTopic", "", "ipv4:1.2.3.4:5", "", always=False)
+            audit.called("CreateTopic", "operator", "ipv4:1.2.3.4:5", "")
+    assert len(caplog.messages) == 6 * LINES
+
+
 def test_the_host_of_a_peer() -> None:
     assert host_of("ipv4:10.0.0.7:51022") == "ipv4:10.0.0.7"
     assert host_of("ipv6:%5B::1%5D:51022") == "ipv6:%5B::1%5D"

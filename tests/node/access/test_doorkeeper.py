@@ -49,7 +49,7 @@ def test_a_token_and_a_certificate_lead_to_their_identity() -> None:
 
 def test_a_node_is_known_by_its_certificate_without_a_row_of_its_own() -> None:
     who = keeper().identify("", node("n7"))
-    assert (who.identity.name, who.nodes) == ("node n7", {"n7"})
+    assert (who.identity.name, who.nodes) == ("node/n7", {"n7"})
     assert not who.identity.may_see("orders")
 
 

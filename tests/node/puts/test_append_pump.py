@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from node.error_status import RequestRefusedError
-from node.puts.append_pump import ANSWER_BYTES, AppendPump, AppendStream, PumpLimits
+from node.puts.append_pump import AppendPump, PumpLimits
+from node.puts.append_stream import ANSWER_BYTES, AppendStream
 from node.puts.append_wire import QUICK_FIELDS
 from node.puts.confirm_waiters import ConfirmWaiters
 from storage.errors import BatchRefusedError, StoreBusyError

@@ -178,6 +178,22 @@ async def test_a_token_is_read_again_under_load(tmp_path: Path) -> None:
             assert len(await sending) == 20
 
 
+async def test_nodes_may_learn_of_a_new_token_later_than_clients(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKENS[0])
+    async with FakeCluster(tokens={TOKENS[0]}) as cluster:
+        options = ConnectionOptions(security=Security(token_file=str(file)))
+        async with AsyncAdmin(cluster.endpoints, connection=options) as admin:
+            await admin.topics()
+            file.write_text(TOKENS[1])
+            assert admin._connection._files.current(look=True).metadata[0][1].endswith(TOKENS[1])
+            asking = asyncio.create_task(admin.topics())
+            await cluster.refused.wait()
+            assert cluster.tokens is not None
+            cluster.tokens.add(TOKENS[1])
+            await asking
+
+
 async def test_a_revoked_token_fails_puts_for_its_own_reason(tmp_path: Path) -> None:
     async with FakeCluster(tokens=set(TOKENS)) as cluster:
         cluster.log.create_topic("t", 1)

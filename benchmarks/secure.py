@@ -1,0 +1,118 @@
+"""What TLS costs, and what tokens and permissions cost beside it: the same puts and pulls.
+
+    plain      no TLS, every caller may do everything
+    TLS        certificates of the nodes; the client shows none
+    secured    TLS and an identity with patterns for topics, found by its token at each call
+
+Each cluster is one node. They are measured in turns, so that the ratios are of one run.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+
+from benchmarks import produce, pull
+from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
+from benchmarks.nodes import cluster
+from benchmarks.workload import topics
+from node.cli.local_cluster import LocalCluster
+from node.tokens.access_editing import Grant, edited
+from node.tokens.secret import hash_of, new_token
+from tandemlog import Admin, Security
+from tandemlog.errors import AuthenticationError
+
+RUNS = 5
+
+TLS_KEEPS = 0.75
+RIGHTS_KEEP = 0.97
+
+
+def without_access(settings: str) -> str:
+    """TLS alone: no access file."""
+    lines = settings.replace('"required"', '"none"').splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("access_file"))
+
+
+def without_certificates(settings: str) -> str:
+    """The client is known by its token alone."""
+    return settings.replace('"required"', '"none"')
+
+
+def caller(made: LocalCluster) -> Security:
+    """An identity with the rights that it needs, and no more."""
+    if made.security is None:
+        return Security()
+    token = new_token()
+    mine = (*topics(produce.TOPICS), "nothing-of-this-*")
+    with edited(made.security.access_file) as access:
+        access.add_token("bench", hash_of(token), Grant(read=mine, write=mine))
+    return Security(made.security.client.ca_file, token=token)
+
+
+def send_many(security: Security, made: LocalCluster, folder: Path) -> float:
+    bring_in_memory(folder, 1 << 30)
+    return produce.send_many_rate(made.endpoints.split(","), security=security)
+
+
+def send(security: Security, made: LocalCluster, folder: Path) -> float:
+    bring_in_memory(folder, 1 << 30)
+    return produce.send_rate(made.endpoints.split(","), security=security)
+
+
+def pulled(security: Security, made: LocalCluster, _: Path) -> float:
+    return pull.rate(made.endpoints, security) / 1e6
+
+
+def run(folder: Path) -> list[Figure]:
+    with (
+        cluster(folder / "plain", produce.TOPICS) as plain,
+        cluster(folder / "tls", produce.TOPICS, without_access, secure=True) as tls,
+        cluster(folder / "secured", produce.TOPICS, without_certificates, secure=True) as secured,
+    ):
+        made = (plain, tls, secured)
+        callers = (Security(), Security(tls.client.ca_file), caller(secured))
+        time_to_know(secured, callers[2])
+        figures = []
+        for what, unit, measure in (
+            ("send_many", "messages/s", send_many),
+            ("send", "messages/s", send),
+        ):
+            both = [
+                partial(measure, who, one, folder) for who, one in zip(callers, made, strict=True)
+            ]
+            figures += _figures(what, unit, medians_in_turns(RUNS, both))
+    with (
+        cluster(folder / "plain2", 1) as plain,
+        cluster(folder / "tls2", 1, without_access, secure=True) as tls,
+        cluster(folder / "secured2", 1, without_certificates, secure=True) as secured,
+    ):
+        made = (plain, tls, secured)
+        callers = (Security(), Security(tls.client.ca_file), caller(secured))
+        time_to_know(secured, callers[2])
+        for one, who in zip(made, callers, strict=True):
+            pull.fill(one.endpoints, who)
+        both = [partial(pulled, who, one, folder) for who, one in zip(callers, made, strict=True)]
+        figures += _figures("pull", "MB/s", medians_in_turns(RUNS, both))
+    return figures
+
+
+def _figures(what: str, unit: str, rates: list[float]) -> list[Figure]:
+    plain, tls, secured = rates
+    return [
+        Figure(f"{what}, TLS of plain", tls, unit, goal=TLS_KEEPS, reference=plain),
+        Figure(f"{what}, tokens and rights of TLS", secured, unit, goal=RIGHTS_KEEP, reference=tls),
+    ]
+
+
+def time_to_know(made: LocalCluster, who: Security) -> None:
+    """Until the nodes have read the access file again."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            with Admin(made.endpoints.split(","), security=who) as admin:
+                admin.topics()
+            return
+        except AuthenticationError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)

@@ -1,0 +1,56 @@
+"""The HTTP port with a bound on its connections: a new one takes the place of the oldest.
+
+The server that aiohttp makes keeps any number of them, and one that never asks anything for ever.
+Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so the
+oldest goes: a scraper that loses its connection opens another.
+"""
+
+import asyncio
+import ssl
+
+from aiohttp import web
+
+MAX_CONNECTIONS = 1_024
+HANDSHAKE_TIMEOUT_S = 10.0
+
+
+class BoundedSite(web.BaseSite):
+    """See the module. `at_most` connections are open at a time."""
+
+    def __init__(
+        self,
+        runner: web.BaseRunner,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        at_most: int = MAX_CONNECTIONS,
+    ) -> None:
+        super().__init__(runner, ssl_context=tls)
+        self._address = host, port
+        self._at_most = at_most
+
+    @property
+    def name(self) -> str:
+        scheme = "http" if self._ssl_context is None else "https"
+        return f"{scheme}://{self._address[0]}:{self._address[1]}"
+
+    async def start(self) -> None:
+        """Listen. Raises OSError if the port is taken."""
+        await super().start()
+        tls = self._ssl_context
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accept,
+            *self._address,
+            ssl=tls,
+            backlog=self._backlog,
+            ssl_handshake_timeout=None if tls is None else HANDSHAKE_TIMEOUT_S,
+        )
+
+    def _accept(self) -> web.RequestHandler:
+        server = self._runner.server
+        assert server is not None
+        oldest_first = server.connections
+        for each in oldest_first[: max(0, len(oldest_first) - self._at_most + 1)]:
+            each.force_close()
+        return server()

@@ -1,0 +1,78 @@
+"""Calls of strangers end before their request is received, so that it takes no memory.
+
+gRPC receives the whole request of a call, up to the size of the largest put, before it asks the
+method. A caller that is not known could fill the memory with requests that are refused one by one.
+An interceptor is asked earlier, with what stands in the headers alone: the token. A caller that
+shows a certificate instead has passed TLS, and is left to the door.
+
+The status comes a moment later than it could: a client whose call has ended while it still
+writes reports that its write has failed, and not why.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import grpc
+from grpc import aio
+
+from ..access.doorkeeper import Doorkeeper
+from ..access.errors import NotKnownError
+from .permissions import RULES
+
+REFUSAL_DELAY_S = 0.05
+
+
+async def refuse(context: Any, reason: str, *, writes: bool = True) -> None:
+    """End a call of a caller that is not known, or not any more; `writes` says that it may be
+    writing meanwhile."""
+    if writes:
+        await asyncio.sleep(REFUSAL_DELAY_S)
+    await context.abort(grpc.StatusCode.UNAUTHENTICATED, reason)
+
+
+class StrangerInterceptor(aio.ServerInterceptor):
+    """See the module."""
+
+    def __init__(self, keeper: Doorkeeper) -> None:
+        self._keeper = keeper
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        details: Any = handler_call_details
+        path = _text(details.method).removeprefix("/")
+        rule = RULES.get(path)
+        if rule is not None and rule.open_to_probes and self._keeper.open_health:
+            return await continuation(details)
+        try:
+            self._keeper.check_token(authorization_of(details.invocation_metadata))
+        except NotKnownError as error:
+            # of a method that is none, no name that a stranger chose goes to the log
+            name = path.rpartition("/")[2] if rule is not None else "(no such method)"
+            return self._refusing(name, str(error))
+        return await continuation(details)
+
+    def _refusing(self, name: str, reason: str) -> Any:
+        """A handler that asks for no request."""
+
+        async def serve(_: Any, context: Any) -> None:
+            self._keeper.audit.refused(name, "", context.peer(), reason)
+            await refuse(context, reason)
+
+        return grpc.stream_stream_rpc_method_handler(cast("Any", serve))
+
+
+def authorization_of(metadata: Any) -> str:
+    """The value of the header `authorization`; empty if there is none."""
+    found = ""
+    for key, value in metadata or ():
+        if key == "authorization":
+            found = _text(value)
+    return found
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("ascii", "replace")

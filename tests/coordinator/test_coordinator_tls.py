@@ -1,0 +1,141 @@
+"""The embedded coordinator behind TLS: who is let in, and what `etcdctl` says."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_certificates import Authority
+
+from conformance.coordinator_suite import put, value_of
+from coordinators import Process, etcd_or_skip
+from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailableError
+from ha.coordinator.etcd_client import EtcdCoordinator
+from ha.coordinator.options import CoordinatorOptions
+from node.certs.names import Kind
+from running import free_ports, wait_until
+from tandemlog.transport.security import Security
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def coordinator(
+    authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Process]:
+    folder = tmp_path_factory.mktemp("coordinator")
+    made = authority.make(Kind.COORDINATOR, "c0", ["127.0.0.1"])
+    endpoint = f"127.0.0.1:{free_ports(1)[0]}"
+    command = [
+        *(sys.executable, "-m", "node", "coordinator", "--dir", str(folder / "data")),
+        *("--listen", endpoint, "--ca-file", authority.ca_file),
+        *("--cert-file", str(made), "--key-file", str(made.with_suffix(".key"))),
+        *("--allow-client", "operator"),
+    ]
+    process = Process("coordinator", endpoint, command, folder)
+    process.start()
+    try:
+        wait_until("the coordinator to start", lambda: "started" in process.log.read_text())
+        yield process
+    finally:
+        process.kill()
+
+
+def client_of(coordinator: Process, security: Security) -> EtcdCoordinator:
+    options = CoordinatorOptions((coordinator.endpoint,), 1.0, 2.0, security=security)
+    return EtcdCoordinator(options)
+
+
+def shown(authority: Authority, kind: Kind, name: str) -> Security:
+    made = authority.make(kind, name, ["127.0.0.1"])
+    return Security(authority.ca_file, str(made), str(made.with_suffix(".key")))
+
+
+async def test_a_node_and_a_named_client_are_let_in(
+    authority: Authority, coordinator: Process
+) -> None:
+    for kind, name in ((Kind.NODE, "n0"), (Kind.CLIENT, "operator")):
+        client = client_of(coordinator, shown(authority, kind, name))
+        await put(client, b"/k", name.encode())
+        assert await value_of(client, b"/k") == name.encode()
+        lease = await client.grant_lease(60)
+        await client.keep_alive(lease.lease_id)
+        await client.close()
+
+
+async def test_another_client_is_not(authority: Authority, coordinator: Process) -> None:
+    client = client_of(coordinator, shown(authority, Kind.CLIENT, "orders"))
+    for refused in (client.get(b"/k"), client.grant_lease(60)):
+        with pytest.raises(CoordinatorRefusedError, match=r"client/orders.* --allow-client"):
+            await refused
+    await client.close()
+
+
+@pytest.mark.parametrize("case", ["no certificate", "another authority"])
+async def test_who_shows_nothing_of_ours(
+    case: str, authority: Authority, coordinator: Process, tmp_path: Path
+) -> None:
+    security = Security(authority.ca_file)
+    words = "the node requires a client certificate"
+    if case == "another authority":
+        theirs = shown(Authority(tmp_path / "theirs"), Kind.NODE, "n0")
+        security = Security(authority.ca_file, theirs.cert_file, theirs.key_file)
+        words = "signed by another authority than that of ca_file"
+    client = client_of(coordinator, security)
+    said = ""
+    while words not in said:  # the reason is found out beside the first attempt
+        with pytest.raises(CoordinatorUnavailableError) as failed:
+            await client.get(b"/k")
+        said = str(failed.value)
+    await client.close()
+
+
+def test_etcdctl_works(authority: Authority, coordinator: Process) -> None:
+    etcd_or_skip()
+    security = shown(authority, Kind.CLIENT, "operator")
+    files = (
+        f"--cacert={security.ca_file}",
+        f"--cert={security.cert_file}",
+        f"--key={security.key_file}",
+    )
+    done = subprocess.run(
+        ["etcdctl", f"--endpoints=https://{coordinator.endpoint}", *files, "put", "/e", "1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "ETCDCTL_API": "3"},
+    )
+    assert (done.returncode, done.stdout) == (0, "OK\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--listen", "0.0.0.0:1"), "other machines reach 0.0.0.0, and all who reach"),
+        (("--cert-file", "x"), "TLS needs both --cert-file and --key-file"),
+        (("--cert-file", "x", "--key-file", "y"), "give --ca-file, whose certificates callers"),
+        (
+            ("--ca-file", "x", "--cert-file", "x", "--key-file", "y"),
+            "cannot read x: No such file or directory",
+        ),
+    ],
+)
+def test_what_does_not_start(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "node", "coordinator", "--dir", str(tmp_path / "d"), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

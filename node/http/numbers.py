@@ -83,6 +83,7 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
+        certificate_left_s: Callable[[], float | None],
     ) -> None:
         self._config = config
         self._store = store
@@ -99,8 +100,7 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
-        # hook: seconds since 1970 at which the node's certificate expires
-        self.certificate_expiry_s: Callable[[], float | None] = lambda: None
+        self._certificate_left_s = certificate_left_s
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -152,5 +152,10 @@ class NodeCounters:
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
             workload=self._workload.numbers,
-            certificate_expiry_s=self.certificate_expiry_s(),
+            certificate_expiry_s=self._certificate_expiry_s(),
         )
+
+    def _certificate_expiry_s(self) -> float | None:
+        left_s = self._certificate_left_s()
+        # in whole seconds, which certificates have too
+        return None if left_s is None else round(self._store.clock.now_ms() / 1000 + left_s)

@@ -27,7 +27,7 @@ def test_the_cluster_starts_quickly(composed: Composed) -> None:
 def test_the_walk_through(composed: Composed) -> None:
     walk = [
         *commands("Produce, and pull from a slave"),
-        *commands("Stop the master, and go on"),
+        *commands("Stop the master, and continue"),
         *commands("Verify"),
     ]
     said = composed.bash("\n".join(walk))

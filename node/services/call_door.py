@@ -79,7 +79,13 @@ class CallDoor:
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
-        self.refused: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many calls ended with an error, by its code in small letters."""
+        unknown = self.keeper.audit.unknown_total
+        return {**self._refused, **({"unauthenticated": unknown} if unknown else {})}
 
     # ---- our own methods
 
@@ -297,7 +303,7 @@ class CallDoor:
 
     def _count_refusal(self, code: Code) -> None:
         name = common_pb2.ErrorCode.Name(code).lower()
-        self.refused[name] = self.refused.get(name, 0) + 1
+        self._refused[name] = self._refused.get(name, 0) + 1
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""

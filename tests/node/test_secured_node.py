@@ -77,6 +77,7 @@ async def test_each_request_of_a_stream_is_checked_by_its_table(node: Node) -> N
         assert [each.error.code for each in answers] == [0, DENIED, DENIED, 0, DENIED]
         assert answers[1].error.message == "identity 'writer' lacks the right 'write' for topic 'b'"
         assert answers[1].status == broker_pb2.MESSAGE_ILLEGAL
+        assert [each.error.record_index for each in answers[1:3]] == [1, 0]
         await stream.done_writing()
         assert await stream.read() is aio.EOF
         ranges = await broker.QueueRanges(broker_pb2.QueueRangesRequest(), metadata=bearer("op"))

@@ -175,6 +175,11 @@ class Doorkeeper:
         usage.streams += stream
         return Caller(peer, usages=(usage,), keeper=self)
 
+    @property
+    def connections(self) -> int:
+        """Those that have a call in progress."""
+        return sum(1 for usage in self._connections.values() if usage.calls)
+
     def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
         """The caller has proved to be `who`: its identity counts the call, of this name, too."""
         caller.who, caller.call = who, call

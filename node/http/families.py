@@ -284,7 +284,13 @@ _CALLS = Section(
     (
         _gauge("calls", "calls", "Calls in progress; the limit is limits.calls."),
         _gauge("streams", "streams", "Streams among them; the limit is limits.streams."),
+        _gauge("connections", "connections", "Connections that have a call in progress."),
         _counter("calls_started_total", "calls", "Calls that came in."),
+        _counter(
+            "access_refused_total", "calls",
+            "Calls, of gRPC and of HTTP, of callers that are not known or lack the right: each is "
+            "a line of the logger tandemlog.audit, as far as that has room.",
+        ),
         _counter(
             "calls_refused_total", "calls",
             "Calls that ended with an error, by its code in small letters; put requests are "

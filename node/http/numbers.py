@@ -15,6 +15,7 @@ from storage.message_store import MessageStore
 from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
+from ..access.doorkeeper import Doorkeeper
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
@@ -47,6 +48,8 @@ class NodeNumbers:
     folded_groups: int = 0
     calls_total: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
+    connections: int = 0
+    access_refused: int = 0
     workload: Callable[[], WorkloadNumbers] = WorkloadNumbers
     certificate_expiry_s: float | None = None  # since 1970; None without TLS
 
@@ -66,6 +69,7 @@ class Door(Protocol):
     streams: int
     calls_total: int
     refused: dict[str, int]
+    keeper: Doorkeeper
 
 
 class NodeCounters:
@@ -151,6 +155,8 @@ class NodeCounters:
             folded_groups=self._groups.folded,
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
+            connections=self._door.keeper.connections,
+            access_refused=self._door.keeper.audit.refused_total,
             workload=self._workload.numbers,
             certificate_expiry_s=self._certificate_expiry_s(),
         )

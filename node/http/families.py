@@ -287,14 +287,10 @@ _CALLS = Section(
         _gauge("connections", "connections", "Connections that have a call in progress."),
         _counter("calls_started_total", "calls", "Calls that came in."),
         _counter(
-            "access_refused_total", "calls",
-            "Calls, of gRPC and of HTTP, of callers that are not known or lack the right: each is "
-            "a line of the logger tandemlog.audit, as far as that has room.",
-        ),
-        _counter(
             "calls_refused_total", "calls",
             "Calls that ended with an error, by its code in small letters; put requests are "
-            "counted by acks_total.", "code",
+            "counted by acks_total. `unauthenticated` has callers of HTTP and of replication too.",
+            "code",
         ),
     ),
 )  # fmt: skip

@@ -87,7 +87,6 @@ def families_of(
     yield from _counters(make, numbers.values)
     yield make.one("calls_started_total", numbers.calls_total)
     yield make.one("connections", numbers.connections)
-    yield make.one("access_refused_total", numbers.access_refused)
     yield make.many(
         "calls_refused_total", [((code,), count) for code, count in sorted(numbers.refused.items())]
     )

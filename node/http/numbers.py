@@ -49,7 +49,6 @@ class NodeNumbers:
     calls_total: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
     connections: int = 0
-    access_refused: int = 0
     workload: Callable[[], WorkloadNumbers] = WorkloadNumbers
     certificate_expiry_s: float | None = None  # since 1970; None without TLS
 
@@ -68,8 +67,10 @@ class Door(Protocol):
     calls: int
     streams: int
     calls_total: int
-    refused: dict[str, int]
     keeper: Doorkeeper
+
+    @property
+    def refused(self) -> dict[str, int]: ...
 
 
 class NodeCounters:
@@ -87,7 +88,7 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
-        certificate_left_s: Callable[[], float | None],
+        certificate_expiry_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -104,7 +105,7 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
-        self._certificate_left_s = certificate_left_s
+        self._certificate_expiry_s = certificate_expiry_s
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -156,12 +157,6 @@ class NodeCounters:
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
             connections=self._door.keeper.connections,
-            access_refused=self._door.keeper.audit.refused_total,
             workload=self._workload.numbers,
             certificate_expiry_s=self._certificate_expiry_s(),
         )
-
-    def _certificate_expiry_s(self) -> float | None:
-        left_s = self._certificate_left_s()
-        # in whole seconds, which certificates have too
-        return None if left_s is None else round(self._store.clock.now_ms() / 1000 + left_s)

@@ -79,7 +79,6 @@ def numbers(**changed: object) -> NodeNumbers:
         "calls_total": 11,
         "refused": {"busy": 2},
         "connections": 6,
-        "access_refused": 8,
         "workload": workload,
         "certificate_expiry_s": 1_900_000_000.0,
     }
@@ -125,7 +124,6 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_metric_groups_folded{cluster="c",node="n0"} 3.0',
         'tandemlog_calls_refused_total{cluster="c",code="busy",node="n0"} 2.0',
         'tandemlog_connections{cluster="c",node="n0"} 6.0',
-        'tandemlog_access_refused_total{cluster="c",node="n0"} 8.0',
         'tandemlog_certificate_expiry_seconds{cluster="c",node="n0"} 1.9e+09',
         'tandemlog_uptime_seconds{cluster="c",node="n0"} 1.5',
     ):

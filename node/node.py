@@ -290,7 +290,7 @@ class Node:
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
-            certificate_expiry_s=self.security.certificate_expiry_s,
+            certificate_left_s=self.security.certificate_seconds_left,
         )
         self.server = GrpcServer(
             BrokerService(

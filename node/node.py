@@ -290,7 +290,7 @@ class Node:
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
-            certificate_left_s=self.security.certificate_seconds_left,
+            certificate_expiry_s=self.security.certificate_expiry_s,
         )
         self.server = GrpcServer(
             BrokerService(

@@ -85,7 +85,7 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
-        certificate_left_s: Callable[[], float | None],
+        certificate_expiry_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -102,7 +102,7 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
-        self._certificate_left_s = certificate_left_s
+        self._certificate_expiry_s = certificate_expiry_s
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -156,8 +156,3 @@ class NodeCounters:
             workload=self._workload.numbers,
             certificate_expiry_s=self._certificate_expiry_s(),
         )
-
-    def _certificate_expiry_s(self) -> float | None:
-        left_s = self._certificate_left_s()
-        # in whole seconds, which certificates have too
-        return None if left_s is None else round(self._store.clock.now_ms() / 1000 + left_s)

@@ -193,3 +193,10 @@ def is_refused(admin: Admin) -> bool:
     except AuthenticationError:
         return True
     return False
+
+
+def test_the_cluster_outlives_its_operators_token(up: Up) -> None:
+    """`up` itself asks the nodes with it. The last test here: nothing gets in afterwards."""
+    up.run("token", "revoke", "operator", "--access", str(up.security.access_file))
+    wait_until("up to be refused", lambda: "the nodes cannot be asked: " in up.said())
+    assert up.process.poll() is None

@@ -50,12 +50,12 @@ def caller(made: LocalCluster) -> Security:
 
 
 def send_many(security: Security, made: LocalCluster, folder: Path) -> float:
-    bring_in_memory(folder, 1 << 30)
+    bring_in_memory(folder, 1 << 28)
     return produce.send_many_rate(made.endpoints.split(","), security=security)
 
 
 def send(security: Security, made: LocalCluster, folder: Path) -> float:
-    bring_in_memory(folder, 1 << 30)
+    bring_in_memory(folder, 1 << 28)
     return produce.send_rate(made.endpoints.split(","), security=security)
 
 

@@ -4,11 +4,16 @@
     v?          v1, v2                   not: v10
 
 A name that was looked up is remembered: one look at a dict for each topic of a request. Callers
-choose the names, so what is remembered is bounded, and thrown away as a whole when it is full.
+choose the names, before anything has checked them. So what is remembered is bounded, and thrown
+away as a whole when it is full; a name that is longer than any topic's or group's is covered by `*`
+alone, and not looked at; and a name never takes longer than its length times that of the pattern:
+what a star has taken up to the next letters of its pattern is not tried again.
 """
 
 import re
 from collections.abc import Iterable
+
+from tandemlog.format.constants import MAX_TOPIC
 
 REMEMBERED = 4_096
 
@@ -27,11 +32,15 @@ class Patterns:
 
     def cover(self, name: str) -> bool:
         """Whether one of the patterns fits the whole of `name`."""
+        if len(name) > MAX_TOPIC:
+            return self.everything
         known = self._known.get(name)
         return self._look(name, name) if known is None else known
 
     def cover_bytes(self, name: bytes) -> bool:
         """The same for a name in UTF-8; what is not is covered by `*` alone."""
+        if len(name) > MAX_TOPIC:
+            return self.everything
         known = self._known.get(name)
         if known is not None:
             return known
@@ -49,5 +58,13 @@ class Patterns:
 
 
 def _expression(pattern: str) -> str:
-    parts = {"*": ".*", "?": "."}
-    return "".join(parts.get(char) or re.escape(char) for char in pattern)
+    """The shortest text between two stars is the right one, so it is never taken back (`?>`)."""
+    first, *others = (_letters(part) for part in pattern.split("*"))
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>.*?{part})" for part in middle if part) + ".*" + last
+
+
+def _letters(part: str) -> str:
+    return "".join("." if char == "?" else re.escape(char) for char in part)

@@ -288,7 +288,8 @@ _CALLS = Section(
         _counter(
             "calls_refused_total", "calls",
             "Calls that ended with an error, by its code in small letters; put requests are "
-            "counted by acks_total.", "code",
+            "counted by acks_total. `unauthenticated` has callers of HTTP and of replication too.",
+            "code",
         ),
     ),
 )  # fmt: skip

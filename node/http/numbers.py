@@ -65,7 +65,9 @@ class Door(Protocol):
     calls: int
     streams: int
     calls_total: int
-    refused: dict[str, int]
+
+    @property
+    def refused(self) -> dict[str, int]: ...
 
 
 class NodeCounters:
@@ -83,6 +85,7 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
+        certificate_expiry_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -99,8 +102,7 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
-        # hook: seconds since 1970 at which the node's certificate expires
-        self.certificate_expiry_s: Callable[[], float | None] = lambda: None
+        self._certificate_expiry_s = certificate_expiry_s
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -152,5 +154,5 @@ class NodeCounters:
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
             workload=self._workload.numbers,
-            certificate_expiry_s=self.certificate_expiry_s(),
+            certificate_expiry_s=self._certificate_expiry_s(),
         )

@@ -9,7 +9,9 @@
 
 gRPC would decode a request before this code could check its size, and end a call that it cannot
 decode with a traceback and UNKNOWN. So the methods are registered with bytes, and the requests are
-decoded here: a bad request is refused in the `error` of a response, like all others. Health and
+decoded here: a bad request is refused in the `error` of a response, like all others. They are also
+registered as streams of requests, of which they read one: else gRPC would receive it, and it may be
+as large as a put, before the door has counted the call or asked who makes it. Health and
 reflection come from gRPC and have no such field; their calls end with a status. So does each call
 of a caller that is not known: nothing that it sent is looked at.
 
@@ -40,6 +42,7 @@ MAX_REQUEST_BYTES = 1 << 20
 """Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
 MAX_FOREIGN_BYTES = 64 << 10
 """Of one request to the health or the reflection service."""
+RECEIVE_S = 60.0
 TAKE_S = 60.0
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -74,12 +77,18 @@ class CallDoor:
         self._turns = turns
         self.keeper = everyone(time.monotonic) if keeper is None else keeper
         self._max_calls = max_calls
-        self._max_streams = max_streams
+        self.max_streams = max_streams
         self._take_s = take_s
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
-        self.refused: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many calls ended with an error, by its code in small letters."""
+        unknown = self.keeper.audit.unknown_total
+        return {**self._refused, **({"unauthenticated": unknown} if unknown else {})}
 
     # ---- our own methods
 
@@ -95,7 +104,7 @@ class CallDoor:
         field `error`. The method gets a Caller in place of gRPC's context, and may give its answer
         encoded. `name` is the method's in the log."""
 
-        async def serve(data: bytes, context: CallContext) -> bytes:
+        async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes:
             caller = self._enter(context)
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=False)
@@ -103,6 +112,7 @@ class CallDoor:
             problem: common_pb2.Error | None = None
             try:
                 self._check(caller, stream=False)
+                data = await received(requests)
                 read = decoded(request, data)
                 rule.check(caller, read)
                 made = await method(read, caller)
@@ -117,7 +127,7 @@ class CallDoor:
                 self._end_unless_taken(context)
             return encoded
 
-        return grpc.unary_unary_rpc_method_handler(cast("Any", serve))
+        return grpc.stream_unary_rpc_method_handler(cast("Any", serve))
 
     def unary_stream(
         self,
@@ -195,7 +205,8 @@ class CallDoor:
         if rule.open_to_probes and keeper.open_health:
             return
         try:
-            keeper.known(caller, keeper.identify(*proofs_of(context)), name, stream=stream)
+            proofs = proofs_of(context, certificates=keeper.certificates_required)
+            keeper.known(caller, keeper.identify(*proofs), name, stream=stream)
         except NotKnownError as error:
             keeper.audit.refused(name, "", caller.peer, str(error))
             await refuse(context, str(error), writes=stream)
@@ -297,7 +308,7 @@ class CallDoor:
 
     def _count_refusal(self, code: Code) -> None:
         name = common_pb2.ErrorCode.Name(code).lower()
-        self.refused[name] = self.refused.get(name, 0) + 1
+        self._refused[name] = self._refused.get(name, 0) + 1
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""
@@ -320,8 +331,8 @@ class CallDoor:
         """Raises RequestRefusedError or OverLimitError for a call that is one too many."""
         if self.calls > self._max_calls:
             raise _busy("calls", self._max_calls, self.calls)
-        if stream and self.streams > self._max_streams:
-            raise _busy("streams", self._max_streams, self.streams)
+        if stream and self.streams > self.max_streams:
+            raise _busy("streams", self.max_streams, self.streams)
         self.keeper.check(caller, stream=stream)
 
     def _end_unless_taken(self, context: CallContext) -> None:
@@ -332,11 +343,14 @@ class CallDoor:
         return asyncio.get_running_loop().call_later(self._take_s, task.cancel)
 
 
-def proofs_of(context: CallContext) -> tuple[str, bytes | None]:
-    """What a caller shows of itself: the value of `authorization`, and its certificate in PEM."""
+def proofs_of(context: CallContext, *, certificates: bool) -> tuple[str, bytes | None]:
+    """What a caller shows of itself: the value of `authorization`, and its certificate in PEM,
+    where callers are asked for `certificates`."""
     authorization = authorization_of(context.invocation_metadata())
-    certificates = context.auth_context().get("x509_pem_cert")
-    return authorization, certificates[0] if certificates else None
+    if not certificates:
+        return authorization, None
+    found = context.auth_context().get("x509_pem_cert")
+    return authorization, found[0] if found else None
 
 
 def _refused(caller: Caller, problem: Exception) -> common_pb2.Error:
@@ -359,6 +373,19 @@ def _current_task() -> "asyncio.Task[Any]":
     task = asyncio.current_task()
     assert task is not None
     return task
+
+
+async def received(requests: AsyncIterator[bytes]) -> bytes:
+    """The one request of a call. Raises RequestRefusedError if it does not come."""
+    try:
+        async with asyncio.timeout(RECEIVE_S):
+            async for data in requests:
+                return data
+    except TimeoutError:
+        reason = f"the request did not come within {RECEIVE_S:g} s"
+    else:
+        reason = "the call has no request"
+    raise RequestRefusedError(common_pb2.INVALID_ARGUMENT, reason, field="request")
 
 
 def decoded(kind: type[Request], data: bytes) -> Request:

@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 CALLS_OF_A_CONNECTION = 1_024
 """Under way at one time; a client keeps further ones back by itself."""
 CONNECTIONS = 16_384
+WATCHES = 64
+"""Of health, by callers that need no identity; and a quarter of all streams at most."""
 _COLUMNS_BYTES = 12 << 20
 """Of a put, beside its records: the longest table of topics has 8 MiB."""
 _PENDING_CALLS = 1 << 16
@@ -78,7 +80,8 @@ class GrpcServer:
         self._tls = tls
         most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
         options = (*_OPTIONS, most)
-        first = (StrangerInterceptor(door.keeper),) if door.keeper.active else ()
+        watches = min(WATCHES, door.max_streams // 4)
+        first = (StrangerInterceptor(door.keeper, watches),) if door.keeper.active else ()
         self._server = aio.server(options=options, interceptors=first)
         _serve(self._server, BROKER, _broker_handlers(broker, door))
         _serve(self._server, ADMIN, _admin_handlers(admin, door))

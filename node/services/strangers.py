@@ -1,9 +1,10 @@
 """Calls of strangers end before their request is received, so that it takes no memory.
 
-gRPC receives the whole request of a call, up to the size of the largest put, before it asks the
-method. A caller that is not known could fill the memory with requests that are refused one by one.
-An interceptor is asked earlier, with what stands in the headers alone: the token. A caller that
-shows a certificate instead has passed TLS, and is left to the door.
+gRPC receives the whole request of a call, up to the size of the largest put, before it asks a
+method that is no stream. A caller that is not known could fill the memory with requests that are
+refused one by one. An interceptor is asked earlier, with what stands in the headers alone: the
+token. A caller that shows a certificate instead has passed TLS, and is left to the door. Health
+checks that need no identity pass with bounds of their own (probes.py).
 
 The status comes a moment later than it could: a client whose call has ended while it still
 writes reports that its write has failed, and not why.
@@ -19,6 +20,7 @@ from grpc import aio
 from ..access.doorkeeper import Doorkeeper
 from ..access.errors import NotKnownError
 from .permissions import RULES
+from .probes import Probes
 
 REFUSAL_DELAY_S = 0.05
 
@@ -32,10 +34,11 @@ async def refuse(context: Any, reason: str, *, writes: bool = True) -> None:
 
 
 class StrangerInterceptor(aio.ServerInterceptor):
-    """See the module."""
+    """See the module. `watches` of strangers' health checks may be open at a time."""
 
-    def __init__(self, keeper: Doorkeeper) -> None:
+    def __init__(self, keeper: Doorkeeper, watches: int = 1) -> None:
         self._keeper = keeper
+        self._probes = Probes(watches)
 
     async def intercept_service(
         self,
@@ -46,7 +49,7 @@ class StrangerInterceptor(aio.ServerInterceptor):
         path = _text(details.method).removeprefix("/")
         rule = RULES.get(path)
         if rule is not None and rule.open_to_probes and self._keeper.open_health:
-            return await continuation(details)
+            return self._probes.bounded(await continuation(details))
         try:
             self._keeper.check_token(authorization_of(details.invocation_metadata))
         except NotKnownError as error:

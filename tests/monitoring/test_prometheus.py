@@ -1,6 +1,7 @@
 """A real Prometheus scrapes a real cluster: every query of the dashboard has an answer, every alert
 rule can be evaluated, and none is raised while the cluster is well."""
 
+import asyncio
 import contextlib
 import json
 import math
@@ -9,17 +10,22 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from elected import Elected
+from made_certificates import Authority
 from monitoring_queries import ALERTS, panels, rules
 
 import needs
 import tandemlog
-from running import free_ports, wait_until
+from node.certs.names import Kind
+from node.node import Node
+from node.settings.config import NodeConfig
+from node.tokens.secret import hash_of, new_token
+from running import SMALL, free_ports, wait_until
 from tandemlog.errors import UnknownTopicError
 
 pytestmark = pytest.mark.cluster
@@ -36,14 +42,25 @@ def program(name: str) -> str:
 
 
 class Prometheus:
-    """A server of our configuration, with other targets and shorter intervals."""
+    """A server of our configuration, with other targets and shorter intervals; `replaced` are
+    other places of files."""
 
-    def __init__(self, folder: Path, targets: list[str]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        targets: list[str],
+        *,
+        config: str = "prometheus.yml",
+        replaced: Mapping[str, Path] | None = None,
+    ) -> None:
         (port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         folder.mkdir()
         shutil.copy(ALERTS, folder)
-        text = (ALERTS.parent / "prometheus.yml").read_text()
+        text = (ALERTS.parent / config).read_text()
+        for place, here in (replaced or {}).items():
+            assert text.count(place) == 1
+            text = text.replace(place, str(here))
         wanted = '["n0:7180", "n1:7180", "n2:7180"]'
         assert text.count(wanted) == 1
         text = text.replace(wanted, json.dumps(targets)).replace("_interval: 5s", "_interval: 1s")
@@ -72,6 +89,13 @@ class Prometheus:
         return [
             float(each["value"][1]) for each in self.get("/api/v1/query", query=query)["result"]
         ]
+
+    def answers(self, query: str) -> bool:
+        """Whether the server is up and `query` has a series."""
+        try:
+            return bool(self.values(query))
+        except (OSError, AssertionError):
+            return False
 
     def samples(self) -> float:
         """How often the node that was scraped least was scraped."""
@@ -142,6 +166,52 @@ def test_every_query_has_an_answer(tmp_path: Path) -> None:
                 # the disk is that of this machine
                 if "Disk" not in rule["name"]:
                     assert rule["state"] != "firing", rule
+
+
+async def test_a_token_without_rights_is_enough_for_a_scrape_over_tls(tmp_path: Path) -> None:
+    program("prometheus")
+    (port,) = free_ports(1)
+    authority = Authority(tmp_path / "certs")
+    certificate = authority.make(Kind.NODE, "n0", ("127.0.0.1",))
+    token, token_file = new_token(), tmp_path / "metrics.token"
+    token_file.write_text(token)
+    access = tmp_path / "access.toml"
+    access.write_text(f'[[identity]]\nname = "metrics"\ntokens = ["{hash_of(token)}"]\n')
+    settings = {
+        "cluster_id": authority.cluster,
+        "listen": "127.0.0.1:0",
+        "http_listen": f"127.0.0.1:{port}",
+        "store": {"directory": tmp_path / "n0", **SMALL},
+        "security": {"access_file": str(access)},
+        "tls": {
+            "ca_file": authority.ca_file,
+            "cert_file": str(certificate),
+            "key_file": str(certificate.with_suffix(".key")),
+        },
+    }
+    node = Node(NodeConfig(**settings))  # type: ignore[arg-type]
+    await node.start()
+    server = await asyncio.to_thread(
+        Prometheus,
+        tmp_path / "prometheus",
+        [f"127.0.0.1:{port}"],
+        config="prometheus-secure.yml",
+        replaced={
+            "/certs/ca.crt": Path(authority.ca_file),
+            "/certs/metrics.token": token_file,
+        },
+    )
+    try:
+        left = "tandemlog_certificate_expiry_seconds - time()"
+        await asyncio.to_thread(wait_until, "a scrape", lambda: server.answers(left), 60)
+        (seconds,) = await asyncio.to_thread(server.values, left)
+        assert 86_000 < seconds <= 86_400
+        assert await asyncio.to_thread(server.values, "up") == [1]
+        alert = 'ALERTS{alertname="TandemlogCertificateExpires"}'
+        await asyncio.to_thread(wait_until, "the alert", lambda: server.answers(alert), 60)
+    finally:
+        await asyncio.to_thread(server.close)
+        await node.stop()
 
 
 def test_the_rules_raise_what_they_should(tmp_path: Path) -> None:

@@ -1,8 +1,14 @@
 """Patterns: `*` and `?` as in file names, nothing else is special."""
 
+import fnmatch
+import time
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node.access.patterns import REMEMBERED, Patterns
+from tandemlog.format.constants import MAX_TOPIC
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,26 @@ def test_what_is_remembered_is_bounded() -> None:
     for number in range(3 * REMEMBERED):
         assert patterns.cover(str(number)) is str(number).startswith("1")
     assert len(patterns._known) <= REMEMBERED
+
+
+@given(pattern=st.text("ab*?", max_size=12), name=st.text("abc", max_size=16))
+def test_the_same_fit_as_in_file_names(pattern: str, name: str) -> None:
+    assert Patterns([pattern]).cover(name) is fnmatch.fnmatchcase(name, pattern)
+
+
+def test_no_name_takes_long() -> None:
+    patterns = Patterns(["*a" * 40 + "*b", "*-*-eu"])
+    began = time.thread_time()
+    assert not patterns.cover("a" * MAX_TOPIC)
+    assert not patterns.cover("-" * MAX_TOPIC)
+    assert not patterns.cover("-" * 1_000_000)
+    assert time.thread_time() - began < 1
+
+
+def test_a_name_that_no_topic_has_is_not_remembered() -> None:
+    patterns = Patterns(["a*"])
+    assert patterns.cover("a" * MAX_TOPIC)
+    for longer in ("a" * (MAX_TOPIC + 1), b"a" * (MAX_TOPIC + 1)):
+        assert not (patterns.cover if isinstance(longer, str) else patterns.cover_bytes)(longer)
+    assert list(patterns._known) == ["a" * MAX_TOPIC]
+    assert Patterns(["*"]).cover("a" * (MAX_TOPIC + 1))

@@ -2,8 +2,8 @@
 
 The server that aiohttp makes keeps any number of them, and one that never asks anything for ever.
 Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so the
-oldest goes: a scraper that loses its connection opens another. With TLS a connection counts once its
-handshake is over; before that, tls_arrivals.py has a bound of the same kind.
+oldest goes: a scraper that loses its connection opens another. With TLS a connection counts once
+its handshake is over; before that, tls_arrivals.py has a bound of the same kind.
 """
 
 import asyncio

@@ -31,8 +31,10 @@ def names_of(certificate: x509.Certificate) -> CertificateNames:
         )
         assert isinstance(extension.value, x509.SubjectAlternativeName)
         uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
-    except (x509.ExtensionNotFound, ValueError):
+    except x509.ExtensionNotFound:
         uris = []
+    except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise ValueError(str(error)) from None
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     common_name = str(found[0].value) if found else ""
     return CertificateNames(tuple(each for each in uris if each.startswith(SCHEME)), common_name)

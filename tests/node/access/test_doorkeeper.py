@@ -1,11 +1,13 @@
 """Who a caller is: tokens, certificates' names, both, neither; and after a new access file."""
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from fakes.authority import Authority
 from fakes.secured_node import access_text, token
 from node.access.access_file import parse_access
-from node.access.certificates import names_in_pem
+from node.access.certificates import names_in_pem, names_of
 from node.access.doorkeeper import Doorkeeper
 from node.access.errors import NotKnownError
 from node.access.identities import Access, CertificateNames, certified_as
@@ -133,6 +135,20 @@ def test_an_identity_counts_its_calls_over_all_connections_and_files() -> None:
     for caller in (*callers, third):
         door.leave(caller, stream=False)
     assert not door._connections
+
+
+def test_a_certificate_with_two_lists_of_names_names_no_one() -> None:
+    """Its common name must not count in the place of names that cannot be read."""
+
+    class Twice:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "operator")])
+
+        @property
+        def extensions(self) -> x509.Extensions:
+            raise x509.DuplicateExtension("two", ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
+
+    with pytest.raises(ValueError, match="two"):
+        names_of(Twice())  # type: ignore[arg-type]
 
 
 def test_the_names_in_a_certificate() -> None:

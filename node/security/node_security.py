@@ -62,6 +62,7 @@ class NodeSecurity:
         self.doorkeeper = Doorkeeper(
             config.cluster_id,
             monotonic=monotonic,
+            now=now,
             access=access,
             certificates_required=section.requires_certificates,
             open_health=config.security.open_health,

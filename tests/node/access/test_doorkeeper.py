@@ -1,5 +1,7 @@
 """Who a caller is: tokens, certificates' names, both, neither; and after a new access file."""
 
+import datetime
+
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtensionOID, NameOID
@@ -149,6 +151,37 @@ def test_a_certificate_with_two_lists_of_names_names_no_one() -> None:
 
     with pytest.raises(ValueError, match="two"):
         names_of(Twice())  # type: ignore[arg-type]
+
+
+def test_a_certificate_that_expires_is_not_known_any_more() -> None:
+    """A connection may be older than TLS's look at it."""
+    times = [datetime.datetime.now(datetime.UTC)]
+    pem = AUTHORITY.client("orders").certificate
+    end = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+    def door(text: str | None) -> Doorkeeper:
+        access = None if text is None else access_of(text)
+        required = text is None
+        return Doorkeeper(
+            "test",
+            monotonic=lambda: 0.0,
+            now=lambda: times[0],
+            access=access,
+            certificates_required=required,
+        )
+
+    for each in (door(FILE), door(None)):
+        times[0] = end - datetime.timedelta(seconds=1)
+        who = each.identify("", pem)
+        by_token = each.identify(header("orders"), pem)
+        each.renew(who)
+        times[0] = end
+        for attempt in (lambda: each.renew(who), lambda: each.identify("", pem)):  # noqa: B023
+            with pytest.raises(NotKnownError, match="has expired"):
+                attempt()
+        if each._access is not None:  # the token is still good, but is no node's any more
+            each.renew(by_token)
+            assert "has expired" in by_token.proof_fault
 
 
 def test_the_names_in_a_certificate() -> None:

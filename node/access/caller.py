@@ -4,6 +4,7 @@ Without an access file and required certificates `who` is None, and everything i
 checks cost one look at an attribute.
 """
 
+import datetime
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from .usage import Usage
 class Who:
     """Who a caller has proved to be. `nodes` are the ids of nodes that its proofs name;
     `proof_fault` is what is wrong with a certificate beside a good token. Kept as long as the call:
-    `version` says by which access file it was found out."""
+    `version` says by which access file it was found out, and `until` when its certificate expires,
+    which may be in the middle of a connection."""
 
     identity: Identity
     nodes: frozenset[str]
@@ -28,6 +30,7 @@ class Who:
     token_hash: bytes | None = None
     certificate: bytes | None = None
     version: int = 0
+    until: datetime.datetime | None = None
 
 
 class Keeper(Protocol):

@@ -1,8 +1,8 @@
 """Only a node of the cluster opens a replication stream, and only as itself.
 
-    call ──▶ first frame: a hello ──▶ a node, and that of the hello? ──▶ the master's stream
-             none: refused            no: refused                        each further frame:
-                                                                         the proof still holds?
+    call ──▶ a node?      ──▶ first frame: a hello ──▶ that of the hello? ──▶ the master's stream
+             no: refused      none: refused            no: refused            each further frame:
+                                                                              the proof still holds?
 
 The proof is the certificate or the token of the call, of which this module knows only which nodes
 they name. All that they name has to be the node of the hello: two proofs of two nodes are none.
@@ -82,6 +82,8 @@ def proven_service(service: ReplicationService, prove: Prove) -> ReplicationServ
             await service.replicate(requests, context)
             return
         try:
+            if fault := why_no_node(call.proof()):  # no client holds a stream without a hello
+                raise NotProvenError(fault)
             frames = aiter(requests)
             first, node_id = await _hello(frames)
             _check(call, node_id)

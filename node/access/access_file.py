@@ -101,7 +101,7 @@ def parse_access(text: str, source: str) -> Access:
     """The identities in `text`, the content of the file `source`. Raises AccessFileError."""
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise AccessFileError(f"{source} is not TOML: {error}") from None
     try:
         rows = AccessRows(**content)

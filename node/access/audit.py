@@ -12,6 +12,7 @@ write a line of its own.
 
 import json
 import logging
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ LINES = 10
 HOST_LINES = 20
 HOSTS = 256
 MAX_TEXT = 300
+_PLAIN = re.compile(r"[A-Za-z0-9._@/-]+")
 NOT_KNOWN = "-"
 OK = "ok"
 
@@ -92,7 +94,7 @@ class Audit:
         logger.info(
             "call=%s who=%s from=%s arguments=%s outcome=%s%s",
             call,
-            who or NOT_KNOWN,
+            _name(who),
             peer,
             _text(arguments),
             outcome if outcome == OK else _text(outcome),
@@ -108,7 +110,7 @@ class Audit:
         logger.warning(
             "refused call=%s who=%s from=%s reason=%s%s",
             call,
-            who or NOT_KNOWN,
+            _name(who),
             peer,
             _text(reason),
             _more(left_out),
@@ -121,6 +123,13 @@ def _more(left_out: int) -> str:
 
 def _text(value: str) -> str:
     return json.dumps(shortened(value, MAX_TEXT), ensure_ascii=False)
+
+
+def _name(who: str) -> str:
+    """Names of the access file as they are; one that a certificate chose may have any letters."""
+    if not who:
+        return NOT_KNOWN
+    return who if _PLAIN.fullmatch(who) else _text(who)
 
 
 def host_of(peer: str) -> str:

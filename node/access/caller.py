@@ -4,6 +4,7 @@ Without an access file and required certificates `who` is None, and everything i
 checks cost one look at an attribute.
 """
 
+import datetime
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from .usage import Usage
 class Who:
     """Who a caller has proved to be. `nodes` are the ids of nodes that its proofs name;
     `proof_fault` is what is wrong with a certificate beside a good token. Kept as long as the call:
-    `version` says by which access file it was found out."""
+    `version` says by which access file it was found out, and `until` when its certificate expires,
+    which may be in the middle of a connection."""
 
     identity: Identity
     nodes: frozenset[str]
@@ -28,6 +30,7 @@ class Who:
     token_hash: bytes | None = None
     certificate: bytes | None = None
     version: int = 0
+    until: datetime.datetime | None = None
 
 
 class Keeper(Protocol):
@@ -64,6 +67,12 @@ class Caller:
         more."""
         if self.who is not None and self.keeper is not None:
             self.keeper.renew(self.who)
+
+    def is_another(self) -> bool:
+        """Renew it; whether its rights may be others than a moment ago. Raises NotKnownError."""
+        before = self.restricted
+        self.renew()
+        return self.restricted is not before
 
     def refused(self, problem: Exception) -> None:
         """It was not let in, or lacked a right: a line of the log."""

@@ -1,8 +1,9 @@
 """What is in certificates: the names that they give, and whether a node's files fit together.
 
 A certificate that a client shows has been checked by TLS already: signed by an authority of
-`ca_file`, and valid now. Here only its names are read. The node's own files are checked before they
-are used, since TLS would say of a bad one only that a handshake has failed.
+`ca_file`, and valid when the connection began. Here only its names and its end are read. The
+node's own files are checked before they are used, since TLS would say of a bad one only that a
+handshake has failed.
 """
 
 import datetime
@@ -31,11 +32,14 @@ def names_of(certificate: x509.Certificate) -> CertificateNames:
         )
         assert isinstance(extension.value, x509.SubjectAlternativeName)
         uris = extension.value.get_values_for_type(x509.UniformResourceIdentifier)
-    except (x509.ExtensionNotFound, ValueError):
+    except x509.ExtensionNotFound:
         uris = []
+    except (x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        raise ValueError(str(error)) from None
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     common_name = str(found[0].value) if found else ""
-    return CertificateNames(tuple(each for each in uris if each.startswith(SCHEME)), common_name)
+    ours = tuple(each for each in uris if each.startswith(SCHEME))
+    return CertificateNames(ours, common_name, certificate.not_valid_after_utc)
 
 
 def names_in_pem(pem: bytes) -> CertificateNames:

@@ -6,12 +6,15 @@
 
 gRPC and HTTP come with the same two proofs, so the rules are here once. A replaced access file
 counts from the next request on: what was found out by an earlier version is looked up again.
-Certificates are remembered by their bytes, never by the connection: another caller may come from
-the same address and port a moment later.
+TLS looks at a certificate when a connection begins and never again, so that it has not expired is
+looked at with each request here. Certificates are remembered by their bytes, never by the
+connection: another caller may come from the same address and port a moment later.
 """
 
+import datetime
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 
 from tandemlog.format.words import quoted
 
@@ -38,7 +41,12 @@ NO_PROOF = (
 )
 NO_CERTIFICATE = "this node has to know who calls: show a client certificate of its cluster"
 UNKNOWN_TOKEN = "the token is not one of the access file of this node: it may have been revoked"
+EXPIRED = "the certificate has expired since this connection began: connect with a renewed one"
 BAD_HEADER = "the authorization must be: Bearer, a space, and the token of an identity"
+
+
+def utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 class Doorkeeper:
@@ -53,7 +61,9 @@ class Doorkeeper:
         certificates_required: bool = False,
         open_health: bool = False,
         connection_limits: CallerLimits = NO_LIMITS,
+        now: Callable[[], datetime.datetime] = utc_now,
     ) -> None:
+        self._now = now
         self._cluster_id = cluster_id
         self._access = access
         self.certificates_required = certificates_required
@@ -107,17 +117,22 @@ class Doorkeeper:
         return hash_of(token.strip())
 
     def renew(self, who: Who) -> None:
-        """Look `who` up again if the access file was replaced. Raises NotKnownError."""
-        if who.version == self._version:
+        """Look `who` up again if the access file was replaced, or its certificate has expired.
+        Raises NotKnownError."""
+        if who.version == self._version and (who.until is None or self._now() < who.until):
             return
         found = self._who(who.token_hash, who.certificate)
         who.identity, who.nodes, who.version = found.identity, found.nodes, found.version
+        who.proof_fault, who.until = found.proof_fault, found.until
 
     def _who(self, token_hash: bytes | None, certificate: bytes | None) -> Who:
         said = CertifiedAs() if certificate is None else self._certified(certificate)
+        if said.until is not None and self._now() >= said.until:
+            said = CertifiedAs(fault=EXPIRED)
         identity = self._identity(token_hash, certificate, said)
         nodes = {identity.node, said.node} - {""}
-        return Who(identity, frozenset(nodes), said.fault, token_hash, certificate, self._version)
+        about = token_hash, certificate, self._version, said.until
+        return Who(identity, frozenset(nodes), said.fault, *about)
 
     def _identity(
         self, token_hash: bytes | None, certificate: bytes | None, said: CertifiedAs
@@ -162,7 +177,7 @@ class Doorkeeper:
             names: CertificateNames = read(certificate)
         except ValueError:
             return CertifiedAs(fault="the certificate cannot be read")
-        return certified_as(names, self._cluster_id)
+        return replace(certified_as(names, self._cluster_id), until=names.until)
 
     # ---- what it uses
 
@@ -174,6 +189,11 @@ class Doorkeeper:
         usage.calls += 1
         usage.streams += stream
         return Caller(peer, usages=(usage,), keeper=self)
+
+    @property
+    def connections(self) -> int:
+        """Those that have a call in progress."""
+        return sum(1 for usage in self._connections.values() if usage.calls)
 
     def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
         """The caller has proved to be `who`: its identity counts the call, of this name, too."""

@@ -9,6 +9,7 @@ A token wins over a certificate: who shows one wants to be known by it, and a to
 known is refused, whatever the certificate says. No object here keeps a token.
 """
 
+import datetime
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -84,10 +85,11 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class CertificateNames:
-    """The names in a certificate: its URIs of tandemlog, and its common name."""
+    """The names in a certificate: its URIs of tandemlog, and its common name; and its end."""
 
     uris: tuple[str, ...] = ()
     common_name: str = ""
+    until: datetime.datetime | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return ", ".join(map(quoted, self.uris)) or f"the common name {quoted(self.common_name)}"
@@ -96,11 +98,12 @@ class CertificateNames:
 @dataclass(frozen=True, slots=True)
 class CertifiedAs:
     """What a certificate says to one cluster: a node of it, or the name of a client; `fault` is why
-    it says neither."""
+    it says neither. `until`: when it expires."""
 
     node: str = ""
     client: str = ""
     fault: str = ""
+    until: datetime.datetime | None = None
 
 
 def certified_as(names: CertificateNames, cluster_id: str) -> CertifiedAs:

@@ -25,6 +25,14 @@ class TokenBucket:
         self._level -= amount
         return self._debt_s()
 
+    def take(self, amount: float, now: float) -> bool:
+        """Take `amount` if it is there, else nothing: who is refused owes nothing."""
+        self._fill(now)
+        if self._level < amount:
+            return False
+        self._level -= amount
+        return True
+
     def wait_s(self, now: float) -> float:
         """How many seconds to wait before anything may be spent."""
         self._fill(now)

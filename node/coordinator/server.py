@@ -34,6 +34,8 @@ _OPTIONS = (
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
+    # a connection that says nothing of TLS takes the place of a node's
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
 
 

@@ -2,7 +2,8 @@
 
 The server that aiohttp makes keeps any number of them, and one that never asks anything for ever.
 Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so the
-oldest goes: a scraper that loses its connection opens another.
+oldest goes: a scraper that loses its connection opens another. With TLS a connection counts once
+its handshake is over; before that, tls_arrivals.py has a bound of the same kind.
 """
 
 import asyncio
@@ -10,8 +11,9 @@ import ssl
 
 from aiohttp import web
 
+from .tls_arrivals import TlsArrivals
+
 MAX_CONNECTIONS = 1_024
-HANDSHAKE_TIMEOUT_S = 10.0
 
 
 class BoundedSite(web.BaseSite):
@@ -29,6 +31,7 @@ class BoundedSite(web.BaseSite):
         super().__init__(runner, ssl_context=tls)
         self._address = host, port
         self._at_most = at_most
+        self.arrivals = None if tls is None else TlsArrivals(self._accept, tls)
 
     @property
     def name(self) -> str:
@@ -38,14 +41,16 @@ class BoundedSite(web.BaseSite):
     async def start(self) -> None:
         """Listen. Raises OSError if the port is taken."""
         await super().start()
-        tls = self._ssl_context
+        first = self._accept if self.arrivals is None else self.arrivals.accept
         self._server = await asyncio.get_running_loop().create_server(
-            self._accept,
-            *self._address,
-            ssl=tls,
-            backlog=self._backlog,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_TIMEOUT_S,
+            first, *self._address, backlog=self._backlog
         )
+
+    async def stop(self) -> None:
+        """Take no new connection."""
+        if self.arrivals is not None:
+            self.arrivals.close()
+        await super().stop()
 
     def _accept(self) -> web.RequestHandler:
         server = self._runner.server

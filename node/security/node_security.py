@@ -62,6 +62,7 @@ class NodeSecurity:
         self.doorkeeper = Doorkeeper(
             config.cluster_id,
             monotonic=monotonic,
+            now=now,
             access=access,
             certificates_required=section.requires_certificates,
             open_health=config.security.open_health,
@@ -89,7 +90,11 @@ class NodeSecurity:
         """Look at the files until this is cancelled."""
         while True:
             await asyncio.sleep(self._config.tls.reload_interval_ms / 1000)
-            await self.look_again()
+            try:
+                await self.look_again()
+            except Exception:
+                # no file may end the looks at files: a token could not be revoked any more
+                logger.exception("new files of [tls] or [security] are not used")
 
     async def look_again(self) -> None:
         """Take what has changed, if it can be used."""

@@ -5,7 +5,7 @@
 
 gRPC receives a whole request before it calls a method that is no stream, and a request may be as
 large as a put. So these methods are registered as streams and read their one request here. A probe
-sends it together with its headers and waits behind no one; who holds requests back, or opens one
+sends it together with its headers and waits for no other; who holds requests back, or opens one
 Watch after the other, ends its own. Refusing new ones would let a stranger lock out the probes of
 an orchestrator, which would then restart the node.
 """

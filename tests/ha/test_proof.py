@@ -89,6 +89,17 @@ async def test_a_slave_with_another_proof_is_told_which_and_nothing_is_kept(repl
     await slave.caught_up(master)
 
 
+async def test_a_client_holds_no_stream_by_saying_nothing(replica: Make) -> None:
+    call = Call(NodeProof("orders"))
+    master = replica("m", call)
+    await master.lead()
+    async with aio.insecure_channel(master.endpoint) as channel:
+        frame = decode_master_frame(await channel.stream_stream(PATH)().read())
+    assert isinstance(frame, Refusal)
+    assert "'orders' is an identity without one" in frame.reason
+    assert len(call.refusals) == 1
+
+
 async def test_a_proof_that_is_taken_away_ends_the_stream(replica: Make) -> None:
     call = Call(NodeProof("s", frozenset({"s"})))
     master, slave = replica("m", call), replica("s")

@@ -60,6 +60,8 @@ def test_a_file_gives_identities_with_their_rights() -> None:
         ("", "it has no [[identity]]"),
         ("identity = []", "it has no [[identity]]"),
         ("[[identity]\n", "is not TOML: "),
+        ("a = " + "[" * 5_000, "is not TOML: "),
+        ("a = " + "9" * 5_000, "is not TOML: "),
         ('[[identity]]\ntokens = []\n', "identity number 1: name: Field required"),
         ('[[identity]]\nname = "a b"\n', "identity 'a b': name: "),
         ('[[identity]]\nname = "a"\nreads = []\n', "'a': reads: unknown key; valid: admin"),

@@ -50,6 +50,21 @@ def test_what_a_caller_chose_stays_in_its_line(caplog: pytest.LogCaptureFixture)
     assert len(second) < 1_000
 
 
+def test_a_name_that_a_certificate_chose_stays_in_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    audit = Audit(Clock())
+    audit.called("DeleteTopic", "x from=ipv4:1.2.3.4:5 \ncall=x", "p", "")
+    audit.refused("Pull", "a\nb", "p", "no")
+    audit.called("DeleteTopic", "node/n1", "p", "")
+    assert [each.partition(" from=p ")[0] for each in caplog.messages] == [
+        'call=DeleteTopic who="x from=ipv4:1.2.3.4:5 \\ncall=x"',
+        'refused call=Pull who="a\\nb"',
+        "call=DeleteTopic who=node/n1",
+    ]
+
+
 def test_calls_of_no_identity_are_bounded_and_those_of_one_are_not(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -1,11 +1,15 @@
 """Who a caller is: tokens, certificates' names, both, neither; and after a new access file."""
 
+import datetime
+
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 from fakes.authority import Authority
 from fakes.secured_node import access_text, token
 from node.access.access_file import parse_access
-from node.access.certificates import names_in_pem
+from node.access.certificates import names_in_pem, names_of
 from node.access.doorkeeper import Doorkeeper
 from node.access.errors import NotKnownError
 from node.access.identities import Access, CertificateNames, certified_as
@@ -135,6 +139,51 @@ def test_an_identity_counts_its_calls_over_all_connections_and_files() -> None:
     for caller in (*callers, third):
         door.leave(caller, stream=False)
     assert not door._connections
+
+
+def test_a_certificate_with_two_lists_of_names_names_no_one() -> None:
+    """Its common name must not count in the place of names that cannot be read."""
+
+    class Twice:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "operator")])
+
+        @property
+        def extensions(self) -> x509.Extensions:
+            raise x509.DuplicateExtension("two", ExtensionOID.SUBJECT_ALTERNATIVE_NAME)
+
+    with pytest.raises(ValueError, match="two"):
+        names_of(Twice())  # type: ignore[arg-type]
+
+
+def test_a_certificate_that_expires_is_not_known_any_more() -> None:
+    """A connection may be older than TLS's look at it."""
+    times = [datetime.datetime.now(datetime.UTC)]
+    pem = AUTHORITY.client("orders").certificate
+    end = x509.load_pem_x509_certificate(pem).not_valid_after_utc
+
+    def door(text: str | None) -> Doorkeeper:
+        access = None if text is None else access_of(text)
+        required = text is None
+        return Doorkeeper(
+            "test",
+            monotonic=lambda: 0.0,
+            now=lambda: times[0],
+            access=access,
+            certificates_required=required,
+        )
+
+    for each in (door(FILE), door(None)):
+        times[0] = end - datetime.timedelta(seconds=1)
+        who = each.identify("", pem)
+        by_token = each.identify(header("orders"), pem)
+        each.renew(who)
+        times[0] = end
+        for attempt in (lambda: each.renew(who), lambda: each.identify("", pem)):  # noqa: B023
+            with pytest.raises(NotKnownError, match="has expired"):
+                attempt()
+        if each._access is not None:  # the token is still good, but is no node's any more
+            each.renew(by_token)
+            assert "has expired" in by_token.proof_fault
 
 
 def test_the_names_in_a_certificate() -> None:

@@ -49,6 +49,19 @@ def test_calls_per_second() -> None:
     begin(each, now=2.0)
 
 
+def test_calls_that_are_refused_are_not_owed() -> None:
+    """Else a client in a loop would lock out the others of its identity for minutes."""
+    each = usage(calls_per_s=2)
+    refused = 0
+    for _ in range(1_000):
+        try:
+            begin(each, now=0.0)
+        except OverLimitError:
+            refused += 1
+    assert refused == 998
+    begin(each, now=0.5)
+
+
 def test_bytes_per_second_delay_a_put_and_refuse_a_read() -> None:
     each = usage(bytes_per_s=100)
     assert each.spend(100, 0.0) == 0

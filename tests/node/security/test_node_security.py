@@ -1,5 +1,6 @@
 """Certificates and identities are replaced while a node runs, and never by something unusable."""
 
+import asyncio
 import datetime
 import logging
 import os
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fakes.authority import Authority, Pair
-from fakes.secured_node import access_text, settings, token
+from fakes.secured_node import access_text, settings, token, until
 from node.access.errors import NotKnownError
+from node.access.identities import Access
 from node.security.files import utc_now
 from node.security.node_security import NodeSecurity, look_at
 from node.security.watched_files import Look, WatchedFiles
@@ -106,6 +108,30 @@ async def test_a_new_access_file_counts_at_once_and_a_bad_one_never(
     file.unlink()
     await security.look_again()
     door.identify(f"Bearer {token('c')}", None)
+
+
+async def test_nothing_in_a_file_ends_the_looks_at_it(tmp_path: Path) -> None:
+    """Else no token could be revoked any more, and no line would say so."""
+    security = NodeSecurity(settings(tmp_path, access=access_text(a={}, b={})))
+    looks = 0
+    real = security._reloaded_access
+
+    def reload() -> Access | None:
+        nonlocal looks
+        looks += 1
+        if looks == 1:
+            raise RecursionError
+        return real()
+
+    security._reloaded_access = reload  # type: ignore[method-assign]
+    watching = asyncio.create_task(security.watch())
+    (tmp_path / "access.toml").write_text(access_text(a={}))
+    await until(lambda: looks == 1)
+    (tmp_path / "access.toml").write_text(access_text(c={}))
+    await until(lambda: looks == 2)
+    await until(lambda: not watching.done() and security.doorkeeper._version == 2)
+    assert security.doorkeeper.identify(f"Bearer {token('c')}", None).identity.name == "c"
+    watching.cancel()
 
 
 def test_a_change_is_another_inode_time_or_size(tmp_path: Path) -> None:

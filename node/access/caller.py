@@ -68,6 +68,12 @@ class Caller:
         if self.who is not None and self.keeper is not None:
             self.keeper.renew(self.who)
 
+    def is_another(self) -> bool:
+        """Renew it; whether its rights may be others than a moment ago. Raises NotKnownError."""
+        before = self.restricted
+        self.renew()
+        return self.restricted is not before
+
     def refused(self, problem: Exception) -> None:
         """It was not let in, or lacked a right: a line of the log."""
         if self.keeper is not None:

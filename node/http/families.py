@@ -97,6 +97,10 @@ _PUTS = Section(
             "Bytes of stored messages, by topic: bodies, properties and headers. Divided by "
             "messages_in_total it is the mean size of a message.", "topic",
         ),
+        _histogram(
+            "message_size_bytes", "bytes",
+            "Bytes of each message in the log: body, properties and headers.",
+        ),
         _counter(
             "acks_total", "requests",
             "Responses to put requests, by result: ok, timeout (stored here, not confirmed in "

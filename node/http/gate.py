@@ -29,7 +29,9 @@ def gate(keeper: Doorkeeper) -> Middleware:
         if keeper.open_health and path in PATHS:
             return await handler(request)
         try:
-            keeper.identify(request.headers.get("Authorization", ""), _certificate(request))
+            # several are one value, which is no token
+            authorization = ", ".join(request.headers.getall("Authorization", ()))
+            keeper.identify(authorization, _certificate(request))
         except NotKnownError as error:
             keeper.audit.refused(f"HTTP {path}", "", _peer(request), str(error))
             return web.json_response(

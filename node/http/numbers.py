@@ -7,12 +7,11 @@ What the loop owns is copied in the loop. A counter of another thread is read as
 """
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from storage.message_store import MessageStore
-from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
 from ..access.doorkeeper import Doorkeeper
@@ -24,6 +23,15 @@ from ..roles.election_numbers import ElectionNumbers
 from ..settings.config import NodeConfig
 from .health import Health
 from .workload import Workload, WorkloadNumbers
+
+
+class Histogram(Protocol):
+    """What the store and the node count by size or duration."""
+
+    sum: float
+
+    def cumulative(self) -> Iterable[tuple[float, int]]:
+        """(upper bound, how many lie at or below it); the last row has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +51,7 @@ class NodeNumbers:
     store_failed: bool = False
     alarms: Collection[str] = ()
     elections: ElectionNumbers | None = None  # None where roles are configured
-    latencies: Mapping[str, LatencyHistogram] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
     groups: Mapping[str, GroupNumbers] = field(default_factory=dict)
     folded_groups: int = 0
     calls_total: int = 0
@@ -146,11 +154,12 @@ class NodeCounters:
             store_failed=self._store.failure is not None,
             alarms=alarms,
             elections=elections,
-            latencies={
+            histograms={
                 "append_seconds": stats.append_latency,
                 "flush_seconds": stats.flush_latency,
                 "confirm_seconds": self._acks.confirm_seconds,
                 "pull_seconds": self._pulls.latency,
+                "message_size_bytes": stats.traffic.record_sizes,
             },
             groups=self._groups.numbers(),
             folded_groups=self._groups.folded,

@@ -116,8 +116,13 @@ class CallDoor:
                 read = decoded(request, data)
                 rule.check(caller, read)
                 made = await method(read, caller)
+                if rule.waits and caller.is_another():
+                    rule.check(caller, read)
                 encoded = made if isinstance(made, bytes) else made.SerializeToString()
                 caller.spend(len(data) + len(encoded), self.keeper.monotonic())
+            except NotKnownError as error:
+                caller.refused(error)
+                await refuse(context, str(error), writes=False)
             except Exception as error:  # bad input never ends a call, nor the node
                 problem = self._refusal(caller, error)
                 encoded = answer(error=problem).SerializeToString()

@@ -32,12 +32,14 @@ REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What a caller needs. `audited` methods are one line each in the audit log; `open_to_probes`
-    ones need no identity where security.open_health is set."""
+    ones need no identity where security.open_health is set. `waits`: its answer may take a
+    while, so it is checked once more before it is given."""
 
     needs: str
     check: Check
     audited: bool = False
     open_to_probes: bool = False
+    waits: bool = False
 
 
 def _any(_: Caller, __: Any) -> None:
@@ -86,7 +88,7 @@ WHOLE_LOG = Rule("read of *", _reads_all)
 RULES: Mapping[str, Rule] = {
     # its requests are checked one by one, by the table of each (append_pump.py)
     f"{BROKER}/Append": Rule("write of each topic", _any),
-    f"{BROKER}/Pull": Rule("read of each topic, consume of the group", _pull),
+    f"{BROKER}/Pull": Rule("read of each topic, consume of the group", _pull, waits=True),
     f"{BROKER}/QueueRanges": Rule(
         "read or write of each topic; shows those that the caller may see",
         lambda caller, request: caller.require_see(request.topics),

@@ -69,12 +69,9 @@ class StrangerInterceptor(aio.ServerInterceptor):
 
 
 def authorization_of(metadata: Any) -> str:
-    """The value of the header `authorization`; empty if there is none."""
-    found = ""
-    for key, value in metadata or ():
-        if key == "authorization":
-            found = _text(value)
-    return found
+    """The value of the header `authorization`; empty if there is none. Several are one value, which
+    is no token: what stands between could look at another one of them than this node."""
+    return ", ".join(_text(value) for key, value in metadata or () if key == "authorization")
 
 
 def _text(value: str | bytes) -> str:

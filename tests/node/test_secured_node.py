@@ -353,7 +353,7 @@ async def test_puts_above_the_rate_are_delayed_and_none_is_refused(tmp_path: Pat
     access = access_text(op={"admin": True}, slow={**WRITER, "limits": limits})
     async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
         await create(on, "a1")
-        stream = broker_pb2_grpc.BrokerStub(on).Append(metadata=bearer("slow"))
+        stream = broker_pb2_grpc.BrokerStub(on).Append(metadata=bearer("slow"), timeout=30)
         began = time.monotonic()
         for number in range(10):
             await stream.write(put_request("a1", number=number, body=bytes(3_000)))

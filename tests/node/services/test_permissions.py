@@ -103,6 +103,8 @@ async def test_no_method_serves_a_caller_without_a_proof(
         (("authorization", "Bearer tl_of_another"),),
         (("authorization", "Basic YTph"),),
         (("authorization", "Bearer"),),
+        (*bearer("a"), ("authorization", "Bearer tl_of_another")),
+        (("authorization", "Bearer tl_of_another"), *bearer("a")),
     )
     async with running(config) as node, channel(node) as on:
 

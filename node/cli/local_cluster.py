@@ -280,6 +280,8 @@ class LocalCluster:
             self.security.prepare([node.node_id for node in self.nodes], self.endpoints)
         for node in self.nodes:
             node.config.parent.mkdir(parents=True, exist_ok=True)
+            if self.security is not None:  # other users of the machine would read the log itself
+                node.config.parent.chmod(0o700)
             node.config.write_text(self._toml(node))
         path = self.directory / PLAN
         temporary = path.with_suffix(".new")

@@ -5,9 +5,11 @@ check of a configuration does it without starting one.
 """
 
 import datetime
+import errno
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..access.access_file import AccessFileError, parse_access
 from ..access.certificates import (
@@ -40,8 +42,13 @@ def utc_now() -> datetime.datetime:
 
 
 def read_file(name: str) -> bytes:
-    """The content of the file `name`. Raises OSError."""
-    with Path(name).open("rb") as file:
+    """The content of the file `name`. Raises OSError, also for what is no file: a pipe that no
+    process writes to would hold up every later look at the files."""
+    handle = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", name)
+    with os.fdopen(handle, "rb") as file:
         return file.read(MAX_FILE_BYTES)
 
 

@@ -112,3 +112,9 @@ def test_every_node_gets_a_configuration_that_loads(
 def test_endings_in_words() -> None:
     assert ending(-9) == "was killed by signal 9"
     assert ending(7) == "ended with exit code 7"
+
+
+def test_other_users_cannot_read_the_log_of_a_secure_cluster(tmp_path: Path) -> None:
+    LocalCluster(tmp_path, plan_cluster(tmp_path, Wishes(slaves=1, secure=True)), 20_000).write()
+    for name in ("n0", "n1", "secure"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o700

@@ -1,6 +1,7 @@
 """The files of [tls] and [security]: each fault is one line that names the file."""
 
 import datetime
+import os
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +111,12 @@ def test_every_fault_is_a_line(tmp_path: Path) -> None:
         "security.access_file",
         "security.token_file",
     ]
+
+
+def test_a_pipe_is_no_file_and_holds_up_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match="not a regular file"):
+            read_file(str(name))
+    (tmp_path / "file").write_bytes(b"x")
+    assert read_file(str(tmp_path / "file")) == b"x"

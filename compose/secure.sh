@@ -24,7 +24,7 @@ for name in ca n0 n1 n2 etcd0 etcd1 etcd2 coordinator operator; do
         mv "/secrets/.$name.$kind" "/secrets/$name.$kind"
     done
 done
-cp /secrets/ca.crt /monitoring/ca.crt
+cp -f /secrets/ca.crt /monitoring/ca.pem
 if [ ! -f /secrets/ready ]; then
     rm -f /secrets/access.toml /secrets/*.token # of a step that was killed
     token() {
@@ -33,11 +33,11 @@ if [ ! -f /secrets/ready ]; then
         tandemlog token new "$name" --access /secrets/access.toml --out "/secrets/$name.token" "$@" >/dev/null
     }
     token operator --admin
-    token metrics # an identity without rights may read metrics
+    token monitoring # an identity without rights may read metrics
     for node in n0 n1 n2; do
         token "$node" --node "$node"
     done
-    cp /secrets/metrics.token /monitoring/metrics.token
+    cp -f /secrets/monitoring.token /monitoring/monitoring.token
     touch /secrets/ready
 fi
 chmod 755 /monitoring && chmod 444 /monitoring/*

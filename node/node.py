@@ -290,6 +290,7 @@ class Node:
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
+            certificate_expiry_s=self.security.certificate_expiry_s,
         )
         self.server = GrpcServer(
             BrokerService(

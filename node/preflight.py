@@ -126,7 +126,14 @@ def _security(config: NodeConfig, _: FileSystem, now_ms: int) -> Iterator[Except
 
 
 # a clock that is wrong makes good certificates look expired, so it comes before them
-_CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _security, _store)
+def _coordinator(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception]:
+    """The files with which the coordinator is reached."""
+    if config.elects:
+        config.coordinator_options()
+    yield from ()
+
+
+_CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _security, _coordinator, _store)
 
 
 def _identity(config: NodeConfig) -> HaConfig:

@@ -10,10 +10,15 @@ have to wait until it gets it back). Readers count what goes out, and `StoreStat
 lock. A scrape copies the columns without a lock: each number is one word.
 """
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 FIRST_QUEUES = 1_024
+SIZE_BOUNDS = 128 << np.arange(0, 18, dtype=np.int64)
+"""Upper bounds in bytes of the histogram of record sizes: 128, 256, … 16 MiB."""
 
 
 class TrafficColumns:
@@ -58,17 +63,42 @@ def _first(column: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return made
 
 
+class SizeHistogram:
+    """How many records of which size: one bucket a doubling, and one for what is larger."""
+
+    def __init__(self) -> None:
+        self._counts: NDArray[np.int64] = np.zeros(len(SIZE_BOUNDS) + 1, dtype=np.int64)
+        self.sum = 0.0
+
+    def add_many(self, sizes: NDArray[np.int32]) -> None:
+        """Bytes of each record."""
+        buckets = np.searchsorted(SIZE_BOUNDS, sizes)
+        self._counts += np.bincount(buckets, minlength=len(self._counts))
+        self.sum += int(sizes.sum(dtype=np.int64))
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """(upper bound in bytes, how many lie at or below it); the last bound is infinite."""
+        bounds = [*map(float, SIZE_BOUNDS.tolist()), math.inf]
+        return zip(bounds, np.cumsum(self._counts).tolist(), strict=True)
+
+
 class QueueTraffic:
     """See the module. `counts_puts`: this node is master, so what becomes readable was put here."""
 
     def __init__(self) -> None:
         self.put = TrafficColumns()
         self.read = TrafficColumns()
+        self.record_sizes = SizeHistogram()
         self.counts_puts = False
 
     def count_put(
-        self, queues: NDArray[np.int64], messages: NDArray[np.int64], sizes: NDArray[np.int64]
+        self,
+        queues: NDArray[np.int64],
+        messages: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        record_sizes: NDArray[np.int32],
     ) -> None:
-        """Messages and bytes that came into each of `queues`, all different. Only the one who
-        dispatches calls it."""
+        """Messages and bytes that came into each of `queues`, all different, and the bytes of each
+        message. Only the thread that dispatches calls it."""
         self.put.add_many(queues, messages, sizes)
+        self.record_sizes.add_many(record_sizes)

@@ -105,14 +105,17 @@ class Composed:
         said = self.tandemlog(*words, "--format", "jsonl")
         return [json.loads(line) for line in said.splitlines() if line.strip()]
 
+    def address(self, service: str) -> str:
+        """Of its container in the network; empty while it is cut off."""
+        networks = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+        return docker("inspect", "--format", networks, self.container(service)).strip()
+
     def nodes(self) -> dict[str, dict[str, Any]]:
         """What each node that answers says of itself, by its health check, which needs no token."""
         found = {}
         for name in NODES:
-            networks = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-            address = docker("inspect", "--format", networks, self.container(name)).strip()
             with contextlib.suppress(OSError):
-                url = f"https://{address}:7180/liveness"
+                url = f"https://{self.address(name)}:7180/liveness"
                 with urllib.request.urlopen(url, timeout=1, context=UNPROVEN) as answer:
                     found[name] = json.load(answer)
         return found

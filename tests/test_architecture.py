@@ -85,7 +85,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("answer", "memory", "transport"),
         ("message",),
         ("errors",),
-        ("cluster",),
+        ("cluster", "tracing"),
         ("consume", "produce"),
         ("admin",),
         ("sync",),

@@ -75,7 +75,7 @@ class Audit:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._lines = RefusalLines(monotonic)
-        self.refused_total = 0
+        self.unknown_total = 0
 
     def called(
         self,
@@ -102,8 +102,8 @@ class Audit:
         )
 
     def refused(self, call: str, who: str, peer: str, reason: str) -> None:
-        """A call was not let in, or lacked a right."""
-        self.refused_total += 1
+        """A call lacked a right or, with an empty `who`, was not let in."""
+        self.unknown_total += not who
         left_out = self._lines.let(host_of(peer))
         if left_out is None:
             return

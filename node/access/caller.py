@@ -108,16 +108,18 @@ class Caller:
                 raise denied(identity, right, quoted(name))
 
     def require_writes(self, topics: Iterable[bytes]) -> None:
-        """The same for the table of a put, as it came."""
+        """The same for the topics of a put, as they came."""
         identity = self.restricted
         if identity is None:
             return
         patterns = identity.patterns(Right.WRITE)
         if patterns.everything:
             return
-        for topic in topics:
+        for index, topic in enumerate(topics):
             if not patterns.cover_bytes(topic):
-                raise denied(identity, Right.WRITE, quoted(topic.decode(errors="replace")))
+                problem = denied(identity, Right.WRITE, quoted(topic.decode(errors="replace")))
+                problem.index = index
+                raise problem
 
     def require_admin(self, what: str) -> None:
         """`what` is the call in words."""

@@ -66,7 +66,7 @@ class Doorkeeper:
         self._now = now
         self._cluster_id = cluster_id
         self._access = access
-        self._certificates_required = certificates_required
+        self.certificates_required = certificates_required
         self.monotonic = monotonic
         self.active = access is not None or certificates_required
         self.open_health = open_health
@@ -102,7 +102,7 @@ class Doorkeeper:
         """What can be told before the certificate of a caller is known. Raises NotKnownError."""
         token_hash = self._token_hash(authorization)
         if token_hash is None:
-            if not self._certificates_required:
+            if not self.certificates_required:
                 raise NotKnownError(NO_PROOF)
         elif self._access is not None and self._access.of_token(token_hash) is None:
             raise NotKnownError(UNKNOWN_TOKEN)
@@ -155,7 +155,7 @@ class Doorkeeper:
         if said.fault:
             raise NotKnownError(said.fault)
         if said.node:
-            return Identity(f"node/{said.node}", node=said.node)
+            return access.of_node(said.node)
         found = access.of_certificate(said.client)
         if found is None:
             raise NotKnownError(
@@ -189,6 +189,11 @@ class Doorkeeper:
         usage.calls += 1
         usage.streams += stream
         return Caller(peer, usages=(usage,), keeper=self)
+
+    @property
+    def connections(self) -> int:
+        """Those that have a call in progress."""
+        return sum(1 for usage in self._connections.values() if usage.calls)
 
     def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
         """The caller has proved to be `who`: its identity counts the call, of this name, too."""

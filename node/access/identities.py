@@ -153,9 +153,14 @@ class Access:
         self.identities = tuple(identities)
         self._tokens = dict(tokens)
         self._certificates = dict(certificates)
+        self._nodes = {each.node: each for each in reversed(self.identities) if each.node}
 
     def of_token(self, token_hash: bytes) -> Identity | None:
         return self._tokens.get(token_hash)
 
     def of_certificate(self, name: str) -> Identity | None:
         return self._certificates.get(name)
+
+    def of_node(self, node_id: str) -> Identity:
+        """The first identity with that node, for its other rights; else one with none."""
+        return self._nodes.get(node_id) or Identity(f"node/{node_id}", node=node_id)

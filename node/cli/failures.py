@@ -36,6 +36,7 @@ _TABLE: tuple[tuple[type[Exception], int], ...] = (
     (client_errors.InvalidTopicNameError, exit_codes.USAGE),
     (client_errors.InvalidArgumentError, exit_codes.USAGE),
     (client_errors.InvalidMessageError, exit_codes.USAGE),
+    (client_errors.SecurityError, exit_codes.USAGE),
     (client_errors.TandemlogError, exit_codes.REFUSED),
     (StoreError, exit_codes.STORE),
     (StateFileError, exit_codes.STORE),

@@ -13,6 +13,7 @@ RENEW_DAYS are renewed.
 """
 
 import datetime
+import shlex
 import ssl
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -129,10 +130,12 @@ class LocalSecurity:
 
     def how_to_connect(self) -> list[str]:
         """Lines for people: commands that work as they stand."""
-        client = self.client
+        folder, client = shlex.quote(str(self.folder)), self.client
+        options = (
+            *("--ca-file", client.ca_file, "--cert-file", client.cert_file),
+            *("--key-file", client.key_file, "--token-file", client.token_file),
+        )
         return [
-            f"connect: export TANDEMLOG_CONFIG_DIR={self.folder}; tandemlog --cluster {PROFILE} "
-            "list",
-            f"or by options: --ca-file {client.ca_file} --cert-file {client.cert_file} --key-file "
-            f"{client.key_file} --token-file {client.token_file}",
+            f"connect: export TANDEMLOG_CONFIG_DIR={folder}; tandemlog --cluster {PROFILE} list",
+            f"or by options: {shlex.join(options)}",
         ]

@@ -97,6 +97,10 @@ _PUTS = Section(
             "Bytes of stored messages, by topic: bodies, properties and headers. Divided by "
             "messages_in_total it is the mean size of a message.", "topic",
         ),
+        _histogram(
+            "message_size_bytes", "bytes",
+            "Bytes of each message in the log: body, properties and headers.",
+        ),
         _counter(
             "acks_total", "requests",
             "Responses to put requests, by result: ok, timeout (stored here, not confirmed in "
@@ -284,11 +288,13 @@ _CALLS = Section(
     (
         _gauge("calls", "calls", "Calls in progress; the limit is limits.calls."),
         _gauge("streams", "streams", "Streams among them; the limit is limits.streams."),
+        _gauge("connections", "connections", "Connections that have a call in progress."),
         _counter("calls_started_total", "calls", "Calls that came in."),
         _counter(
             "calls_refused_total", "calls",
             "Calls that ended with an error, by its code in small letters; put requests are "
-            "counted by acks_total.", "code",
+            "counted by acks_total. `unauthenticated` has callers of HTTP and of replication too.",
+            "code",
         ),
     ),
 )  # fmt: skip

@@ -19,13 +19,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
 from ..puts.ack_stats import AckStats
 from ..roles.election_numbers import ElectionNumbers
 from .families import COMMON_LABELS, FAMILIES, NOT_EXPORTED, SUMMARIES, Kind
-from .numbers import NodeNumbers
+from .numbers import Histogram, NodeNumbers
 from .workload import WorkloadNumbers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -57,7 +56,7 @@ class Families:
             made.add_metric((*self._own, *labels), float(value))
         return made
 
-    def histogram(self, name: str, held: LatencyHistogram, *labels: str) -> Metric:
+    def histogram(self, name: str, held: Histogram, *labels: str) -> Metric:
         """`held` may change meanwhile: the count is that of the buckets that were read."""
         family = FAMILIES[name]
         made = HistogramMetricFamily(
@@ -82,10 +81,11 @@ def families_of(
         yield from _elections(make, numbers.elections)
     yield from _topics(make, workload)
     yield from _groups(make, numbers, workload)
-    for name, histogram in numbers.latencies.items():
+    for name, histogram in numbers.histograms.items():
         yield make.histogram(name, histogram)
     yield from _counters(make, numbers.values)
     yield make.one("calls_started_total", numbers.calls_total)
+    yield make.one("connections", numbers.connections)
     yield make.many(
         "calls_refused_total", [((code,), count) for code, count in sorted(numbers.refused.items())]
     )

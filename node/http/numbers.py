@@ -7,14 +7,14 @@ What the loop owns is copied in the loop. A counter of another thread is read as
 """
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from storage.message_store import MessageStore
-from storage.stats import LatencyHistogram
 from tandemlog.v1 import common_pb2
 
+from ..access.doorkeeper import Doorkeeper
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
@@ -23,6 +23,15 @@ from ..roles.election_numbers import ElectionNumbers
 from ..settings.config import NodeConfig
 from .health import Health
 from .workload import Workload, WorkloadNumbers
+
+
+class Histogram(Protocol):
+    """What the store and the node count by size or duration."""
+
+    sum: float
+
+    def cumulative(self) -> Iterable[tuple[float, int]]:
+        """(upper bound, how many lie at or below it); the last row has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +51,12 @@ class NodeNumbers:
     store_failed: bool = False
     alarms: Collection[str] = ()
     elections: ElectionNumbers | None = None  # None where roles are configured
-    latencies: Mapping[str, LatencyHistogram] = field(default_factory=dict)
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
     groups: Mapping[str, GroupNumbers] = field(default_factory=dict)
     folded_groups: int = 0
     calls_total: int = 0
     refused: Mapping[str, int] = field(default_factory=dict)
+    connections: int = 0
     workload: Callable[[], WorkloadNumbers] = WorkloadNumbers
     certificate_expiry_s: float | None = None  # since 1970; None without TLS
 
@@ -65,7 +75,10 @@ class Door(Protocol):
     calls: int
     streams: int
     calls_total: int
-    refused: dict[str, int]
+    keeper: Doorkeeper
+
+    @property
+    def refused(self) -> dict[str, int]: ...
 
 
 class NodeCounters:
@@ -83,6 +96,7 @@ class NodeCounters:
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
+        certificate_expiry_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._config = config
         self._store = store
@@ -99,8 +113,7 @@ class NodeCounters:
             leads=leads,
             monotonic=store.clock.monotonic,
         )
-        # hook: seconds since 1970 at which the node's certificate expires
-        self.certificate_expiry_s: Callable[[], float | None] = lambda: None
+        self._certificate_expiry_s = certificate_expiry_s
 
     def statistics(self) -> Mapping[str, float]:
         """Every counter of the store, and how far its parts are behind."""
@@ -141,16 +154,18 @@ class NodeCounters:
             store_failed=self._store.failure is not None,
             alarms=alarms,
             elections=elections,
-            latencies={
+            histograms={
                 "append_seconds": stats.append_latency,
                 "flush_seconds": stats.flush_latency,
                 "confirm_seconds": self._acks.confirm_seconds,
                 "pull_seconds": self._pulls.latency,
+                "message_size_bytes": stats.traffic.record_sizes,
             },
             groups=self._groups.numbers(),
             folded_groups=self._groups.folded,
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),
+            connections=self._door.keeper.connections,
             workload=self._workload.numbers,
-            certificate_expiry_s=self.certificate_expiry_s(),
+            certificate_expiry_s=self._certificate_expiry_s(),
         )

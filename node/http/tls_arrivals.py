@@ -4,7 +4,7 @@
                  └─ one more: the oldest is closed; none takes longer than HANDSHAKE_S
 
 asyncio's server tells of a connection only after its handshake. A stranger that connects and then
-says nothing would hold any number of descriptors until the time of a handshake is over, and a
+says nothing would hold any number of descriptors while a handshake may take its time, and a
 node without descriptors cannot open the next file of its log. So connections are accepted in plain
 and turned into TLS here.
 """

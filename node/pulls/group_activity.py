@@ -11,6 +11,8 @@ together as OTHER until one of those that are kept has been idle for IDLE_S. Bel
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tandemlog.format.constants import group_fault
+
 OTHER = "other"
 """The label of everything that has none of its own. A group of that name is counted there too."""
 MEMBER_S = 90.0
@@ -90,6 +92,8 @@ class GroupActivity:
         }
 
     def _group(self, name: str) -> _Group:
+        if group_fault(name) is not None:
+            name = OTHER  # a pull may name anything; no such group can have offsets
         found = self._groups.get(name)
         if found is None:
             if name != OTHER and self._own_count() >= self._limit and not self._drop_idle():

@@ -38,6 +38,7 @@ from .append_wire import (
     ManyFieldsError,
     PutRequest,
     batch_of,
+    denied_record,
     parse_put,
 )
 from .confirm_waiters import ConfirmWaiters
@@ -156,10 +157,14 @@ class AppendPump:
                 raise RequestRefusedError(common_pb2.SHUTTING_DOWN, "the node is stopping")
             self._check_pending(byte_size)
             self._gate.admit(pending.durability)
-        except (RequestRefusedError, DeniedError) as refusal:
+        except RequestRefusedError as refusal:
             pending.request = None
-            stream.caller.refused(refusal)
             pending.refuse(refusal)
+            return
+        except DeniedError as denial:
+            pending.request = None
+            stream.caller.refused(denial)
+            pending.refuse(denied_record(request, denial))
             return
         self._pending_count += 1
         self._pending_bytes += pending.byte_size

@@ -23,6 +23,7 @@ from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
 
+from ..access.errors import DeniedError
 from ..error_status import RequestRefusedError
 
 MAX_TOPIC_BYTES = 255
@@ -192,6 +193,23 @@ def batch_of(request: PutRequest) -> RecordBatch:
         topics=_texts(request.topics),
         queue_topics=queue_topics,
         queue_ids=queue_ids,
+    )
+
+
+def denied_record(request: PutRequest, denial: DeniedError) -> RequestRefusedError:
+    """The refusal of a put for a topic that its caller may not write. It names the first record of
+    that topic, so that a client can send the others without it."""
+    index = -1
+    try:
+        batch = batch_of(request)
+    except RequestRefusedError:
+        pass  # the columns do not fit together; the right is lacking all the same
+    else:
+        entries = np.flatnonzero(batch.queue_topics == denial.index)
+        records = np.flatnonzero(np.isin(batch.queue_indexes, entries))
+        index = int(records[0]) if len(records) else -1
+    return RequestRefusedError(
+        common_pb2.PERMISSION_DENIED, str(denial), field=denial.right.value, record_index=index
     )
 
 

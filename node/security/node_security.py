@@ -82,11 +82,9 @@ class NodeSecurity:
         """Whether there is a file that may be replaced."""
         return self.tls is not None or bool(self._config.security.access_file)
 
-    def certificate_seconds_left(self) -> float | None:
-        """Until this node's certificate expires; None if it serves without TLS."""
-        if self.tls is None:
-            return None
-        return (self.tls.files.expires_at - self._now()).total_seconds()
+    def certificate_expiry_s(self) -> float | None:
+        """When this node's certificate expires, in seconds since 1970; None without TLS."""
+        return None if self.tls is None else self.tls.files.expires_at.timestamp()
 
     async def watch(self) -> None:
         """Look at the files until this is cancelled."""

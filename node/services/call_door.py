@@ -82,7 +82,13 @@ class CallDoor:
         self.calls = 0
         self.streams = 0
         self.calls_total = 0
-        self.refused: dict[str, int] = {}
+        self._refused: dict[str, int] = {}
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """How many calls ended with an error, by its code in small letters."""
+        unknown = self.keeper.audit.unknown_total
+        return {**self._refused, **({"unauthenticated": unknown} if unknown else {})}
 
     # ---- our own methods
 
@@ -204,7 +210,8 @@ class CallDoor:
         if rule.open_to_probes and keeper.open_health:
             return
         try:
-            keeper.known(caller, keeper.identify(*proofs_of(context)), name, stream=stream)
+            proofs = proofs_of(context, certificates=keeper.certificates_required)
+            keeper.known(caller, keeper.identify(*proofs), name, stream=stream)
         except NotKnownError as error:
             keeper.audit.refused(name, "", caller.peer, str(error))
             await refuse(context, str(error), writes=stream)
@@ -306,7 +313,7 @@ class CallDoor:
 
     def _count_refusal(self, code: Code) -> None:
         name = common_pb2.ErrorCode.Name(code).lower()
-        self.refused[name] = self.refused.get(name, 0) + 1
+        self._refused[name] = self._refused.get(name, 0) + 1
 
     def _enter(self, context: CallContext, *, stream: bool = False) -> Caller:
         """Count the call until gRPC is done with it; what it holds is given back then."""
@@ -341,11 +348,14 @@ class CallDoor:
         return asyncio.get_running_loop().call_later(self._take_s, task.cancel)
 
 
-def proofs_of(context: CallContext) -> tuple[str, bytes | None]:
-    """What a caller shows of itself: the value of `authorization`, and its certificate in PEM."""
+def proofs_of(context: CallContext, *, certificates: bool) -> tuple[str, bytes | None]:
+    """What a caller shows of itself: the value of `authorization`, and its certificate in PEM,
+    where callers are asked for `certificates`."""
     authorization = authorization_of(context.invocation_metadata())
-    certificates = context.auth_context().get("x509_pem_cert")
-    return authorization, certificates[0] if certificates else None
+    if not certificates:
+        return authorization, None
+    found = context.auth_context().get("x509_pem_cert")
+    return authorization, found[0] if found else None
 
 
 def _refused(caller: Caller, problem: Exception) -> common_pb2.Error:

@@ -41,7 +41,8 @@ def proof_by(keeper: Doorkeeper) -> Prove:
             return None
         peer = context.peer()
         try:
-            who = keeper.identify(*proofs_of(cast("Any", context)))
+            certificates = keeper.certificates_required
+            who = keeper.identify(*proofs_of(cast("Any", context), certificates=certificates))
         except NotKnownError as error:
             keeper.audit.refused(METHOD, "", peer, str(error))
             await refuse(context, str(error))

@@ -395,13 +395,13 @@ class LimitsSection(Section):
         "counts twice because gRPC copies it. One connection may use half of it.",
     )
     connection_calls: int = Field(
-        default=1_024,
+        default=2_048,
         ge=4,
-        description="Maximum number of calls of one connection in progress; clients that know "
-        "HTTP/2 keep further ones back by themselves.",
+        description="Maximum number of calls of one connection in progress. HTTP/2 lets a "
+        "connection have 1,024; a lower limit refuses them by name.",
     )
     connection_streams: int = Field(
-        default=256, ge=1, description="Maximum number of streams of one connection."
+        default=512, ge=1, description="Maximum number of streams of one connection."
     )
     connection_long_polls: int = Field(
         default=1_024, ge=0, description="Maximum number of long polls of one connection."

@@ -74,8 +74,8 @@ class SecuritySection(Section):
     )
     token_file: str = Field(
         default="",
-        description="File with the token that this node shows to other nodes and to the "
-        "coordinator.",
+        description="File with the token that this node shows to other nodes; read again when it "
+        "changes.",
     )
     open_health: bool = Field(
         default=False,

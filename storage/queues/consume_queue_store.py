@@ -429,7 +429,7 @@ class ConsumeQueueStore:
                 grown[run] = self.mender.put(runs, run, remake)
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
         if self.traffic.counts_puts and not remake:
-            self.traffic.count_put(runs.queues, runs.counts, runs.sizes)
+            self.traffic.count_put(runs.queues, runs.counts, runs.sizes, runs.record_sizes)
         return runs.queues if grown.all() else runs.queues[grown]
 
     def _find_minimum(self, dense: int, log_minimum: int) -> int:

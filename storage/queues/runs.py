@@ -35,10 +35,15 @@ class QueueRuns:
     cells: NDArray[np.void]
 
     @property
+    def record_sizes(self) -> NDArray[np.int32]:
+        """The bytes of each unit's record, as the units hold them: >i4[n]."""
+        sizes: NDArray[np.int32] = self.cells.view(UNIT_DTYPE)["size"]
+        return sizes
+
+    @property
     def sizes(self) -> NDArray[np.int64]:
         """i8[k]: the bytes of each run's records."""
-        sizes = self.cells.view(UNIT_DTYPE)["size"]
-        return np.add.reduceat(sizes, self.starts, dtype=np.int64)
+        return np.add.reduceat(self.record_sizes, self.starts, dtype=np.int64)
 
 
 def regroup(

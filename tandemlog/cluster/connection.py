@@ -400,7 +400,9 @@ def _which_token(security: Security) -> str:
         return f" (the token is that of {security.token_file})"
     if security.token:
         return " (a token was given)"
-    return "" if security.cert_file else " (no token and no client certificate was given)"
+    if security.cert_file:
+        return f" (no token was given; the certificate is that of {security.cert_file})"
+    return " (no token and no client certificate was given)"
 
 
 def _named_by(answer: admin_pb2.DescribeClusterResponse) -> Iterable[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,12 @@ from ..format.fast_crc import crc32
 from ..format.record.properties import split_keys
 from ..format.record.record import Record, decode_record
 from ..format.record.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body
+from ..tracing import processing
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from opentelemetry.trace import Span
 
 _HEAD: Final = Struct(">iIiiiqqi")
 """A record up to its system flag."""
@@ -159,6 +165,11 @@ class ReceivedMessage:
     def reconsume_times(self) -> int:
         return self.record.reconsume_times
 
+    def span(self, *, group: str | None = None) -> "AbstractContextManager[Span]":
+        """For `with`: a span of OpenTelemetry in which this message is processed, linked to that of
+        its producer. Raises InvalidArgumentError without the extra `otel`."""
+        return processing(self.topic, [self.properties], 1, group)
+
     def __repr__(self) -> str:
         return (
             f"ReceivedMessage(topic={self.topic!r}, queue_id={self.queue_id}, "
@@ -209,6 +220,11 @@ class ReceivedBatch:
         for size in self.sizes.tolist():
             yield ReceivedMessage(self.records, position, size)
             position += size
+
+    def span(self, *, group: str | None = None) -> "AbstractContextManager[Span]":
+        """As ReceivedMessage.span, for all messages of the batch: one span, linked to those of
+        their producers."""
+        return processing(self.topic, (each.properties for each in self), len(self), group)
 
     def before(self, queue_offset: int) -> "ReceivedBatch":
         """The messages before `queue_offset`."""

@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from ..errors import (
     NodeUnavailableError,
     OutcomeUnknownError,
+    PermissionDeniedError,
     ProducerFencedError,
     SequenceGapError,
     TandemlogError,
@@ -376,7 +377,7 @@ def _guilty(batch: PutBatch, error: TandemlogError) -> list[int]:
     index = error.record_index
     if not 0 <= index < batch.count:
         return []
-    if isinstance(error, UnknownTopicError):
+    if isinstance(error, UnknownTopicError | PermissionDeniedError):  # all of that topic are
         entry = int(batch.queue_indexes[index])
         return batch.messages_of_topic(batch.topics[batch.queue_topics[entry]])
     return [index]

@@ -28,7 +28,9 @@ class ProducerOptions:
     in the same requests again are recognised as the same; None: the next free epoch.
 
     Bodies of `compress_above` bytes or more are stored compressed. `unique_ids` gives every
-    message a UNIQ_KEY by which it can be found, as RocketMQ's client does.
+    message a UNIQ_KEY by which it can be found, as RocketMQ's client does. `trace` makes a span of
+    OpenTelemetry for each send, and its context a property of the message (tracing.py); it needs
+    the extra `otel`.
     """
 
     batch_bytes: int = 4 << 20
@@ -43,6 +45,7 @@ class ProducerOptions:
     epoch: int | None = None
     compress_above: int | None = None
     unique_ids: bool = True
+    trace: bool = False
     route_max_age_ms: float = 30_000
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
 

@@ -16,6 +16,7 @@ from typing import Self
 from ..cluster.connection import secured
 from ..errors import BufferFullError, ClientClosedError
 from ..message import Message, SendManyResult, SendResult
+from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .core import ProducerCore
 from .futures import AsyncGroup
@@ -42,6 +43,7 @@ class AsyncProducer:
             self._options = replace(
                 self._options, connection=secured(self._options.connection, security)
             )
+        self._tracing = ProducerTracing() if self._options.trace else None
         self._core: ProducerCore[asyncio.Future[SendResult]] | None = None
 
     async def __aenter__(self) -> Self:
@@ -85,6 +87,23 @@ class AsyncProducer:
         flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
         UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
+        if self._tracing is not None:
+            return await self._send_traced(self._tracing, message, wait=wait)
+        return await self._send(message, wait=wait)
+
+    async def _send_traced(
+        self, tracing: ProducerTracing, message: Message, *, wait: bool
+    ) -> asyncio.Future[SendResult]:
+        span, message = tracing.begin(message)
+        try:
+            future = await self._send(message, wait=wait)
+        except BaseException as error:
+            tracing.fail(span, error)
+            raise
+        tracing.end_with(span, future)
+        return future
+
+    async def _send(self, message: Message, *, wait: bool) -> asyncio.Future[SendResult]:
         core = self._core or self._opened()
         accumulator = core.accumulator
         route = core.routes.get(message.topic) or await core.routes.load(message.topic)
@@ -117,20 +136,24 @@ class AsyncProducer:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         collector = Collector(lambda: _finish(done))
-        try:
-            sender = ManySender(core, self._framer, collector, properties=properties, wait=wait)
-            for batch in sender.batches(
-                topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
-            ):
-                if isinstance(batch, str):
-                    await core.routes.load(batch)
-                else:
-                    await self._submit(batch, collector)
-        except Exception as error:
-            collector.stopped(error)
-        collector.complete()
-        await done
-        return collector.result()
+        with sending_many(self._tracing, topic) as span:
+            try:
+                sender = ManySender(
+                    core, self._framer, collector,
+                    properties=properties, wait=wait, carried=span.carried,
+                )  # fmt: skip
+                for batch in sender.batches(
+                    topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
+                ):
+                    if isinstance(batch, str):
+                        await core.routes.load(batch)
+                    else:
+                        await self._submit(batch, collector)
+            except Exception as error:
+                collector.stopped(error)
+            collector.complete()
+            await done
+            return span.told(collector.result())
 
     async def flush(self) -> None:
         """Waits until every message sent before has been acknowledged or has failed."""

@@ -10,7 +10,8 @@ order with everything that it sent before.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
@@ -153,14 +154,17 @@ class ManySender:
         *,
         properties: dict[str, str] | None,
         wait: bool,
+        carried: Mapping[str, str] | None = None,
     ) -> None:
+        """`carried` are properties that this client adds to every message that has them not."""
         check_property_names(list(properties or ()))
+        self._carried = carried or {}
         self._core = core
         self._framer = framer
         self._collector = collector
         self._properties = properties or {}
         self._durability = durability_of(wait)
-        self._columns = ColumnFramer(framer, self._properties)
+        self._columns = ColumnFramer(framer, {**self._carried, **self._properties})
 
     def batches(
         self,
@@ -266,6 +270,9 @@ class ManySender:
     def _framed(self, message: Message, route: Route) -> tuple[bytes, int]:
         generation = self._core.accumulator.generation
         queue_id = route.queue_for(message.queue_id, message.sharding_key, generation)
+        if self._carried:
+            properties = {**self._carried, **(message.properties or {})}
+            message = replace(message, properties=properties)
         return self._framer.frame(message, queue_id), queue_id
 
     def _sealed(self, batch: OpenBatch) -> PutBatch:

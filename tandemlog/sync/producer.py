@@ -26,6 +26,7 @@ from ..produce.options import ProducerOptions
 from ..produce.put_batch import PutBatch, durability_of
 from ..produce.routes import Route
 from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
+from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .loop_thread import LoopThread
 
@@ -53,6 +54,7 @@ class Producer:
             self._options = replace(
                 self._options, connection=secured(self._options.connection, security)
             )
+        self._tracing = ProducerTracing() if self._options.trace else None
         self._per_thread = _PerThread()
         self._closed = False
         self._thread = LoopThread.of_process()
@@ -96,6 +98,21 @@ class Producer:
         flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
         UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
+        if self._tracing is not None:
+            return self._send_traced(self._tracing, message, wait=wait)
+        return self._send(message, wait=wait)
+
+    def _send_traced(self, tracing: ProducerTracing, message: Message, *, wait: bool) -> SendFuture:
+        span, message = tracing.begin(message)
+        try:
+            future = self._send(message, wait=wait)
+        except BaseException as error:
+            tracing.fail(span, error)
+            raise
+        tracing.end_with(span, future)
+        return future
+
+    def _send(self, message: Message, *, wait: bool) -> SendFuture:
         accumulator = self._accumulator
         topic = message.topic
         route = self._route(topic) or self._load(topic)
@@ -137,20 +154,24 @@ class Producer:
         done: Future[None] = Future()
         collector = Collector(lambda: done.set_result(None))
         framer = self._per_thread.framer or self._new_framer()
-        try:
-            sender = ManySender(self._core, framer, collector, properties=properties, wait=wait)
-            for batch in sender.batches(
-                topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
-            ):
-                if isinstance(batch, str):
-                    self._load(batch)
-                else:
-                    self._submit(batch, collector)
-        except Exception as error:
-            collector.stopped(error)
-        collector.complete()
-        done.result()
-        return collector.result()
+        with sending_many(self._tracing, topic) as span:
+            try:
+                sender = ManySender(
+                    self._core, framer, collector,
+                    properties=properties, wait=wait, carried=span.carried,
+                )  # fmt: skip
+                for batch in sender.batches(
+                    topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
+                ):
+                    if isinstance(batch, str):
+                        self._load(batch)
+                    else:
+                        self._submit(batch, collector)
+            except Exception as error:
+                collector.stopped(error)
+            collector.complete()
+            done.result()
+            return span.told(collector.result())
 
     def flush(self) -> None:
         """Waits until every message sent before has been acknowledged or has failed."""

@@ -15,6 +15,7 @@ from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailabl
 from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.options import CoordinatorOptions
 from node.certs.names import Kind
+from node.cli import app
 from running import free_ports, wait_until
 from tandemlog.transport.security import Security
 
@@ -128,14 +129,19 @@ def test_etcdctl_works(authority: Authority, coordinator: Process) -> None:
         ),
     ],
 )
-def test_what_does_not_start(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "node", "coordinator", "--dir", str(tmp_path / "d"), *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_what_does_not_start(
+    options: tuple[str, ...],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["tandemlog", "coordinator", "--dir", str(tmp_path / "d"), *options]
+    monkeypatch.setattr("sys.argv", command)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+    assert not (tmp_path / "d").exists()

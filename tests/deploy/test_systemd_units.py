@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import needs
+from coordinators import EmbeddedProcess
 from running import ROOT, Running
 from tandemlog.sync.admin import Admin
 from tandemlog.sync.producer import Producer
@@ -118,6 +119,26 @@ def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_
     used = set(re.findall(r"^\d+ +(?:<\.\.\. )?([a-z_0-9]+)[( ]", trace.read_text(), re.MULTILINE))
     assert {"fdatasync", "mmap", "sendto"} <= used
     assert used - allowed_calls(unit.calls) == set()
+
+
+@pytest.mark.cluster
+def test_the_coordinator_says_when_it_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Unit("tandemlog-coordinator.service")["Service"]["Type"] == "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        coordinator = EmbeddedProcess(tmp_path / "coordinator")
+        try:
+            coordinator.start()
+            assert systemd.recv(4096).startswith(b"READY=1\nSTATUS=coordinator on 127.0.0.1:")
+            assert coordinator.answers()
+            assert coordinator.stop() == 0
+            assert systemd.recv(4096).startswith(b"STOPPING=1")
+        finally:
+            coordinator.kill()
 
 
 def test_the_store_sees_whether_the_machine_was_restarted() -> None:

@@ -5,6 +5,7 @@ each node serves each of them once, and the nodes' files are compared with each 
 """
 
 import json
+import ssl
 import subprocess
 
 import pytest
@@ -85,6 +86,21 @@ def test_all_are_killed_and_started_again(composed: Composed, account: Account) 
     docker("start", *everything)
     composed.wait_in_sync()
     account.put()
+
+
+def test_certificates_are_renewed_under_way(composed: Composed, account: Account) -> None:
+    def served() -> dict[str, str]:
+        return {name: ssl.get_server_certificate((composed.address(name), 7180)) for name in NODES}
+
+    before = served()
+    composed.compose("run", "--rm", "-T", "secure", "renew")
+    account.put()
+    wait_until(
+        "every node to use its new certificate",
+        lambda: not set(before.values()) & set(served().values()),
+    )
+    account.put()
+    composed.wait_in_sync()
 
 
 def test_nodes_are_upgraded_one_by_one(composed: Composed, account: Account) -> None:

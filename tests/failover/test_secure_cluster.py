@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from made_certificates import Authority
+from made_certificates import Authority, now
 
-from node.certs.names import Kind
+from node.certs.folder import cluster_in, make_certificate
+from node.certs.names import Kind, Owner
 from node.cli.local_security import HOSTS, LocalSecurity
 from running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
@@ -20,6 +21,7 @@ from tandemlog.errors import AuthenticationError, NodeUnavailableError, Tandemlo
 
 pytestmark = pytest.mark.cluster
 
+NODES = ("n0", "n1", "n2")
 QUICK = ConnectionOptions(retry_timeout_ms=2_000)
 
 
@@ -145,29 +147,32 @@ class Load:
 
 def test_everything_is_replaced_under_load(up: Up, tmp_path: Path) -> None:
     """Every certificate, and the operator's token; then new connections, by a switch."""
-    security, folder = up.security, str(up.security.folder)
+    security = up.security
     access, token_file = str(security.access_file), security.file("operator", "token")
     old = Security(
         *(getattr(security.client, name) for name in ("ca_file", "cert_file", "key_file")),
         token=token_file.read_text().strip(),
     )
-    hosts = [part for host in HOSTS for part in ("--host", host)]
     with Admin(up.endpoints, security=security.client) as admin:
         admin.create_topic("load", 1)
         master = admin.cluster().master_id
         with Load(up) as load:
             load.more()
             up.run("token", "new", "operator", "--access", access, "--out", str(token_file))
-            for name in ("n0", "n1", "n2"):
-                up.run("certs", Kind.NODE, folder, name, *hosts)
-            up.run("certs", Kind.COORDINATOR, folder, "coordinator", *hosts)
-            up.run("certs", Kind.CLIENT, folder, "operator")
+            cluster = cluster_in(security.folder)
+            for kind, name in (
+                *((Kind.NODE, node) for node in NODES),
+                (Kind.COORDINATOR, "coordinator"),
+                (Kind.CLIENT, "operator"),
+            ):
+                hosts = () if kind is Kind.CLIENT else HOSTS
+                make_certificate(security.folder, Owner(cluster, kind, name), hosts, 1, now())
             load.more()
 
             def knows_the_new() -> bool:
                 with Admin(up.endpoints, connection=QUICK, security=security.client) as other:
                     other.topics()
-                logs = [up.folder / "data" / name / "node.log" for name in ("n0", "n1", "n2")]
+                logs = [up.folder / "data" / name / "node.log" for name in NODES]
                 return all("new certificates are in use" in log.read_text() for log in logs)
 
             wait_until("the nodes to use the new files", knows_the_new)
@@ -188,3 +193,10 @@ def is_refused(admin: Admin) -> bool:
     except AuthenticationError:
         return True
     return False
+
+
+def test_the_cluster_outlives_its_operators_token(up: Up) -> None:
+    """`up` itself asks the nodes with it. The last test here: nothing gets in afterwards."""
+    up.run("token", "revoke", "operator", "--access", str(up.security.access_file))
+    wait_until("up to be refused", lambda: "the nodes cannot be asked: " in up.said())
+    assert up.process.poll() is None

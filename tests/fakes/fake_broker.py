@@ -512,12 +512,12 @@ class ThreadedCluster:
 
 
 @contextmanager
-def running_cluster(slaves: int = 0) -> Iterator[ThreadedCluster]:
+def running_cluster(slaves: int = 0, **protection: Any) -> Iterator[ThreadedCluster]:
     """A cluster for synchronous clients."""
     loop = _cluster_loop()
 
     async def make() -> FakeCluster:
-        return await FakeCluster(slaves).__aenter__()
+        return await FakeCluster(slaves, **protection).__aenter__()
 
     cluster = asyncio.run_coroutine_threadsafe(make(), loop).result(10)
     try:

@@ -16,7 +16,13 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
     without a word after so many chunks."""
 
     def __init__(
-        self, store: Path, file_size: int, start: int, confirmed: int, drop_after: int = 1 << 30
+        self,
+        store: Path,
+        file_size: int,
+        start: int,
+        confirmed: int,
+        drop_after: int = 1 << 30,
+        credentials: grpc.ServerCredentials | None = None,
     ) -> None:
         self._store = store
         self._file_size = file_size
@@ -27,7 +33,13 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
         self._server = grpc.server(ThreadPoolExecutor(4))
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
-        self.endpoint = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        any_port = "127.0.0.1:0"
+        if credentials is None:
+            port = self._server.add_insecure_port(any_port)
+        else:
+            port = self._server.add_secure_port(any_port, credentials)
+        self.endpoint = f"127.0.0.1:{port}"
+        self.proofs: set[str] = set()
 
     def __enter__(self) -> Self:
         self._server.start()
@@ -41,9 +53,13 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
     ) -> None:
         self._server.stop(0).wait()
 
+    def _note(self, context: Any) -> None:
+        self.proofs.add(dict(context.invocation_metadata()).get("authorization", ""))
+
     def DescribeCluster(  # noqa: N802 - the name of the call
         self, request: Any, context: Any
     ) -> admin_pb2.DescribeClusterResponse:
+        self._note(context)
         node = common_pb2.NodeStatus(
             node_id="n0",
             min_offset=self._start,
@@ -55,6 +71,7 @@ class SegmentServer(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer
     def FetchSegmentRange(  # noqa: N802 - the name of the call
         self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
     ) -> Iterator[broker_pb2.SegmentChunk]:
+        self._note(context)
         self.streams += 1
         at = request.physical_offset
         if at < self._start:

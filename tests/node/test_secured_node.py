@@ -77,6 +77,7 @@ async def test_each_request_of_a_stream_is_checked_by_its_table(node: Node) -> N
         assert [each.error.code for each in answers] == [0, DENIED, DENIED, 0, DENIED]
         assert answers[1].error.message == "identity 'writer' lacks the right 'write' for topic 'b'"
         assert answers[1].status == broker_pb2.MESSAGE_ILLEGAL
+        assert [each.error.record_index for each in answers[1:3]] == [1, 0]
         await stream.done_writing()
         assert await stream.read() is aio.EOF
         ranges = await broker.QueueRanges(broker_pb2.QueueRangesRequest(), metadata=bearer("op"))
@@ -265,6 +266,8 @@ async def test_every_http_path_needs_an_identity(
                     assert set(json.loads(text)) == {"error"}
             status, text = await get(path, method, **known)
             assert status in (200, 404, 503), path
+        metrics = (await get("/metrics", **known))[1]
+        assert 'code="unauthenticated"' in metrics
         assert (await get("/nothing"))[0] == 401
         assert (await get("/nothing", **known))[0] == 404
     assert any("refused call=HTTP /health" in line for line in audit_lines(caplog))
@@ -289,7 +292,7 @@ async def test_http_by_tls_with_a_certificate_or_a_token(tmp_path: Path) -> None
             assert (await get("/health"))[0] == 200  # a probe
             assert (await get("/metrics"))[0] == 401
             status, text = await get("/metrics", Authorization=f"Bearer {token('writer')}")
-            assert (status, "tandemlog_" in text) == (200, True)
+            assert (status, "tandemlog_certificate_expiry_seconds" in text) == (200, True)
         async with http(node, known) as get:
             assert (await get("/metrics"))[0] == 200
         foreign = ssl.create_default_context(cadata=Authority().pem.decode())
@@ -350,7 +353,7 @@ async def test_puts_above_the_rate_are_delayed_and_none_is_refused(tmp_path: Pat
     access = access_text(op={"admin": True}, slow={**WRITER, "limits": limits})
     async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
         await create(on, "a1")
-        stream = broker_pb2_grpc.BrokerStub(on).Append(metadata=bearer("slow"))
+        stream = broker_pb2_grpc.BrokerStub(on).Append(metadata=bearer("slow"), timeout=30)
         began = time.monotonic()
         for number in range(10):
             await stream.write(put_request("a1", number=number, body=bytes(3_000)))

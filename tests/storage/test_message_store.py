@@ -39,6 +39,16 @@ def test_nothing_is_seen_before_it_is_confirmed() -> None:
     assert len(bench.bodies()) == 2
 
 
+def test_each_fsync_of_the_log_is_timed() -> None:
+    bench = Bench(replace(CONFIG, flush=FlushMode.SYNC))
+    bench.put(2)
+    bench.store.flush()
+    bench.store.flush()  # nothing to do: no fsync
+    bench.put(1)
+    bench.store.flush()
+    assert bench.store.stats.flush_latency.count == 2
+
+
 def test_async_flush_confirms_what_is_written() -> None:
     bench = Bench()
     bench.put(2)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.topology import Topology
+from tandemlog.errors import TandemlogError
 from tandemlog.format.words import counted
 
 from ...certs.authority import CertificateError
@@ -263,7 +264,7 @@ class _Foreground:
             Text("starting …"), console=self._console, auto_refresh=False, transient=True
         ) as live:
             while not self._stop.is_set():
-                topology = await connection.refresh()
+                topology = await self._asked(connection)
                 self._check_start()
                 self._restart_ended()
                 rows = self._rows(topology)
@@ -278,6 +279,15 @@ class _Foreground:
                         await self._stop.wait()
                 except TimeoutError:
                     continue
+
+    async def _asked(self, connection: Connection) -> Topology:
+        """What the nodes say, or else what they said last: the cluster does not end because its
+        operator's token was revoked."""
+        try:
+            return await connection.refresh()
+        except TandemlogError as error:
+            self._tell("asking", f"the nodes cannot be asked: {error}")
+            return connection.topology
 
     def _check_start(self) -> None:
         """Raises ClusterError if a node ended before the cluster was ready, or all have."""

@@ -2,16 +2,22 @@
 
 import asyncio
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from made_certificates import Authority
 
 from fakes.clock import FakeClock
+from fakes.fake_broker import FakeCluster
 from fakes.fake_store import FakeDisk, FakeStore
 from fakes.memory_files import MemoryFiles
 from ha.config import HaConfig, Role
 from ha.errors import HandshakeRefusedError
 from ha.slave.session import Disconnect
 from ha.slave.slave import ReplicationSlave, StreamEndedError
+from node.certs.names import Kind
+from tandemlog.transport.security import Security
 
 CONFIG = HaConfig(
     "c", "s", role=Role.SLAVE, master_endpoint="127.0.0.1:1", reconnect_min_ms=1, reconnect_max_ms=2
@@ -84,3 +90,67 @@ async def test_without_an_id_the_endpoint_is_its_name() -> None:
     assert await slave._reason(Disconnect("INTERNAL: broken")) == (
         "no stream from the master: INTERNAL: broken"
     )
+
+
+def node_files(authority: Authority, name: str, days_ago: float = 0) -> Security:
+    made = authority.make(Kind.NODE, name, ["127.0.0.1"], days_ago)
+    return Security(authority.ca_file, str(made), str(made.with_suffix(".key")))
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("the master's has expired", "the node's certificate has expired"),
+        (
+            "the master names another host",
+            "the node's certificate names other hosts than 127.0.0.1",
+        ),
+        ("another authority", "the node's certificate is signed by another authority"),
+        ("its own has expired", "this side's certificate, cert_file "),
+        ("none", "the node requires a client certificate"),
+    ],
+)
+async def test_the_certificate_that_is_wrong_is_named(
+    case: str, words: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = Authority(tmp_path / "ours")
+    security = node_files(ours, "s", days_ago=5 if case.startswith("its own") else 0)
+    credentials = ours.node("m", days_ago=5 if case.startswith("the master's") else 0)
+    if case == "another authority":
+        credentials = Authority(tmp_path / "theirs").node("m")
+    if case == "the master names another host":
+        credentials = ours.node("m", ["db1.example"])
+    if case == "none":
+        security = Security(ours.ca_file)
+    lost = asyncio.Event()
+    async with FakeCluster(credentials=credentials) as cluster:
+        endpoint = cluster.endpoints[0]
+        config = replace(CONFIG, master_endpoint=endpoint, security=security)
+        store = FakeStore(FakeDisk())
+        slave = ReplicationSlave(
+            store, config, FakeClock(), files=MemoryFiles(), on_lost=lambda _: lost.set()
+        )
+        with caplog.at_level(logging.INFO):
+            following = asyncio.create_task(slave.run())
+            async with asyncio.timeout(20):
+                await lost.wait()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+    assert lines(caplog)[0].startswith(f"no stream from the master {endpoint}: {words}")
+
+
+async def test_files_that_cannot_be_read_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    security = Security(token_file=str(tmp_path / "none"))
+    slave = ReplicationSlave(
+        FakeStore(FakeDisk()), replace(CONFIG, security=security), FakeClock(), files=MemoryFiles()
+    )
+    with caplog.at_level(logging.INFO):
+        following = asyncio.create_task(slave.run())
+        async with asyncio.timeout(20):
+            while not lines(caplog):  # noqa: ASYNC110 - the slave tells nobody else
+                await asyncio.sleep(0)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    assert "none: No such file or directory" in lines(caplog)[0]

@@ -55,6 +55,8 @@ def test_a_node_is_known_by_its_certificate_without_a_row_of_its_own() -> None:
     who = keeper().identify("", node("n7"))
     assert (who.identity.name, who.nodes) == ("node/n7", {"n7"})
     assert not who.identity.may_see("orders")
+    own = keeper().identify("", node("n1"))
+    assert (own.identity.name, own.nodes) == ("n1", {"n1"})  # it has other rights, if any
 
 
 def test_all_proofs_of_a_node_count() -> None:

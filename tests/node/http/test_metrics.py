@@ -4,6 +4,7 @@ import itertools
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -16,6 +17,7 @@ from node.pulls.group_activity import GroupNumbers
 from node.puts.ack_stats import AckStats
 from node.roles.election_numbers import ElectionNumbers
 from storage.stats import LatencyHistogram, StoreStats
+from storage.traffic import SizeHistogram
 from tandemlog.v1 import broker_pb2, common_pb2
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
@@ -23,6 +25,12 @@ OF_THE_NODE = (
     "flush_behind_bytes", "confirm_behind_bytes", "reput_behind_bytes", "puts_waiting", "calls",
     "streams", "long_polls", "answer_bytes",
 )  # fmt: skip
+
+
+def sizes(*sizes: int) -> SizeHistogram:
+    made = SizeHistogram()
+    made.add_many(np.array(sizes, dtype=">i4"))
+    return made
 
 
 def histogram(*seconds: float) -> LatencyHistogram:
@@ -70,14 +78,18 @@ def numbers(**changed: object) -> NodeNumbers:
         "disk_size_bytes": 40,
         "alarms": {"n1": "it holds more"},
         "elections": ElectionNumbers(4.5, 0.25, True, 2, 1, 9),
-        "latencies": {
-            name: histogram(0.0015)
-            for name in ("append_seconds", "flush_seconds", "confirm_seconds", "pull_seconds")
+        "histograms": {
+            "message_size_bytes": sizes(100, 300, 300),
+            **{
+                name: histogram(0.0015)
+                for name in ("append_seconds", "flush_seconds", "confirm_seconds", "pull_seconds")
+            },
         },
         "groups": {"g": GroupNumbers(5, 500, 2, 1)},
         "folded_groups": 3,
         "calls_total": 11,
         "refused": {"busy": 2},
+        "connections": 6,
         "workload": workload,
         "certificate_expiry_s": 1_900_000_000.0,
     }
@@ -122,6 +134,7 @@ def test_every_sample_has_its_labels() -> None:
         'tandemlog_metric_topics_folded{cluster="c",node="n0"} 4.0',
         'tandemlog_metric_groups_folded{cluster="c",node="n0"} 3.0',
         'tandemlog_calls_refused_total{cluster="c",code="busy",node="n0"} 2.0',
+        'tandemlog_connections{cluster="c",node="n0"} 6.0',
         'tandemlog_certificate_expiry_seconds{cluster="c",node="n0"} 1.9e+09',
         'tandemlog_uptime_seconds{cluster="c",node="n0"} 1.5',
     ):
@@ -130,7 +143,7 @@ def test_every_sample_has_its_labels() -> None:
 
 
 def test_a_histogram_has_bounds_that_double_and_a_sum() -> None:
-    lines = scrape(latencies={"flush_seconds": histogram(0.0015, 0.0015, 100.0)}).splitlines()
+    lines = scrape(histograms={"flush_seconds": histogram(0.0015, 0.0015, 100.0)}).splitlines()
     rows = [line for line in lines if line.startswith("tandemlog_flush_seconds_")]
     counts = {
         found[1]: float(row.rsplit(" ", 1)[1])

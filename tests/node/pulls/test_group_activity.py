@@ -1,5 +1,7 @@
 """What groups do is counted, and callers cannot make the table grow."""
 
+import pytest
+
 from fakes.clock import FakeClock
 from node.pulls import group_activity as module
 from node.pulls.group_activity import IDLE_S, MEMBER_S, GroupActivity, GroupNumbers
@@ -38,10 +40,18 @@ def test_groups_beyond_the_bound_are_counted_together() -> None:
     assert groups.folded == 1
 
 
-def test_names_and_members_are_bounded(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_names_and_members_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MEMBERS", 3)
     groups = GroupActivity(0, FakeClock().monotonic)
     for number in range(50):
         groups.pulled(f"g{number}", f"c{number}", 1, 1)
     assert groups.numbers() == {"other": GroupNumbers(50, 50, 0, 3)}
+    assert groups.folded == 0
+
+
+def test_a_name_that_no_group_can_have_is_no_label() -> None:
+    groups = GroupActivity(10, FakeClock().monotonic)
+    for name in ("g" * 100_000, "a b", "ok"):
+        groups.pulled(name, "c1", 1, 10)
+    assert {name: each.messages for name, each in groups.numbers().items()} == {"other": 2, "ok": 1}
     assert groups.folded == 0

@@ -280,6 +280,7 @@ async def test_answers_are_counted(rig: Rig) -> None:
     assert rig.pump.stats.results["ok"] == 1
     assert rig.pump.stats.results["refused"] == 1
     assert rig.pump.stats.seconds.count == 1
+    assert rig.pump.stats.confirm_seconds.count == 1
 
 
 async def test_a_stream_that_has_ended_gives_its_last_answers(rig: Rig) -> None:

@@ -14,7 +14,7 @@ from node.tokens.secret import hash_of, new_token
 WRITTEN = """# ours
 [[identity]]
 name = "orders"     # the shop
-tokens = ["sha256:{0}"]
+tokens = ["sha256:HASH"]
 read = ["orders-*"]
 limits = { calls = 200 }
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tandemlog.cluster.topology import ReadFrom
@@ -5,6 +7,7 @@ from tandemlog.spark.cluster.offsets import EARLIEST, LATEST, Position
 from tandemlog.spark.cluster.option_reading import chosen_columns, read_options, write_options
 from tandemlog.spark.cluster.options import Guarantee, Strategy, Use
 from tandemlog.spark.errors import OptionError
+from tandemlog.transport.security import Security
 
 ONE = {"endpoint": "a:1", "topic": "orders"}
 
@@ -176,3 +179,34 @@ def test_pushdown_is_gone_and_it_is_said_why() -> None:
     for read in (lambda: read_options(given, Use.BATCH), lambda: chosen_columns(given)):
         with pytest.raises(OptionError, match="every other use of the same DataFrame"):
             read()
+
+
+def test_how_the_cluster_lets_the_job_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clusters.toml").write_text('[prod]\nendpoint = "p:1"\nca_file = "/ca"\n')
+    monkeypatch.setenv("TANDEMLOG_CONFIG_DIR", str(tmp_path))
+    given = {"cluster": "prod", "tokenFile": "/token", "topic": "t"}
+    options = read_options(given, Use.BATCH).cluster
+    assert options.endpoint == ("p:1",)
+    assert options.security == Security(ca_file="/ca", token_file="/token")
+    written = write_options(ONE | {"token": "tl_secret", "caFile": "/other"}, stream=True)
+    assert written.cluster.security == Security(ca_file="/other", token="tl_secret")
+    assert "tl_secret" not in repr(written)
+    monkeypatch.setenv("TANDEMLOG_TOKEN", "tl_env")
+    assert read_options(ONE, Use.BATCH).cluster.security == Security(token="tl_env")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"certFile": "/c"}, "options of the connection: key_file is missing"),
+        ({"cluster": "gone"}, "options of the connection: cluster 'gone': .* does not exist"),
+        ({"token": "tl_secret\nx"}, "options of the connection: token: it must be one line"),
+    ],
+)
+def test_options_of_the_connection_that_cannot_be(
+    given: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TANDEMLOG_CONFIG_DIR", str(tmp_path))
+    with pytest.raises(OptionError, match=words) as refused:
+        read_options(ONE | given, Use.BATCH)
+    assert "tl_secret" not in str(refused.value)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from made_certificates import Authority
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -391,3 +392,26 @@ def test_a_name_that_is_given_twice_for_other_rows_is_an_error(
             write(rows, topic)
     assert stored(cluster, topics[0]) == rows_named(50)
     assert stored(cluster, topics[1]) == []
+
+
+def test_a_cluster_that_asks_who_the_job_is(spark: "SparkSession", tmp_path: Path) -> None:
+    """TLS, a client certificate and a token; the options reach the executors."""
+    authority = Authority(tmp_path)
+    security = authority.client()
+    (tmp_path / "token").write_text("tl_job")
+    with running_cluster(credentials=authority.node("n0"), tokens={"tl_job"}) as cluster:
+        cluster.log.create_topic("t", 2)
+        options = {
+            "endpoint": ",".join(cluster.endpoints),
+            "topic": "t",
+            "caFile": security.ca_file,
+            "certFile": security.cert_file,
+            "keyFile": security.key_file,
+        }
+        proven = {**options, "tokenFile": str(tmp_path / "token")}
+        frame = spark.range(10).select(F.concat(F.lit("row "), F.col("id")).alias("body"))
+        frame.write.format("tandemlog").mode("append").options(**proven).save()
+        found = spark.read.format("tandemlog").options(**proven, readFrom="any").load()
+        assert bodies(found) == rows_named(10)
+        with pytest.raises(PySparkException, match=r"unknown token \(no token was given"):
+            spark.read.format("tandemlog").options(**options).load().collect()

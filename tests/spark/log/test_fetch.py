@@ -1,8 +1,10 @@
 """A log read through a node is the log that lies on its disk."""
 
+import pickle
 from pathlib import Path
 
 import pytest
+from made_certificates import Authority
 
 from fakes.log_builder import LogBuilder, varied
 from fakes.segment_server import SegmentServer
@@ -68,3 +70,47 @@ def test_the_next_endpoint_is_asked(log: LogBuilder) -> None:
     with SegmentServer(log.store, 8192, 0, log.end) as node:
         source = open_log(endpoint=f"127.0.0.1:1,{node.endpoint}", timeout_ms=2000)
         assert source.end().offset == log.end
+
+
+def test_a_node_with_tls_and_tokens(
+    log: LogBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By options, and by variables where a job's argument has no room for options."""
+    authority = Authority(tmp_path / "ours")
+    security = authority.client()
+    given = {
+        "ca_file": security.ca_file,
+        "cert_file": security.cert_file,
+        "key_file": security.key_file,
+        "token": "tl_x",
+    }
+    with SegmentServer(log.store, 8192, 0, log.end, credentials=authority.node("n0")) as node:
+        source = open_log(endpoint=node.endpoint, timeout_ms=1_000, connecting=given)
+        assert "tl_x" not in repr(source)
+        target = bytearray(64)
+        reader = pickle.loads(pickle.dumps(source)).connect()
+        assert reader.read_into(0, memoryview(target)) == 64
+        reader.close()
+        for name, variable in (("ca_file", "CA"), ("cert_file", "CERT"), ("key_file", "KEY")):
+            monkeypatch.setenv(f"TANDEMLOG_{variable}_FILE", given[name])
+        monkeypatch.setenv("TANDEMLOG_TOKEN", "tl_x")
+        assert audit(HERE, f"node:{node.endpoint}", target_bytes=1 << 30).holds
+        assert node.proofs == {"Bearer tl_x"}
+
+
+@pytest.mark.parametrize("case", ["none", "another authority", "a file that is not there"])
+def test_a_certificate_that_is_not_accepted_is_named(
+    case: str, log: LogBuilder, tmp_path: Path
+) -> None:
+    ours = Authority(tmp_path / "ours")
+    given, words = {"ca_file": ours.ca_file}, "the node requires a client certificate"
+    if case == "another authority":
+        given = {"ca_file": Authority(tmp_path / "theirs").ca_file}
+        words = "signed by another authority than that of ca_file .*theirs"
+    if case == "a file that is not there":
+        given, words = {"ca_file": str(tmp_path / "gone")}, "cannot read .*gone"
+    with (
+        SegmentServer(log.store, 8192, 0, log.end, credentials=ours.node("n0")) as node,
+        pytest.raises(FetchError, match=words),
+    ):
+        open_log(endpoint=node.endpoint, timeout_ms=1_000, connecting=given)

@@ -53,3 +53,11 @@ def test_dir_stands_for_path() -> None:
 def test_bad_options_are_named(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         parse_segment_options(given)
+
+
+def test_how_the_node_lets_the_job_in() -> None:
+    given = {"endpoint": "h:1", "caFile": "/ca", "TOKEN": "tl_secret"}
+    options = parse_segment_options(given)
+    assert dict(options.connecting) == {"ca_file": "/ca", "token": "tl_secret"}
+    assert "tl_secret" not in repr(options)
+    assert parse_segment_options({"cluster": "prod"}).endpoint == ""

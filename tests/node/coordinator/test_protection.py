@@ -1,0 +1,58 @@
+"""Which certificates the embedded coordinator lets in."""
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from made_certificates import Authority
+
+from node.certs.names import Kind
+from node.coordinator.protection import Protection, fault_in
+
+
+class Call:
+    """As much of a call as is looked at."""
+
+    def __init__(self, certificate: bytes | None) -> None:
+        self.shown = certificate
+
+    def auth_context(self) -> dict[str, Any]:
+        return {} if self.shown is None else {"x509_pem_cert": [self.shown]}
+
+
+def no_port() -> grpc.ServerCredentials:
+    raise AssertionError("no server here")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "let_in"),
+    [
+        (Kind.NODE, "n0", True),
+        (Kind.COORDINATOR, "c0", True),
+        (Kind.CLIENT, "operator", True),
+        (Kind.CLIENT, "orders", False),
+    ],
+)
+def test_nodes_and_named_clients(kind: Kind, name: str, let_in: bool, tmp_path: Path) -> None:
+    made = Authority(tmp_path).make(kind, name, ["127.0.0.1"]).read_bytes()
+    protection = Protection(no_port, clients=frozenset({"operator"}))
+    for _ in range(2):  # the second one is remembered
+        assert (protection.fault_of(Call(made)) == "") is let_in
+    if not let_in:
+        assert "client/orders" in protection.fault_of(Call(made))
+        assert "--allow-client" in protection.fault_of(Call(made))
+
+
+def test_without_a_certificate() -> None:
+    assert "is required" in Protection(no_port).fault_of(Call(None))
+    assert Protection(no_port, required=False).fault_of(Call(None)) == ""
+
+
+def test_a_certificate_of_another_kind_of_authority(tmp_path: Path) -> None:
+    """The authority's own has no URI: it is known by its common name, and has to be named."""
+    Authority(tmp_path, "c")
+    made = (tmp_path / "ca.crt").read_bytes()
+    assert fault_in(made, frozenset())
+    assert not fault_in(made, frozenset({"tandemlog authority of c"}))
+    assert "cannot be read" in fault_in(b"x", frozenset())

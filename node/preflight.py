@@ -20,7 +20,7 @@ from ha.errors import HaError
 from ha.state_file import StateFile
 from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
-from storage.errors import StoreError
+from storage.errors import StoreError, StoreLayoutError
 from storage.state_files.abort_file import AbortFile
 from storage.state_files.checkpoint import StoreCheckpoint
 from storage.state_files.lock_file import LockFile
@@ -74,12 +74,12 @@ def _directory(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception
     directory = config.store.directory.absolute()
     nearest = next(each for each in (directory, *directory.parents) if os.path.lexists(each))
     if not nearest.is_dir():
-        yield ConfigError(
+        yield StoreLayoutError(
             f"store.directory: {nearest} is not a folder; give another one, or move it away"
         )
     elif not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
         what = "" if nearest == directory else f", and {directory} is not there yet"
-        yield ConfigError(
+        yield StoreLayoutError(
             f"store.directory: user {os.geteuid()} may not write to {nearest}{what}; give the "
             "folder to that user, or run the node as its owner"
         )

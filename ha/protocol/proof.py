@@ -11,6 +11,7 @@ stream.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,10 @@ from .frames import Hello, Refusal, decode_slave_frame, encode_master_frame
 from .replication_service import Context, ReplicationService
 
 HELLO_TIMEOUT_S = 10.0
+REFUSED_S = 1.0
+"""For the hello of a caller that is refused in any case. It is waited for all the same, and not
+looked at: gRPC tells a client whose call ends while it writes that its write has failed, and not
+why. A caller that sends none holds its stream no longer than that."""
 
 
 class NotProvenError(HaError):
@@ -81,10 +86,12 @@ def proven_service(service: ReplicationService, prove: Prove) -> ReplicationServ
         if call is None:
             await service.replicate(requests, context)
             return
+        frames = aiter(requests)
         try:
-            if fault := why_no_node(call.proof()):  # no client holds a stream without a hello
+            if fault := why_no_node(call.proof()):
+                with contextlib.suppress(TimeoutError):
+                    await _first(frames, REFUSED_S)
                 raise NotProvenError(fault)
-            frames = aiter(requests)
             first, node_id = await _hello(frames)
             _check(call, node_id)
         except HaError as error:
@@ -98,14 +105,18 @@ def proven_service(service: ReplicationService, prove: Prove) -> ReplicationServ
 
 async def _hello(frames: AsyncIterator[bytes]) -> tuple[bytes, str]:
     try:
-        async with asyncio.timeout(HELLO_TIMEOUT_S):
-            first = await anext(frames, b"")
+        first = await _first(frames, HELLO_TIMEOUT_S)
     except TimeoutError:
         raise NotProvenError(f"no hello came within {HELLO_TIMEOUT_S:g} s") from None
     frame = decode_slave_frame(first)
     if not isinstance(frame, Hello):
         raise NotProvenError("the first frame has to be a hello")
     return first, frame.node_id
+
+
+async def _first(frames: AsyncIterator[bytes], seconds: float) -> bytes:
+    async with asyncio.timeout(seconds):
+        return await anext(frames, b"")
 
 
 async def _checked(

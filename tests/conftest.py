@@ -34,21 +34,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 LANES = {
     "spark": "session",
     "fault": "machine",
-    "interop": "machine",
-    "docker": "containers",
+    "docker": "machine",
     "failover": "elections",
-    "chaos": "elections",
+    "interop": "brokers",
+    "chaos": "brokers",
+    "monitoring": "brokers",
+    "upgrade": "brokers",
 }
 
 
 def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
-    One is for those that share a Spark session; one for disks and brokers, one for containers and
-    one for elections, which are mostly waited for; one for the rest, programs of our own. They take
+    One is for those that share a Spark session; one for disks and containers, since a container
+    that starts holds the disks that are mounted just then; one for elections, which are mostly
+    waited for; one for brokers and what is short; one for the rest, programs of our own. They take
     about the same time. Two tests that start half a dozen of Java at once do so one after the
     other.
     """
+    if "test_coordinator_backup" in nodeid:
+        return "brokers"
     if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
         return "programs"
     return LANES.get(nodeid.split("/")[1], "programs")

@@ -8,7 +8,7 @@ Bytes of the log have records of any topic: who asks for those by their position
 read every topic. Lists show what the caller may see, so their methods ask the caller itself.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -57,8 +57,10 @@ def _reads_all(caller: Caller, request: Message) -> None:
         raise denied(identity, Right.READ, f"'*' (every topic), which {name} needs")
 
 
-def _topics_of(rows: Iterable[Any]) -> set[str]:
-    return {each.topic for each in rows}
+def _topics_of(rows: Iterable[Any]) -> Iterator[str]:
+    """One after the other: a request may have half a million rows, of which the first may be denied
+    already, and for most callers none is looked at."""
+    return (each.topic for each in rows)
 
 
 def _pull(caller: Caller, request: Any) -> None:

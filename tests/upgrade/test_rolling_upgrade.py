@@ -17,6 +17,7 @@ from elected_nodes import Account
 
 import tandemlog
 from ha.protocol.versions import SILENT, VERSION
+from needs import cannot_run
 from running import ROOT, NodeProcess
 
 pytestmark = pytest.mark.cluster
@@ -32,7 +33,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["git", "archive", PREVIOUS, *PACKAGES], cwd=ROOT, capture_output=True, check=False
     )
     if packed.returncode != 0:
-        pytest.skip(f"the last release, {PREVIOUS[:12]}, is not in the history of this checkout")
+        cannot_run(f"the last release, {PREVIOUS[:12]}, is not in the history of this checkout")
     folder = tmp_path_factory.mktemp("previous")
     subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
     return folder

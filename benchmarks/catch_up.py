@@ -20,7 +20,7 @@ from benchmarks.harness import Figure, MemoryAtHand, median_of
 from benchmarks.nodes import cluster, free_base
 from benchmarks.produce import TOPICS, send_many_rate
 from ha.config import HaConfig
-from node.cli.local_cluster import LocalCluster
+from node.cli.local.cluster import LocalCluster
 
 CHUNK = HaConfig("bench", "n0").chunk_bytes
 BARE_BYTES = 1_500 << 20

@@ -12,8 +12,8 @@ from typing import Any
 
 import tandemlog
 from benchmarks.workload import QUEUES, topics
-from node.cli.local_cluster import LocalCluster, Wishes, plan_cluster
-from node.cli.local_coordinator import PORT_DISTANCE, PORTS
+from node.cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from node.cli.local.coordinator import PORT_DISTANCE, PORTS
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 

@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench proto docs format install clean
+.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -67,6 +67,10 @@ chaos: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PYTHON) -m benchmarks
 
+# Beside Kafka and confluent-kafka, which are fetched into build/peers; needs Java and Maven.
+bench-peers: $(VENV)/.dev
+	$(PYTHON) -m benchmarks peers
+
 proto: $(VENV)/.dev
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) scripts/generate_stubs.py
 
@@ -74,7 +78,8 @@ proto: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(PYTHON) -m node.settings.config_docs > docs/configuration.md
 	$(PYTHON) -m node.http.monitoring_docs > docs/monitoring.md
-	$(PYTHON) -m typer node.cli.app utils docs --name tandemlog --output docs/cli.md
+	$(PYTHON) -m node.cli.docs_page > docs/cli.md
+	$(PYTHON) scripts/api_docs.py > docs/api.md
 
 format: $(VENV)/.dev
 	$(PYTHON) -m ruff check --fix .

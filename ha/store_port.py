@@ -13,6 +13,7 @@ from tandemlog.format.files.epochs import EpochEntry, EpochTable
 TOPICS = "topics"
 GROUPS = "groups"
 CONSUMER_OFFSETS = "consumer-offsets"
+GROUP_MEMBERS = "group-members"
 
 
 class LogPort(Protocol):
@@ -112,6 +113,9 @@ class StorePort(Protocol):
     def consumer_offsets(self) -> TablePort: ...
 
     @property
+    def group_members(self) -> TablePort: ...
+
+    @property
     def config(self) -> StoreConfig: ...
 
     @property
@@ -179,4 +183,5 @@ def tables_of(store: StorePort) -> dict[str, TablePort]:
         TOPICS: store.topics,
         GROUPS: store.groups,
         CONSUMER_OFFSETS: store.consumer_offsets,
+        GROUP_MEMBERS: store.group_members,
     }

@@ -12,7 +12,6 @@ the store is closed last, when no caller can reach it any more.
 import asyncio
 import importlib
 import logging
-import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,15 +25,16 @@ from ha.election.requests import ClusterRequests
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
 from ha.slave.slave import ReplicationSlave
-from storage.clock import SystemClock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
 from .cluster_rows import rows_without_master, with_own_state, with_roster
+from .groups.coordinator import GroupCoordinator
+from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
-from .process.memory import collect_rarely, give_back_at_rest, machine_memory_bytes
-from .process.service_manager import said_ready
+from .process.machine import Machine
+from .process.memory import give_back_at_rest, machine_memory_bytes
 from .process.tasks import cancelled, nothing
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
@@ -47,13 +47,14 @@ from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
 from .roles.elected_roles import AgentCalls, ElectedRoles
 from .roles.master_role import MasterRole
-from .roles.role import NodeRole
+from .roles.role import NodeRole, SureRole
 from .roles.slave_role import SlaveRole
 from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
 from .services.elections import Elections
+from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer
 from .settings.config import NodeConfig, split_endpoint
 from .settings.endpoints import Endpoints, choose_endpoints
@@ -79,9 +80,10 @@ class Node:
     pulls: PullService
     server: GrpcServer
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self.config = config
-        self._clock = SystemClock()
+        self._machine = machine or Machine()
+        self._clock = self._machine.clock
         self._undo = AsyncExitStack()
         self._stopping = False
         self._started_at = time.monotonic()
@@ -123,7 +125,7 @@ class Node:
 
     async def _open_store(self) -> None:
         config = self.config.store_config(store_host=self.endpoints.store_host)
-        self.store = await asyncio.to_thread(MessageStore.open, config)
+        self.store = await asyncio.to_thread(self._machine.open_store, config)
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
         await asyncio.to_thread(self.store.start)
 
@@ -136,8 +138,9 @@ class Node:
         )
         if self.config.elects:
             return await self._start_election(config)
+        files = self.store.files
         if self.config.role == "master":
-            master = ReplicationMaster(self.store, config, self._clock)
+            master = ReplicationMaster(self.store, config, self._clock, files=files)
             self._close_replication = master.close
             self._undo.push_async_callback(master.close)
             await master.start()
@@ -149,7 +152,7 @@ class Node:
             )
             self.store.topics.listen(master.metadata_changed)
             return master.servicer
-        self._slave = slave = ReplicationSlave(self.store, config, self._clock)
+        self._slave = slave = ReplicationSlave(self.store, config, self._clock, files=files)
         self.role = SlaveRole(slave, self.config.master)
         return slave.servicer
 
@@ -279,6 +282,11 @@ class Node:
         executor = ThreadPoolExecutor(ADMIN_THREADS, thread_name_prefix="admin")
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
+        limits = GroupLimits(**config.groups.model_dump())
+        self.groups = GroupCoordinator(store, SureRole(self.role), time.monotonic, limits)
+        looking = asyncio.create_task(self.groups.run(), name="groups")
+        self._undo.push_async_callback(cancelled, looking)
+        members = GroupService(store, self.groups, self._known, turns, self._groups)
         self._door = CallDoor(turns, **bounds, keeper=self.security.doorkeeper)
         self._counters = NodeCounters(
             config,
@@ -287,16 +295,24 @@ class Node:
             turns=turns,
             pulls=self.pulls,
             groups=self._groups,
+            membership=self.groups,
             waiting=self.waiters,
             acks=self.pump.stats,
             leads=lambda: self.role.epoch() is not None,
             certificate_expiry_s=self.security.certificate_expiry_s,
         )
         self.server = GrpcServer(
-            BrokerService(
-                store, self.pump, self.pulls, segments, self.role, self._known, turns, self._groups
+            BrokerService(store, self.pump, self.pulls, segments, self._known, turns, members),
+            AdminService(
+                store,
+                self,
+                config,
+                executor,
+                turns,
+                self.statistics,
+                self.elections,
+                members=members,
             ),
-            AdminService(store, self, config, executor, turns, self.statistics, self.elections),
             replication,
             self._door,
             max_batch_size=config.store.max_batch_size,
@@ -423,25 +439,3 @@ class Node:
             status.wrote_offset,
             time.monotonic() - self._started_at,
         )
-
-
-async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> None:
-    """Run a node until SIGTERM or SIGINT; further signals while it stops change nothing.
-
-    Raises what `Node.start` raises, and what made it end by itself.
-    """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, *(() if ignore_interrupt else (signal.SIGINT,))):
-        loop.add_signal_handler(number, stop.set)
-    node = Node(config)
-    await node.start()
-    collect_rarely()
-    stopped = asyncio.create_task(stop.wait())
-    async with said_ready(f"serving on {node.endpoints.listen}"):
-        await asyncio.wait((stopped, node.fatal), return_when=asyncio.FIRST_COMPLETED)
-    await node.stop()
-    if node.fatal.done():
-        raise node.fatal.result()
-    # what is left over when the loop ends is only the wait itself
-    stopped.cancel()

@@ -71,6 +71,7 @@ class MessageStore:
         # what it is made of
         self.config = parts.config
         self.clock = parts.clock
+        self.files = parts.files
         self.directory = parts.config.directory
         self.log = parts.log
         self.queues = parts.queues
@@ -80,6 +81,7 @@ class MessageStore:
         self.topics = parts.topics
         self.groups = parts.groups
         self.consumer_offsets = parts.consumer_offsets
+        self.group_members = parts.group_members
         self.epochs = parts.epochs
         self.confirmed = parts.confirmed
         self.reputed = parts.reputed

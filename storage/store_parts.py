@@ -19,6 +19,7 @@ from .inspect.geometry import Geometry
 from .log.commit_log import CommitLog
 from .metadata.consumer_offsets import ConsumerOffsets
 from .metadata.epoch_file import EpochFile
+from .metadata.group_members import GroupMembers
 from .metadata.topics import GroupTable, TopicTable
 from .positions import Position
 from .producers.producer_table import ProducerTable
@@ -55,6 +56,7 @@ class StoreParts:
     topics: TopicTable
     groups: GroupTable
     consumer_offsets: ConsumerOffsets
+    group_members: GroupMembers
     epochs: EpochFile
     checkpoint: StoreCheckpoint
     recovery_point: RecoveryPointFile
@@ -68,7 +70,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     config = geometry.adopted()
     paths = StorePaths(config.directory)
     files.make_directory(paths.own)
-    topics, groups, offsets = _load_tables(config, paths, files)
+    topics, groups, offsets, members = _load_tables(config, paths, files)
     epochs, checkpoint = EpochFile(paths.epochs, files), StoreCheckpoint(paths.checkpoint, files)
     epochs.load()
     checkpoint.load()
@@ -122,6 +124,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         topics=topics,
         groups=groups,
         consumer_offsets=offsets,
+        group_members=members,
         epochs=epochs,
         checkpoint=checkpoint,
         recovery_point=RecoveryPointFile(paths.recovery_point, files),
@@ -144,15 +147,16 @@ def _open_index(
 
 def _load_tables(
     config: StoreConfig, paths: StorePaths, files: FileSystem
-) -> tuple[TopicTable, GroupTable, ConsumerOffsets]:
+) -> tuple[TopicTable, GroupTable, ConsumerOffsets, GroupMembers]:
     topics = TopicTable(
         paths.topics, files, max_topics=config.max_topics, max_queues=config.max_queues
     )
     groups = GroupTable(paths.groups, files, max_groups=config.max_groups)
     offsets = ConsumerOffsets(paths.consumer_offsets, files, max_rows=config.max_offset_rows)
-    for each in (topics, groups, offsets):
+    members = GroupMembers(paths.group_members, files)
+    for each in (topics, groups, offsets, members):
         each.load()
-    return topics, groups, offsets
+    return topics, groups, offsets, members
 
 
 def close_parts(parts: StoreParts) -> None:

@@ -61,6 +61,10 @@ class StorePaths:
         return self.config / "consumerOffset.json"
 
     @property
+    def group_members(self) -> Path:
+        return self.config / "groupMembers.json"
+
+    @property
     def own(self) -> Path:
         return self.root / "tandemlog"
 

@@ -25,15 +25,22 @@ if TYPE_CHECKING:
     from .cluster.connection import ConnectionOptions
     from .cluster.profiles import Profile, load_profile
     from .cluster.topology import NodeInfo, ReadFrom, Topology
-    from .consume.consumer import AsyncConsumer, AsyncStream
+    from .consume.consumer import AsyncConsumer
     from .consume.follow_options import FollowOptions
+    from .consume.group_admin import GroupDescription, GroupMember, OffsetChange
+    from .consume.lag import QueueLag
     from .consume.positions import COMMITTED, EARLIEST, LATEST, QueueRange
     from .consume.received import ReceivedBatch, ReceivedMessage
+    from .consume.statistics import ConsumerStatistics
+    from .consume.stream import AsyncStream
     from .errors import TandemlogError
+    from .hooks import ClientHook
     from .message import Message, SendManyResult, SendResult
     from .produce.options import ProducerOptions
     from .produce.producer import AsyncProducer
     from .sync import Admin, Consumer, Producer, SendFuture, Stream
+    from .telemetry.measures import Percentiles
+    from .telemetry.producing import ProducerStatistics
     from .transport.security import Security
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -47,15 +54,23 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncStream",
+    "ClientHook",
     "ConnectionOptions",
     "Consumer",
+    "ConsumerStatistics",
     "FollowOptions",
+    "GroupDescription",
+    "GroupMember",
     "Message",
     "NodeInfo",
+    "OffsetChange",
+    "Percentiles",
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
+    "ProducerStatistics",
     "Profile",
+    "QueueLag",
     "QueueRange",
     "ReadFrom",
     "ReceivedBatch",
@@ -75,9 +90,14 @@ __all__ = [
 _MODULES = {
     "admin": ("AsyncAdmin", "ProducerInfo", "TopicInfo"),
     "cluster.connection": ("ConnectionOptions",),
-    "consume.consumer": ("AsyncConsumer", "AsyncStream"),
+    "consume.consumer": ("AsyncConsumer",),
+    "consume.statistics": ("ConsumerStatistics",),
+    "consume.stream": ("AsyncStream",),
     "errors": ("TandemlogError",),
     "consume.follow_options": ("FollowOptions",),
+    "consume.group_admin": ("GroupDescription", "GroupMember", "OffsetChange"),
+    "consume.lag": ("QueueLag",),
+    "hooks": ("ClientHook",),
     "message": ("Message", "SendManyResult", "SendResult"),
     "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),
@@ -85,6 +105,8 @@ _MODULES = {
     "consume.received": ("ReceivedBatch", "ReceivedMessage"),
     "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
     "cluster.profiles": ("Profile", "load_profile"),
+    "telemetry.measures": ("Percentiles",),
+    "telemetry.producing": ("ProducerStatistics",),
     "transport.security": ("Security",),
     "cluster.topology": ("NodeInfo", "ReadFrom", "Topology"),
 }

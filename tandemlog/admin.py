@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+from .cluster.close_names import unknown_topics
 from .cluster.connection import Connection, ConnectionOptions, Node, secured
 from .cluster.elections import (
     Changed,
@@ -20,6 +21,8 @@ from .cluster.elections import (
 )
 from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
 from .cluster.topology import ReadFrom, Topology
+from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
+from .consume.lag import QueueLag
 from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
 from .consume.reading import Reader
 from .consume.received import ReceivedMessage, messages_of
@@ -27,10 +30,12 @@ from .errors import (
     BadRecordError,
     InvalidArgumentError,
     InvalidTopicNameError,
+    NoNodeError,
     OffsetOutOfRangeError,
     TandemlogError,
     UnknownTopicError,
 )
+from .forks import inherited, watch
 from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
@@ -96,7 +101,9 @@ class AsyncAdmin:
         self._connection = Connection(endpoints, secured(connection, security))
         self._reader = Reader(self._connection, read_from)
         self._positions = Positions(self._connection, self._reader)
+        self._groups = GroupAdmin(self._connection, self._positions)
         self._timeout_ms = self._connection.options.request_timeout_ms
+        watch(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,11 +115,17 @@ class AsyncAdmin:
         """Nothing to do: the first call connects. For symmetry with the producer."""
 
     async def close(self) -> None:
+        if inherited(self):
+            return
         await self._connection.close()
 
     async def cluster(self) -> Topology:
-        """All nodes with their present roles, offsets and lag."""
-        return await self._connection.refresh()
+        """All nodes with their present roles, offsets and lag. Raises NoNodeError if no node
+        answers."""
+        topology = await self._connection.refresh()
+        if not any(node.reachable for node in topology.nodes):
+            raise NoNodeError(f"no node can be reached: {topology.asked_text()}")
+        return topology
 
     async def coordination(self) -> Coordination:
         """Who leads, who is in sync, who belongs to the cluster: read at the coordinator now, by
@@ -181,6 +194,11 @@ class AsyncAdmin:
         fault = topic_fault(name)
         if fault is not None:
             raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")
+        if perm is not None and perm.__class__ is not int:
+            raise InvalidArgumentError(
+                f"perm {perm!r}: it must be the sum of 4 (read) and 2 (write): 6, 4 or 2",
+                field="perm",
+            )
         held = await self._held(name) if update else TopicInfo(name)
         wanted = held.changed(queues, perm=perm, order=order, attributes=attributes)
         request = admin_pb2.CreateTopicRequest(
@@ -242,6 +260,42 @@ class AsyncAdmin:
 
         await every_page(ask)
         return sorted(found)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """State and members of a consumer group, as its master sees them; raises
+        UnknownGroupError if it has neither members nor offsets."""
+        return await self._groups.describe(group)
+
+    async def lag(self, group: str, topics: str | Sequence[str] = ()) -> list[QueueLag]:
+        """By queue, what waits for the group: of `topics`, or of all topics that it has offsets of
+        or that its members follow. A queue without an offset counts from its beginning. Raises
+        UnknownGroupError, UnknownTopicError."""
+        names = [topics] if isinstance(topics, str) else topics
+        return await self._groups.lag(group, names)
+
+    async def reset_offsets(
+        self,
+        group: str,
+        topics: str | Sequence[str] = (),
+        *,
+        to: Start | Mapping[Queue, int] | None = None,
+        shift_by: int | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Moves the group's offsets and returns what changes; with `dry_run` nothing does.
+
+        `topics`: none means those that the group has offsets of. `to`: EARLIEST, LATEST, a time
+        (ms or datetime) or an offset for each (topic, queue id); or `shift_by` messages forward,
+        or back where negative. Offsets stay within what a queue holds. Raises
+        GroupHasMembersError while members are there, UnknownGroupError, UnknownTopicError.
+        """
+        names = [topics] if isinstance(topics, str) else topics
+        return await self._groups.reset(group, names, to=to, shift_by=shift_by, dry_run=dry_run)
+
+    async def delete_group(self, group: str, *, dry_run: bool = False) -> None:
+        """Deletes a group and its offsets; `dry_run` only says whether it would be refused. Raises
+        GroupHasMembersError while members are there, UnknownGroupError."""
+        await self._groups.delete(group, dry_run=dry_run)
 
     async def stats(self) -> dict[str, float]:
         """Statistics of the node that is read from, by name."""
@@ -363,7 +417,7 @@ class AsyncAdmin:
 
 
 def _unknown(name: str) -> UnknownTopicError:
-    return UnknownTopicError(f"topic {name!r} does not exist", field="topic")
+    return unknown_topics([name])
 
 
 def _topic(topic: admin_pb2.Topic) -> TopicInfo:

@@ -14,11 +14,11 @@ for the client's own retries; when such an error reaches the caller, they are us
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-import grpc
-
 from .v1 import common_pb2
 
 if TYPE_CHECKING:
+    import grpc
+
     from .message import SendManyResult
 
 
@@ -76,6 +76,11 @@ class TandemlogError(Exception):
 
 class ClientClosedError(TandemlogError):
     """The client was closed, or never opened."""
+
+
+class ForkedClientError(ClientClosedError):
+    """The client, its stream or its future came from the parent by a fork, where it still works.
+    Make a new one in the child."""
 
 
 class SecurityError(TandemlogError):
@@ -220,6 +225,22 @@ class UnknownGroupError(RefusedError):
     """A consumer group that does not exist."""
 
 
+class FencedMemberError(RefusedError):
+    """The master does not take this member of a group for the owner (any more): its session timed
+    out, or the queue was given to another member. What it commits late does not count. `refused`
+    are the queues, by topic and number, whose offsets were not taken; the others were."""
+
+    refused: tuple[tuple[str, int], ...] = ()
+
+
+class FencedInstanceError(RefusedError):
+    """Another process joined the group with the same `instance_id`, and took over."""
+
+
+class GroupHasMembersError(RefusedError):
+    """Offsets of queues that members of the group own cannot be set by hand: stop them first."""
+
+
 class InvalidTopicNameError(RefusedError, InvalidMessageError):
     """A name that no topic can have."""
 
@@ -302,6 +323,9 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.CHANGE_REFUSED: ChangeRefusedError,
     common_pb2.UNAUTHENTICATED: AuthenticationError,
     common_pb2.PERMISSION_DENIED: PermissionDeniedError,
+    common_pb2.FENCED_MEMBER: FencedMemberError,
+    common_pb2.FENCED_INSTANCE: FencedInstanceError,
+    common_pb2.GROUP_HAS_MEMBERS: GroupHasMembersError,
 }
 
 
@@ -320,43 +344,43 @@ def error_from(error: common_pb2.Error, endpoint: str) -> TandemlogError:
 
 
 _NO_ANSWER = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,
-    grpc.StatusCode.UNKNOWN,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.ABORTED,
+    "UNAVAILABLE",
+    "DEADLINE_EXCEEDED",
+    "CANCELLED",
+    "UNKNOWN",
+    "INTERNAL",
+    "ABORTED",
 )
 
 
 _NO_HANDSHAKE = ("Socket closed", "SETTINGS frame", "Failed parsing HTTP/2")
 
 
-def error_from_rpc(status: grpc.StatusCode, details: str | None, endpoint: str) -> TandemlogError:
+def error_from_rpc(status: "grpc.StatusCode", details: str | None, endpoint: str) -> TandemlogError:
     """The exception for a call that ended without a response."""
     why = " ".join((details or "no details").split())
     text = f"{endpoint}: {status.name.lower().replace('_', ' ')}: {why}"
     reason = _short_reason(status, why)
-    if status in _NO_ANSWER:
+    if status.name in _NO_ANSWER:
         return NodeUnavailableError(text, reason=reason)
-    if status is grpc.StatusCode.RESOURCE_EXHAUSTED:
+    if status.name == "RESOURCE_EXHAUSTED":
         return BatchTooLargeError(text, field="request", reason=reason)
-    if status is grpc.StatusCode.UNIMPLEMENTED:
+    if status.name == "UNIMPLEMENTED":
         return InvalidArgumentError(
             f"{text}; is this a tandemlog node, and a current one?", reason=reason
         )
-    if status is grpc.StatusCode.UNAUTHENTICATED:
+    if status.name == "UNAUTHENTICATED":
         return AuthenticationError(text, reason=reason)
-    if status is grpc.StatusCode.PERMISSION_DENIED:
+    if status.name == "PERMISSION_DENIED":
         return PermissionDeniedError(text, reason=reason)
     return RefusedError(text, reason=reason)
 
 
-def _short_reason(status: grpc.StatusCode, why: str) -> str:
+def _short_reason(status: "grpc.StatusCode", why: str) -> str:
     """The end of gRPC's sentence, which names every layer that the call went through."""
-    if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+    if status.name == "DEADLINE_EXCEEDED":
         return "no answer in time"
-    if status is grpc.StatusCode.UNIMPLEMENTED:
+    if status.name == "UNIMPLEMENTED":
         return "no tandemlog node"
     if "errors resolving" in why or "DNS resolution failed" in why:
         return "name not resolved"

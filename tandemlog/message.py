@@ -112,6 +112,12 @@ class SendManyResult:
     queue_offsets: NDArray[np.int64]
     physical_offsets: NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        return (
+            f"SendManyResult(count={self.count} of {len(self.queue_ids)}, "
+            f"duplicates={self.duplicates}, requests={self.requests}, byte_size={self.byte_size})"
+        )
+
     def msg_id(self, index: int) -> str:
         """The offset id of message `index`; empty if its position is not known."""
         offset = int(self.physical_offsets[index])

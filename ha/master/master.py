@@ -28,7 +28,7 @@ from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
 from ..protocol.replication_service import Context, ReplicationService
 from ..state_file import StateFile
-from ..store_port import GROUPS, TOPICS, StorePort, tables_of
+from ..store_port import GROUP_MEMBERS, GROUPS, TOPICS, StorePort, tables_of
 from .group import MasterGroup, Return
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
@@ -184,7 +184,7 @@ class ReplicationMaster:
         await loop.run_in_executor(self._worker, self.tables.refresh)
         versions = self.tables.versions()
         self.group.needed_tables = {
-            kind: versions[kind] for kind in (TOPICS, GROUPS) if kind in versions
+            kind: versions[kind] for kind in (TOPICS, GROUPS, GROUP_MEMBERS) if kind in versions
         }
         self._list_members()
         self._moved()

@@ -158,8 +158,8 @@ _READS = Section(
 _GROUPS = Section(
     "Consumer groups",
     "The lag is exported by the master only, so that a sum over all nodes is right. It exists for "
-    "each pair of group and topic with a committed offset. Traffic and members are counted by each "
-    "node from the calls that it gets itself.",
+    "each pair of group and topic with a committed offset. Traffic is counted by each node from "
+    "the calls that it gets itself.",
     (
         _gauge(
             "consumer_lag_messages", "messages",
@@ -172,9 +172,30 @@ _GROUPS = Section(
             "no lag, and a stuck group's lag grows by a second each second.", "group", "topic",
         ),
         _gauge(
-            "group_members", "connections",
-            "Connections to this node that pulled or committed for the group in the last 90 s.",
-            "group",
+            "group_members", "members",
+            "Members of the group, on the master. A group without members, because its consumers "
+            "choose their queues themselves, and any group on a slave: connections that pulled or "
+            "committed for it in the last 90 s.", "group",
+        ),
+        _gauge("groups_with_members", "groups", "Groups that have members; 0 on a slave."),
+        _gauge(
+            "groups_reconciling", "groups",
+            "Groups whose queues are on their way to other members. One that stays so for longer "
+            "than its rebalance timeout has a member that does not give up a queue.",
+        ),
+        _counter(
+            "group_rebalances_total", "rebalances",
+            "New assignments of queues, because members, subscriptions or topics changed.",
+        ),
+        _counter(
+            "group_fenced_commits_total", "offsets",
+            "Offsets that were not committed, because their queue belongs to another member. Many "
+            "of them: members are slower than their session timeout, and others do their work "
+            "again.",
+        ),
+        _counter(
+            "group_members_removed_total", "members",
+            "Members that left, timed out or were replaced; the log says which, and why.",
         ),
         _counter(
             "group_messages_out_total", "messages", "Messages that the group has pulled here.",

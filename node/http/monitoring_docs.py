@@ -46,8 +46,11 @@ not hold up puts: its text is made in a thread, and scrapes that come at the sam
 
 ## Log
 
-A node logs on stderr, one event a line. `[log] level` is the lowest level. With `[log] format =
-"json"` each line is one JSON object:
+A node logs on stderr, one event per line, and has no log file of its own: journald or the container
+engine rotates what it writes. Where stderr is a file, rotate it with logrotate's `copytruncate`.
+SIGHUP changes nothing, unless the node runs in a terminal that is closed.
+
+`[log] level` is the lowest level. With `[log] format = "json"` each line is one JSON object:
 
 | field | is |
 |---|---|

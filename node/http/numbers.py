@@ -8,13 +8,15 @@ What the loop owns is copied in the loop. A counter of another thread is read as
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
 from ..access.doorkeeper import Doorkeeper
+from ..groups.coordinator import GroupCoordinator
+from ..groups.group_numbers import group_statistics
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
@@ -93,6 +95,7 @@ class NodeCounters:
         turns: ReadTurns,
         pulls: PullService,
         groups: GroupActivity,
+        membership: GroupCoordinator | None = None,
         waiting: Sized,
         acks: AckStats,
         leads: Callable[[], bool],
@@ -104,6 +107,7 @@ class NodeCounters:
         self._turns = turns
         self._pulls = pulls
         self._groups = groups
+        self._membership = membership
         self._waiting = waiting
         self._acks = acks
         self._workload = Workload(
@@ -128,7 +132,17 @@ class NodeCounters:
             "streams": self._door.streams,
             "long_polls": self._pulls.waiting,
             "answer_bytes": self._turns.held_bytes,
+            **({} if self._membership is None else group_statistics(self._membership)),
         }
+
+    def _group_numbers(self) -> Mapping[str, GroupNumbers]:
+        """The master knows the members; where a group has none, connections are counted."""
+        found = self._groups.numbers()
+        if self._membership is not None:
+            for name, count in self._membership.member_counts().items():
+                if name in found:
+                    found[name] = replace(found[name], members=count)
+        return found
 
     def numbers(
         self,
@@ -161,7 +175,7 @@ class NodeCounters:
                 "pull_seconds": self._pulls.latency,
                 "message_size_bytes": stats.traffic.record_sizes,
             },
-            groups=self._groups.numbers(),
+            groups=self._group_numbers(),
             folded_groups=self._groups.folded,
             calls_total=self._door.calls_total,
             refused=dict(self._door.refused),

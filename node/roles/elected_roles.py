@@ -26,7 +26,6 @@ from ha.slave.store import set_log_aside
 from ha.state import HaState, Member
 from ha.state_file import StateFile, new_incarnation
 from storage.clock import Clock
-from storage.disk.real_files import RealFileSystem
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
@@ -86,7 +85,7 @@ class ElectedRoles:
         self._max_unconfirmed_bytes = max_unconfirmed_bytes
         self._timeout_ms = timeout_ms
         self._fatal = fatal
-        self._file = StateFile(store.config.directory, RealFileSystem())
+        self._file = StateFile(store.config.directory, store.files)
         self._state: HaState | None = None
         self._master: ReplicationMaster | None = None
         self._slave: ReplicationSlave | None = None
@@ -169,6 +168,7 @@ class ElectedRoles:
             self._store,
             replace(self._config, role=Role.MASTER),
             self._clock,
+            files=self._store.files,
             won=won,
             keeper=keeper,
             on_deposed=self.agent.look_again,
@@ -199,6 +199,7 @@ class ElectedRoles:
             self._store,
             replace(self._config, role=Role.SLAVE, master_endpoint=leader.endpoint),
             self._clock,
+            files=self._store.files,
             unclean_epoch=unclean_epoch,
             master_id=leader.node_id,
             on_lost=lambda _: self.agent.stream_lost(),

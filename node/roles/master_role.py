@@ -42,6 +42,13 @@ class MasterRole:
             return None
         return self._replication.epoch
 
+    def sure_epoch(self) -> int | None:
+        if self._lease_fault is not None and (
+            self._replication.stood_still() or self._lease_fault()
+        ):
+            return None
+        return self._replication.epoch
+
     def admit(self, durability: int) -> None:
         if self.held_back:
             raise RequestRefusedError(common_pb2.NOT_IN_SYNC, self.held_back)

@@ -19,6 +19,10 @@ class NodeRole(Protocol):
 
     def epoch(self) -> int | None: ...
 
+    def sure_epoch(self) -> int | None:
+        """The epoch, while no other node can lead a later one: for what this node does alone,
+        without an acknowledgement of the in-sync set."""
+
     def admit(self, durability: int) -> None: ...
 
     def unconfirmed(self, end_offset: int) -> tuple[int, str]: ...
@@ -43,3 +47,19 @@ class NodeRole(Protocol):
 
     def read_fault(self) -> str:
         """Why reads are not what they should be; empty if they are."""
+
+
+class SureRole:
+    """A role for those that need to be sure: the members of groups act on one node's word."""
+
+    def __init__(self, role: NodeRole) -> None:
+        self._role = role
+
+    def epoch(self) -> int | None:
+        return self._role.sure_epoch()
+
+    def require_master(self, what: str) -> None:
+        self._role.require_master(what)
+
+    async def settle(self, table: str) -> None:
+        await self._role.settle(table)

@@ -32,6 +32,9 @@ class RoleSwitch:
     def epoch(self) -> int | None:
         return self.current.epoch()
 
+    def sure_epoch(self) -> int | None:
+        return self.current.sure_epoch()
+
     def admit(self, durability: int) -> None:
         self.current.admit(durability)
 

@@ -18,6 +18,9 @@ class SlaveRole:
     def epoch(self) -> int | None:
         return None
 
+    def sure_epoch(self) -> int | None:
+        return None
+
     def admit(self, durability: int) -> None:
         self.require_master("send puts to")
 

@@ -19,6 +19,9 @@ class WaitingRole:
     def epoch(self) -> int | None:
         return None
 
+    def sure_epoch(self) -> int | None:
+        return None
+
     def admit(self, durability: int) -> None:
         self.require_master("send puts to")
 

@@ -30,6 +30,7 @@ from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sor
 from ..pulls.read_turns import ReadTurns
 from ..settings.config import NodeConfig
 from .elections import Elections, required
+from .group_service import GroupService
 
 DEFAULT_QUEUES = 8
 BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
@@ -67,7 +68,10 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         turns: ReadTurns,
         statistics: Callable[[], Mapping[str, float]],
         elections: Elections | None = None,
+        *,
+        members: GroupService,
     ) -> None:
+        self._members = members
         self._store = store
         self._view = view
         self._config = config
@@ -218,6 +222,13 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         names = sorted_names(caller.consumed(held))
         groups, following = rows_after(page, names, str, len, NAME_PAGES)
         return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
+
+    async def DeleteGroup(
+        self, request: admin_pb2.DeleteGroupRequest, context: Any
+    ) -> admin_pb2.DeleteGroupResponse:
+        self._view.require_master("delete groups on")
+        await self._view.admit_change()
+        return await self._members.delete(request)
 
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
         return admin_pb2.StatsResponse(values=self._statistics())

@@ -20,7 +20,7 @@ of that.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import Message
@@ -34,7 +34,6 @@ from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 from ..access.caller import Caller
 from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
-from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
 from ..pulls.pull_service import PullService
@@ -43,13 +42,12 @@ from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
 from ..puts.append_pump import AppendPump
 from ..puts.append_stream import AppendStream
+from .group_service import MAX_ROWS, GroupService, check_count
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
-MAX_ROWS = 4_096
 MAX_SEARCHES = 1_024
 SEARCHES_A_TURN = 32  # some 20 ms of a thread
 MAX_NAMES = 1_024
-MAX_SHOWN = 8
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.
@@ -58,13 +56,6 @@ DISPATCH_WAIT_BYTES = 64 << 20
 DISPATCH_LOOK_S = 0.005
 
 Answer = TypeVar("Answer", bound=Message)
-
-
-class RoleGate(Protocol):
-    """What a request that changes something needs to know of this node's role."""
-
-    def require_master(self, what: str) -> None:
-        """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
 
 
 class BrokerService(broker_pb2_grpc.BrokerServicer):
@@ -76,17 +67,15 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         pump: AppendPump,
         pulls: PullService,
         segments: SegmentStream,
-        gate: RoleGate,
         known: KnownQueues,
         turns: ReadTurns,
-        groups: GroupActivity,
+        members: GroupService,
     ) -> None:
         self._store = store
-        self._groups = groups
+        self._members = members
         self._pump = pump
         self._pulls = pulls
         self._segments = segments
-        self._gate = gate
         self._known = known
         self._turns = turns
         # a search is work for the processor alone: with several threads at it, the event loop
@@ -153,7 +142,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     def _ranges(
         self, request: broker_pb2.QueueRangesRequest, caller: Caller
     ) -> broker_pb2.QueueRangesResponse:
-        _limit("topics", len(request.topics), MAX_NAMES)
+        check_count("topics", len(request.topics), MAX_NAMES)
         for topic in request.topics:
             self._known.check_topic(topic)
         topics: Sequence[str] = request.topics
@@ -179,7 +168,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         self, request: broker_pb2.SearchOffsetRequest, context: Any
     ) -> broker_pb2.SearchOffsetResponse:
         await self._dispatched()
-        _limit("queues", len(request.queues), MAX_SEARCHES)
+        check_count("queues", len(request.queues), MAX_SEARCHES)
         upper = request.boundary == broker_pb2.UPPER
         boundary = Boundary.UPPER if upper else Boundary.LOWER
         response = broker_pb2.SearchOffsetResponse()
@@ -243,42 +232,23 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         return await self._read_records(caller, partial(self._by_offset, request.physical_offsets))
 
     def _by_offset(self, offsets: Sequence[int]) -> FoundRecords:
-        _limit("physical_offsets", len(offsets), MAX_ROWS)
+        check_count("physical_offsets", len(offsets), MAX_ROWS)
         return self._store.reader.records_at(offsets, RECORDS_BYTES)
 
     async def CommitOffsets(
         self, request: broker_pb2.CommitOffsetsRequest, context: Any
     ) -> broker_pb2.CommitOffsetsResponse:
-        response = await self._read(context, partial(self._commit, request, context))
-        self._groups.committed(request.group, context.peer)
-        return response
+        return await self._members.commit(request, context)
 
-    def _commit(
-        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
-    ) -> broker_pb2.CommitOffsetsResponse:
-        self._gate.require_master("commit consumer offsets on")
-        _limit("offsets", len(request.offsets), MAX_ROWS)
-        for each in request.offsets:
-            self._known.check_queue(each.topic, each.queue_id)
-            if each.queue_offset < 0:
-                raise RequestRefusedError(
-                    common_pb2.INVALID_ARGUMENT,
-                    f"queue_offset must not be negative: {each.queue_offset}",
-                    field="queue_offset",
-                    actual=each.queue_offset,
-                )
-        self._store.groups.ensure(request.group, self._store.clock.now_ms())
-        committed = self._store.consumer_offsets
-        back: list[str] = []
-        for each in request.offsets:
-            place = request.group, each.topic, each.queue_id
-            before = committed.offset(*place)
-            if before is not None and each.queue_offset < before and len(back) < MAX_SHOWN:
-                back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
-            committed.commit(*place, each.queue_offset)
-        if back:
-            caller.moved_back(request.group, ", ".join(back))
-        return broker_pb2.CommitOffsetsResponse()
+    async def GroupHeartbeat(
+        self, request: broker_pb2.GroupHeartbeatRequest, context: Any
+    ) -> broker_pb2.GroupHeartbeatResponse:
+        return await self._members.heartbeat(request, context)
+
+    async def DescribeGroup(
+        self, request: broker_pb2.DescribeGroupRequest, context: Any
+    ) -> broker_pb2.DescribeGroupResponse:
+        return self._members.describe(request)
 
     async def FetchOffsets(
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
@@ -286,7 +256,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         return await self._read(context, partial(self._fetch, request))
 
     def _fetch(self, request: broker_pb2.FetchOffsetsRequest) -> broker_pb2.FetchOffsetsResponse:
-        _limit("topics", len(request.topics), MAX_NAMES)
+        check_count("topics", len(request.topics), MAX_NAMES)
         found = self._store.consumer_offsets.fetch(request.group, list(request.topics))
         offsets = {(each.topic, each.queue_id): each.queue_offset for each in found}
         rows, following = rows_after(
@@ -371,14 +341,3 @@ def _records(found: FoundRecords) -> bytes:
         next_page=str(found.next_before) if found.next_before else "",
     )
     return records_response(small, found.records)
-
-
-def _limit(field: str, actual: int, limit: int) -> None:
-    if actual > limit:
-        raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT,
-            f"{field} may have at most {limit} entries, not {actual}",
-            field=field,
-            limit=limit,
-            actual=actual,
-        )

@@ -76,6 +76,11 @@ def _commit(caller: Caller, request: Any) -> None:
     caller.require(Right.READ, _topics_of(request.offsets))
 
 
+def _heartbeat(caller: Caller, request: Any) -> None:
+    caller.require(Right.CONSUME, (request.group,))
+    caller.require(Right.READ, request.topics)
+
+
 def _writes_something(caller: Caller, _: Any) -> None:
     identity = caller.restricted
     if identity is not None and not identity.patterns(Right.WRITE):
@@ -109,10 +114,18 @@ RULES: Mapping[str, Rule] = {
         "consume of the group",
         lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
     ),
+    f"{BROKER}/GroupHeartbeat": Rule(
+        "consume of the group, read of each topic", _heartbeat, waits=True
+    ),
+    f"{BROKER}/DescribeGroup": Rule(
+        "consume of the group",
+        lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
+    ),
     f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,
     f"{ADMIN}/DeleteTopic": ADMINISTRATOR,
+    f"{ADMIN}/DeleteGroup": ADMINISTRATOR,
     f"{ADMIN}/ChangeCluster": ADMINISTRATOR,
     f"{ADMIN}/ListTopics": Rule(
         "read or write of each topic; shows those that the caller may see",

@@ -34,6 +34,7 @@ from tandemlog.transport.security import Security
 
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection
+from .groups_section import GroupsSection
 from .sections import (
     LimitsSection,
     LogSection,
@@ -120,6 +121,7 @@ class NodeConfig(BaseSettings):
     put: PutSection = Field(default=PutSection(), description="See [put].")
     pull: PullSection = Field(default=PullSection(), description="See [pull].")
     limits: LimitsSection = Field(default=LimitsSection(), description="See [limits].")
+    groups: GroupsSection = Field(default=GroupsSection(), description="See [groups].")
     tls: TlsSection = Field(default=TlsSection(), description="See [tls].")
     security: SecuritySection = Field(default=SecuritySection(), description="See [security].")
     log: LogSection = Field(default=LogSection(), description="See [log].")

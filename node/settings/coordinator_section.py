@@ -59,7 +59,8 @@ class CoordinatorSection(Section):
     key_file: str = Field(default="", description="PEM file of its key.")
     tls: bool = Field(
         default=False,
-        description="Whether the connection uses TLS; ca_file or cert_file say so too.",
+        description="Whether the connection uses TLS; it always does if ca_file or "
+        "cert_file is given.",
     )
 
     @model_validator(mode="after")

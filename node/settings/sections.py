@@ -409,8 +409,8 @@ class LimitsSection(Section):
     connection_bytes_in_flight: int = Field(
         default=256 << 20,
         ge=1 << 20,
-        description="Maximum number of bytes of puts of one connection that are not answered yet; "
-        "one request more is let in.",
+        description="Maximum number of bytes of puts of one connection that have no answer yet; "
+        "the request that crosses the limit is still accepted.",
     )
     connection_calls_per_s: int = Field(
         default=0,
@@ -433,7 +433,7 @@ class LimitsSection(Section):
     metric_groups: int = Field(
         default=1_000,
         ge=0,
-        description="The same for consumer groups, and for pairs of group and topic.",
+        description="The same maximum for consumer groups, and for pairs of group and topic.",
     )
 
 
@@ -445,6 +445,6 @@ class LogSection(Section):
     )
     format: Literal["text", "json"] = Field(
         default="text",
-        description="Lines for people, or one JSON object a line; docs/monitoring.md has its "
+        description="Lines for people, or one JSON object per line; docs/monitoring.md has its "
         "fields.",
     )

@@ -38,7 +38,8 @@ class TlsSection(Section):
     reload_interval_ms: int = Field(
         default=5_000,
         ge=10,
-        description="Time between two looks at the files of [tls] and at the access file.",
+        description="Time between two checks whether the files of [tls] or the access "
+        "file have changed.",
     )
 
     @model_validator(mode="after")

@@ -70,6 +70,14 @@ class ConsumerOffsets:
                 held[queue_id] = queue_offset
                 self._changes += 1
 
+    def drop(self, group: str) -> None:
+        """Forget all offsets of `group`."""
+        with self._lock:
+            kept = {key: rows for key, rows in self._table.items() if key[1] != group}
+            if len(kept) != len(self._table):
+                self._take(kept)
+                self._changes += 1
+
     def fetch(self, group: str, topics: Sequence[str] = ()) -> list[ConsumerOffset]:
         """The committed offsets of `group`; no topics means all of its topics."""
         wanted = set(topics)

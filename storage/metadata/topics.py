@@ -344,6 +344,18 @@ class GroupTable:
             self.table = changed
         return True
 
+    def delete(self, name: str, now_ms: int) -> bool:
+        """Whether it was there; durable on return."""
+        with self._lock:
+            if name not in self.table:
+                return False
+            changed = {key: each for key, each in self.table.items() if key != name}
+            document = self._file.with_next_version(now_ms)
+            document[_GROUPS] = changed
+            self._file.replace(dict(sorted(document.items())))
+            self.table = changed
+        return True
+
     def to_json(self) -> bytes:
         """The whole table in the form of its file, for a slave."""
         with self._lock:

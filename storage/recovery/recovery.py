@@ -50,7 +50,8 @@ def recover(
     cannot be used or written. The store is then not open.
     """
     report = RecoveryReport.of(found)
-    for loaded in (parts.topics, parts.groups, parts.consumer_offsets, parts.epochs):
+    tables = parts.topics, parts.groups, parts.consumer_offsets, parts.group_members
+    for loaded in (*tables, parts.epochs):
         if loaded.note:
             report.notes.append(loaded.note)
     _cut_log(parts, found, report)

@@ -18,13 +18,12 @@ One event loop owns a connection.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from grpc import aio
 from tenacity import (
     AsyncRetrying,
     retry_if_exception,
@@ -36,6 +35,7 @@ from tenacity import (
 from ..errors import (
     AuthenticationError,
     ClientClosedError,
+    ForkedClientError,
     NodeUnavailableError,
     NoMasterError,
     PermissionDeniedError,
@@ -45,17 +45,23 @@ from ..errors import (
     error_from_rpc,
 )
 from ..format.constants import MAX_GRPC_MESSAGE
+from ..telemetry.outages import Outages
+from ..transport import own_grpc
 from ..transport.channels import open_channel
 from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
 from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from .connection_options import ConnectionOptions as ConnectionOptions
+from .connection_options import secured as secured
 from .endpoints import parse_endpoints
 from .paging import pages_of_topics
 from .pull_answer import PULL, PullAnswer, parse_pull
 from .topology import Topology, merge_answers
 
 if TYPE_CHECKING:
+    from grpc import aio
+
     from ..v1.admin_pb2_grpc import AdminAsyncStub
     from ..v1.broker_pb2_grpc import BrokerAsyncStub
 
@@ -63,6 +69,9 @@ logger = logging.getLogger(__name__)
 
 OTHERS_S = 1.0
 """After the first response of a round, for the others."""
+
+AWAY_S = 0.5
+"""Between two rounds of questions while the cluster is away."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
@@ -88,29 +97,6 @@ AnswerT = TypeVar("AnswerT", bound=_Answer)
 ResultT = TypeVar("ResultT")
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """Times in milliseconds: of one call, of all attempts of a call, of one search for the master,
-    and the age at which the client asks for the topology again. `security`: see Security."""
-
-    request_timeout_ms: int = 10_000
-    retry_timeout_ms: int = 30_000
-    discovery_timeout_ms: int = 2_000
-    topology_max_age_ms: int = 10_000
-    security: Security = field(default_factory=Security)
-
-    def __post_init__(self) -> None:
-        for name in ("request_timeout_ms", "retry_timeout_ms", "discovery_timeout_ms"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} must be positive: {getattr(self, name)}")
-
-
-def secured(options: ConnectionOptions | None, security: Security | None) -> ConnectionOptions:
-    """`options` with `security`, where that is given."""
-    options = options or ConnectionOptions()
-    return options if security is None else replace(options, security=security)
-
-
 class Node:
     """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
     used. `number` is that of the certificates with which its channel was made."""
@@ -119,10 +105,13 @@ class Node:
         self.endpoint = endpoint
         self._files = files or SecurityFiles(Security())
         try:
+            own_grpc.ready()
             self.number = self._files.current().number
             self.channel = open_channel(endpoint, self._files, CHANNEL_OPTIONS)
         except SecurityFileError as error:
             raise SecurityError(str(error)) from None
+        except own_grpc.OwnGrpcError as error:
+            raise ForkedClientError(str(error)) from None
         self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
         self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
         self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
@@ -130,33 +119,32 @@ class Node:
         )
 
     async def ask(
-        self,
-        method: Callable[..., Awaitable[AnswerT]],
-        request: Any,
-        timeout_ms: int,
+        self, method: Callable[..., Awaitable[AnswerT]], request: Any, timeout_ms: int
     ) -> AnswerT:
         """One unary call; raises a typed error for a refusal and for every failure of the call."""
-        answer = await self._call(method, request, timeout_ms)
+        answer = await self.call(method, request, timeout_ms)
         if answer.error.code:
             raise error_from(answer.error, self.endpoint)
         return answer
 
     async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
         """A pull, its records in the buffer that received them; raises as `ask`."""
-        answer = parse_pull(await self._call(self._pull, request, timeout_ms))
+        answer = parse_pull(await self.call(self._pull, request, timeout_ms))
         if answer.error.code:
             raise error_from(answer.error, self.endpoint)
         return answer
 
-    async def _call(
+    async def call(
         self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
     ) -> ResultT:
+        """As `ask`, but a refusal is left in the answer, with what else that says."""
         metadata = self.metadata
         try:
-            return await method(request, timeout=timeout_ms / 1000, metadata=metadata)
-        except aio.AioRpcError as error:
+            call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
+            return await own_grpc.begun(call)
+        except own_grpc.aio.AioRpcError as error:
             raise await self.failure(error, metadata) from None
-        except aio.UsageError as error:
+        except own_grpc.aio.UsageError as error:
             raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
 
     @property
@@ -164,7 +152,7 @@ class Node:
         """What each call carries: the token, as it is now."""
         return self._files.current().metadata
 
-    async def failure(self, error: aio.AioRpcError, metadata: Metadata) -> TandemlogError:
+    async def failure(self, error: "aio.AioRpcError", metadata: Metadata) -> TandemlogError:
         """The typed error for a failed call that carried `metadata`."""
         found = rpc_error(error, self.endpoint)
         if isinstance(found, AuthenticationError):
@@ -201,6 +189,10 @@ class Connection:
         """Of the node that `master` returned last: under its endpoint another one may answer later,
         and it may have other endpoints."""
         self._topology_at = float("-inf")
+        self._first_look: float | None = None
+        self._was_answered = False
+        self._outages = Outages(self.options.on_cluster_away, self.options.on_cluster_back)
+        self._watcher: asyncio.Task[None] | None = None
         self._files = SecurityFiles(self.options.security)
         self._nodes: dict[str, Node] = {}
         self._retired: list[Node] = []
@@ -218,6 +210,8 @@ class Connection:
     async def close(self) -> None:
         """Ends every call; waits for none."""
         self._closed = True
+        if self._watcher is not None:
+            self._watcher.cancel()
         if self._discovery is not None:
             self._discovery.cancel()
             await asyncio.gather(self._discovery, return_exceptions=True)
@@ -285,7 +279,8 @@ class Connection:
         if self._closed:
             raise ClientClosedError("the client is closed")
         if self._discovery is None or self._discovery.done():
-            self._discovery = asyncio.get_running_loop().create_task(self._discover())
+            loop = asyncio.get_running_loop()
+            self._discovery = loop.create_task(self._discover(), name="tandemlog-discovery")
         try:
             return await asyncio.shield(self._discovery)
         except TandemlogError as error:
@@ -309,11 +304,17 @@ class Connection:
         """Tries until `timeout_ms` (default: retry_timeout_ms) as long as errors may pass."""
         limit = self.options.retry_timeout_ms if timeout_ms is None else timeout_ms
         return AsyncRetrying(
-            retry=retry_if_exception(is_retryable),
+            retry=retry_if_exception(lambda error: is_retryable(error) and not self._hopeless()),
             wait=wait_exponential(multiplier=0.05, max=0.25) + wait_random(0, 0.05),
             stop=stop_after_delay(limit / 1000),
             reraise=True,
         )
+
+    def _hopeless(self) -> bool:
+        """Whether no node has ever answered, for connect_timeout_ms."""
+        if self._was_answered or self._first_look is None:
+            return False
+        return time.monotonic() - self._first_look >= self.options.connect_timeout_ms / 1000
 
     async def topics(self, names: Sequence[str] = ()) -> list[admin_pb2.Topic]:
         """The topics `names`, or all, as the master knows them. The node decides whether unknown
@@ -329,7 +330,10 @@ class Connection:
     async def _discover(self) -> Topology:
         known = dict.fromkeys(self.seeds)
         known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
+        if self._first_look is None:
+            self._first_look = time.monotonic()
         answers, failures = await self._describe_all(known)
+        self._was_answered = self._was_answered or bool(answers)
         if (
             not answers
             and failures
@@ -339,7 +343,20 @@ class Connection:
         unanswered = {endpoint: each.reason or "refused" for endpoint, each in failures.items()}
         self.topology = merge_answers(answers, tuple(known), self.topology, unanswered)
         self._topology_at = time.monotonic()
+        master = self.topology.master is not None
+        self._outages.looked(master=master, reason=self.topology.asked_text())
+        if self._outages.away and self._outages.watched and self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch_outage(), name="tandemlog-outage")
         return self.topology
+
+    async def _watch_outage(self) -> None:
+        """Asks on while the cluster is away: a client that does nothing would not hear of its
+        return."""
+        while self._outages.away and not self._closed:
+            await asyncio.sleep(AWAY_S)
+            with contextlib.suppress(TandemlogError):
+                await self.refresh()
+        self._watcher = None
 
     async def _describe_all(
         self, endpoints: dict[str, None]
@@ -349,7 +366,11 @@ class Connection:
         short time, so that a dead host does not delay the caller."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
-        tasks = {loop.create_task(self._describe(endpoint)): endpoint for endpoint in endpoints}
+
+        def describe(endpoint: str) -> "asyncio.Task[_Described]":
+            return loop.create_task(self._describe(endpoint), name="tandemlog-describe")
+
+        tasks = {describe(endpoint): endpoint for endpoint in endpoints}
         answers: dict[str, admin_pb2.DescribeClusterResponse] = {}
         failures: dict[str, TandemlogError] = {}
         try:
@@ -366,7 +387,7 @@ class Connection:
                     for other in _named_by(answer):
                         if other not in endpoints and not _reached(answer, other):
                             endpoints[other] = None
-                            tasks[loop.create_task(self._describe(other))] = other
+                            tasks[describe(other)] = other
                     if answer.master_id and answer.answered_by == answer.master_id:
                         deadline = min(deadline, loop.time() + 0.2)
                     deadline = min(deadline, loop.time() + OTHERS_S)
@@ -379,7 +400,7 @@ class Connection:
             failures[endpoint] = NodeUnavailableError(f"{endpoint}: {late}", reason=late)
         return answers, failures
 
-    async def _describe(self, endpoint: str) -> admin_pb2.DescribeClusterResponse | TandemlogError:
+    async def _describe(self, endpoint: str) -> "_Described":
         request = admin_pb2.DescribeClusterRequest()
         try:
             node = self.node(endpoint)
@@ -391,7 +412,9 @@ class Connection:
             return error
 
 
-_REFUSALS = (AuthenticationError, PermissionDeniedError, SecurityError)
+_Described = admin_pb2.DescribeClusterResponse | TandemlogError
+
+_REFUSALS = (AuthenticationError, ForkedClientError, PermissionDeniedError, SecurityError)
 """Where all nodes answer so, to ask again later is of no use."""
 
 
@@ -420,6 +443,6 @@ def is_retryable(error: BaseException) -> bool:
     return isinstance(error, TandemlogError) and error.retryable
 
 
-def rpc_error(error: aio.AioRpcError, endpoint: str) -> TandemlogError:
+def rpc_error(error: "aio.AioRpcError", endpoint: str) -> TandemlogError:
     """The typed error for a failed streaming call."""
     return error_from_rpc(error.code(), error.details(), endpoint)

@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from ..errors import InvalidArgumentError
 from ..v1 import admin_pb2, common_pb2
 from .elections import CoordinatorInfo, coordinator_of
 
-WAY_OUT = "; name another node's endpoint (--endpoint), which knows the rest"
+WAY_OUT = "; name another node's endpoint, which knows the rest"
 SILENT_VERSION = "0.1 or older"
 """Of a node that answers and does not say its version."""
 
@@ -22,6 +23,13 @@ class ReadFrom(Enum):
     MASTER = "master"
     SLAVE = "slave"
     ANY = "any"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "ReadFrom":
+        raise InvalidArgumentError(
+            f"read_from {value!r}: it must be one of {', '.join(each.value for each in cls)}",
+            field="read_from",
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@
             async for message in stream:
                 ...
 
-Messages come at least once: those that were not committed when a consumer stopped come again. Nodes
-do not assign queues: to share a topic, consumers of one group name their queues.
+Messages come at least once: those that were not committed when a consumer stopped come again. The
+consumers of one group share the queues of their topics: the master assigns each queue to one of
+them.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 import numpy as np
@@ -17,93 +20,46 @@ import numpy as np
 from ..cluster.connection import Connection, ConnectionOptions, Node, secured
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, NodeUnavailableError
+from ..forks import inherited, watch
 from ..format.constants import group_fault
 from ..format.errors import FormatError
 from ..format.record.tags import parse_tags, tag_hashes
+from ..telemetry.measures import Percentiles
 from ..transport.security import Security
-from ..v1 import broker_pb2
+from ..v1 import admin_pb2, broker_pb2
+from .columns import schema_of
+from .fetching import Fetcher
 from .follow_options import FollowOptions
-from .follower import Follower
-from .handing import Handing
-from .positions import COMMITTED, EARLIEST, Positions, Queue, QueueRange, Start, queues_of
+from .follower import Callbacks, Follower, OnCommitError, OnQueues
+from .lag import Lags
+from .membership import Membership
+from .positions import COMMITTED, EARLIEST, LATEST, Positions, Queue, QueueRange, Start, queues_of
 from .reading import Reader
-from .received import ReceivedBatch, ReceivedMessage
+from .received import ReceivedBatch
+from .scan import AsyncScan
+from .statistics import ConsumerStatistics, together, totals_of
+from .stream import AsyncStream
+from .subscription import Subscription, Topics
 
-
-class AsyncStream:
-    """The result of `follow`: messages, or whole batches of them. Close it, or use `async with`.
-
-    With automatic commits a message counts as processed when you ask for the next one. After you
-    leave a loop, another loop or `next_batch` may continue there.
-    """
-
-    def __init__(self, follower: Follower) -> None:
-        self._follower = follower
-        self._handing = Handing(follower)
-
-    @property
-    def follower(self) -> Follower:
-        """What does the reading."""
-        return self._follower
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Stops reading; with automatic commits saves what is done."""
-        await self._follower.close()
-
-    async def commit(self) -> None:
-        """Saves, for the group, everything delivered so far, the newest message included."""
-        await self._follower.commit()
-
-    @property
-    def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message delivered."""
-        return self._follower.delivered
-
-    async def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """The next batch; None at the end (`until_end`). Raises TimeoutError after
-        `timeout_ms` without a message; the stream stays as it is."""
-        self._handing.came_back()
-        batch = self._handing.rest() or await self._follower.next_batch(timeout_ms)
-        if batch is not None:
-            self._handing.whole(batch)
-        return batch
-
-    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
-        handing = self._handing
-        while True:
-            handing.came_back()
-            batch = handing.rest() or await self._follower.next_batch()
-            if batch is None:
-                return
-            handing.begin(batch)
-            offsets = batch.headers.queue_offset.tolist()
-            for message, offset in zip(batch, offsets, strict=True):
-                handing.message(offset)
-                yield message
-                handing.came_back()
-
-    async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Batches of one queue each, without an object per message."""
-        while (batch := await self.next_batch()) is not None:
-            yield batch
+_OFFSETS_OF_SHARED = (
+    "offsets for single queues need queues=, since the master assigns the queues of a group; "
+    "Admin.reset_offsets moves a group"
+)
 
 
 class AsyncConsumer:
     """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
-    from another allowed node if one fails. `group` is the group whose offsets are committed."""
+    from another allowed node if one fails. `group` is the group whose offsets are committed, and
+    whose members share the queues. `instance_id` makes a static member: one that comes back within
+    its session under this name gets the same queues."""
 
     def __init__(
         self,
         endpoints: str | Sequence[str],
         *,
         group: str | None = None,
+        instance_id: str | None = None,
         read_from: ReadFrom | str = ReadFrom.ANY,
         options: FollowOptions | None = None,
         connection: ConnectionOptions | None = None,
@@ -112,13 +68,22 @@ class AsyncConsumer:
         fault = group_fault(group) if group is not None else None
         if fault is not None:
             raise InvalidArgumentError(f"group {group!r}: {fault}", field="group")
+        if instance_id is not None and (group is None or not instance_id):
+            raise InvalidArgumentError(
+                "an instance_id needs a group, and at least one character", field="instance_id"
+            )
         self.group = group
+        self.instance_id = instance_id
         self._options = options or FollowOptions()
         self._connection = Connection(endpoints, secured(connection, security))
         self._read_from = ReadFrom(read_from)
         self._reader = Reader(self._connection, self._read_from)
         self._positions = Positions(self._connection, self._reader)
+        self._lags = Lags(self._connection, self._positions)
         self._followers: list[Follower] = []
+        self._past = ConsumerStatistics()
+        watch(self)
+        self._scans: set[AsyncScan] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -131,9 +96,14 @@ class AsyncConsumer:
 
     async def close(self) -> None:
         """Closes its streams and the connection."""
+        if inherited(self):
+            return
+        for scan in list(self._scans):
+            await scan.close()
         followers, self._followers = self._followers, []
         for follower in followers:
             await follower.close()
+            self._remember(follower)
         await self._connection.close()
 
     async def pull(
@@ -183,25 +153,106 @@ class AsyncConsumer:
 
     async def follow(
         self,
-        topics: str | Sequence[str],
+        topics: Topics,
         *,
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         start: Start | Mapping[Queue, int] | None = None,
         tags: str | None = None,
         until_end: bool = False,
         options: FollowOptions | None = None,
+        on_assigned: OnQueues | None = None,
+        on_revoked: OnQueues | None = None,
+        on_lost: OnQueues | None = None,
+        on_commit_error: OnCommitError | None = None,
     ) -> AsyncStream:
-        """Messages of all queues of `topics` (or of `queues`), as they come.
+        """Messages of all queues of `topics`, as they come.
 
-        `start`: EARLIEST, LATEST, COMMITTED, a time (ms or datetime), or an offset for each
+        With a group the queues are shared with its other members; `queues` names them by hand
+        instead. `topics`: names or patterns (see Subscription). `start`: EARLIEST, LATEST,
+        COMMITTED or a time (ms or datetime); with a shared group it is for queues without a
+        committed offset, and EARLIEST by default. Without sharing it may be an offset for each
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
-        "a || b". `until_end`: stops at the present end of the queues. Raises UnknownTopicError,
-        UnknownQueueError, NoNodeError.
+        "a || b". `until_end`: stops at the present end of the queues.
+
+        Called where the messages are taken: `on_assigned`, `on_revoked` (it may commit) and
+        `on_lost` with the stream and queues, after they were assigned, before they are given up,
+        after they were lost; `on_commit_error` with an error and offsets.
+
+        Raises UnknownTopicError, UnknownQueueError, NoNodeError.
         """
-        names = [topics] if isinstance(topics, str) else list(topics)
         wanted = _tags(tags)
-        fixed = until_end or queues is not None or isinstance(start, Mapping)
-        found = queues_of(await self._positions.topics(names), queues)
+        subscription = Subscription(self._positions, topics)
+        shared = self.group is not None and queues is None
+        if shared and isinstance(start, Mapping):
+            raise InvalidArgumentError(_OFFSETS_OF_SHARED, field="start")
+        known = await subscription.topics()
+        found = queues_of(known, queues)
+        stops = None
+        if until_end:
+            held, _ = await self._positions.held([topic.name for topic in known])
+            stops = {queue: held[queue].max_offset if queue in held else 0 for queue in found}
+        options = options or self._options
+        follower = self._follower(
+            options,
+            stops,
+            wanted,
+            group=self.group,
+            start=EARLIEST if start is None or isinstance(start, Mapping) else start,
+            callbacks=Callbacks(on_assigned, on_revoked, on_lost, on_commit_error),
+            lose_topics=bool(subscription.patterns),
+        )
+        self._forget_closed()
+        self._followers.append(follower)
+        try:
+            if shared:
+                await self._join(follower, subscription, known, options)
+            else:
+                fixed = until_end or queues is not None or isinstance(start, Mapping)
+                await self._read_alone(follower, subscription, found, start, fixed=fixed)
+        except BaseException:
+            await follower.close()
+            raise
+        return AsyncStream(follower)
+
+    def _follower(
+        self,
+        options: FollowOptions,
+        stops: Mapping[Queue, int] | None,
+        tags: frozenset[str] | None,
+        *,
+        group: str | None = None,
+        start: Start = EARLIEST,
+        callbacks: Callbacks | None = None,
+        lose_topics: bool = False,
+    ) -> Follower:
+        fetcher = Fetcher(
+            Reader(self._connection, self._read_from),
+            self._positions,
+            options,
+            stops=stops,
+            tags=tags,
+            group=group,
+            lose_topics=lose_topics,
+        )
+        return Follower(
+            fetcher,
+            self._positions,
+            self._lags,
+            options,
+            group=group,
+            start=start,
+            callbacks=callbacks,
+        )
+
+    async def _read_alone(
+        self,
+        follower: Follower,
+        subscription: Subscription,
+        found: Sequence[Queue],
+        start: Start | Mapping[Queue, int] | None,
+        *,
+        fixed: bool,
+    ) -> None:
         if isinstance(start, Mapping):
             starts = {queue: start[queue] for queue in found if queue in start}
         else:
@@ -210,24 +261,76 @@ class AsyncConsumer:
             starts = await self._positions.start(found, start, self.group)
 
         async def all_queues() -> list[Queue]:
-            return queues_of(await self._positions.topics(names), None)
+            return queues_of(await subscription.topics(), None)
 
-        stops = None
-        if until_end:
-            held, _ = await self._positions.held(names)
-            stops = {queue: held[queue].max_offset if queue in held else 0 for queue in starts}
-        follower = Follower(
-            Reader(self._connection, self._read_from),
-            self._positions,
-            options or self._options,
-            starts=starts,
-            stops=stops,
-            all_queues=None if fixed else all_queues,
-            tags=wanted,
+        if not fixed:
+            follower.look_for_queues(all_queues)
+        follower.begin(starts)
+
+    async def _join(
+        self,
+        follower: Follower,
+        subscription: Subscription,
+        known: Collection[admin_pb2.Topic],
+        options: FollowOptions,
+    ) -> None:
+        """Returns when the master has taken the stream as a member; raises what it refuses."""
+        assert self.group is not None
+        membership = Membership(
+            self._connection,
+            follower,
+            options,
             group=self.group,
+            topics=[topic.name for topic in known],
+            instance_id=self.instance_id or "",
         )
-        self._followers.append(follower)
-        return AsyncStream(follower)
+        follower.membership = membership
+        if subscription.patterns:
+
+            async def names() -> list[str]:
+                return [topic.name for topic in await subscription.topics()]
+
+            follower.look_for_topics(names)
+        try:
+            async with asyncio.timeout(self._connection.options.retry_timeout_ms / 1e3):
+                await asyncio.shield(membership.joined)
+        except TimeoutError:
+            raise NodeUnavailableError(
+                f"no master took this consumer as a member of group {self.group!r}: "
+                f"{membership.last_failure or 'none responded'}"
+            ) from None
+
+    async def scan(
+        self,
+        topics: str | Sequence[str],
+        *,
+        start: Start | Mapping[Queue, int] = EARLIEST,
+        end: Start | Mapping[Queue, int] = LATEST,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+        options: FollowOptions | None = None,
+    ) -> AsyncScan:
+        """The messages of `topics` from `start` to before `end` as Arrow batches: see AsyncScan.
+
+        `start` as in `follow`; `end`: LATEST, the present end of the queues; a time (ms or
+        datetime), before which the messages were stored; or an offset for each (topic, queue id),
+        LATEST for queues that it does not name. `columns` as in ReceivedBatch.to_arrow. Commits
+        nothing. Raises what `follow` raises, and InvalidArgumentError for an unknown column.
+        """
+        schema, wanted = schema_of(columns), _tags(tags)
+        names = [topics] if isinstance(topics, str) else list(topics)
+        found = queues_of(await self._positions.topics(names), queues)
+        if isinstance(start, Mapping):
+            starts = {queue: start[queue] for queue in found if queue in start}
+        else:
+            starts = await self._positions.start(found, start, self.group)
+        stops = await self._positions.end(list(starts), end)
+        follower = self._follower(options or self._options, stops, wanted)
+        follower.begin(starts)
+        scan = AsyncScan(follower, schema, self._scans.discard)
+        self._scans.add(scan)
+        return scan
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all); queues without a message are left
@@ -240,8 +343,41 @@ class AsyncConsumer:
         return await self._positions.committed(self._group(), names)
 
     async def commit(self, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group: where it continues reading, by (topic, queue id)."""
-        await self._positions.commit(self._group(), offsets)
+        """Saves offsets for the group: where it continues reading, by (topic, queue id). Queues
+        that a stream of this consumer owns are committed by it; the others must have no owner
+        (GroupHasMembersError)."""
+        group = self._group()
+        rest = dict(offsets)
+        for follower in self._followers:
+            if follower.membership is not None and not follower.closed:
+                own = {
+                    queue: rest.pop(queue) for queue in list(rest) if queue in follower.assignment
+                }
+                if own:
+                    await follower.commits.commit(own)
+        if rest or not offsets:
+            await self._positions.commit(group, rest)
+
+    def statistics(self) -> ConsumerStatistics:
+        """Of all its streams together, with the totals of those that are closed."""
+        followers = list(self._followers)
+        parts = [each.statistics() for each in followers]
+        parts = [
+            totals_of(part) if each.closed else part
+            for part, each in zip(parts, followers, strict=True)
+        ]
+        now = time.monotonic()
+        latencies = [each.counters.latencies for each in followers]
+        latency = latencies[0].percentiles(now, *latencies[1:]) if latencies else Percentiles()
+        return together([self._past, *parts], latency)
+
+    def _remember(self, follower: Follower) -> None:
+        self._past = together([self._past, totals_of(follower.statistics())], Percentiles())
+
+    def _forget_closed(self) -> None:
+        for each in [each for each in self._followers if each.closed]:
+            self._followers.remove(each)
+            self._remember(each)
 
     def _group(self) -> str:
         if self.group is None:

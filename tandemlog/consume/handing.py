@@ -8,55 +8,152 @@ A loop over messages may be left in the middle of a batch and another one begun:
 first one did not reach must not be skipped, since the offsets behind it will be committed.
 """
 
-from .follower import Follower
-from .received import ReceivedBatch
+from collections.abc import Iterator
+
+from ..forks import watch
+from .fetching import Portion
+from .follower import Call, Follower
+from .received import ReceivedBatch, ReceivedMessage
 
 
 class Handing:
     """See the module; for one caller at a time."""
 
-    __slots__ = ("_batch", "_follower", "_index", "_next_offset")
+    __slots__ = (
+        "__weakref__",
+        "_again",
+        "_batch",
+        "_counters",
+        "_follower",
+        "_index",
+        "_next_offset",
+        "_on_receive",
+        "_progress",
+        "_queue",
+        "_turn",
+    )
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
+        self._progress = follower.progress
+        self._counters = follower.counters
+        self._on_receive = follower.on_receive
+        self._again = False
         self._batch: ReceivedBatch | None = None
+        self._turn = 0
         self._index = 0
+        self._queue = ("", 0)
         self._next_offset: int | None = None
+        watch(self)
 
-    def begin(self, batch: ReceivedBatch) -> None:
-        """Deliver the messages of `batch` one by one."""
-        self._batch = batch
+    def begin(self, portion: Portion) -> bool:
+        """A batch to deliver; False if it must not be delivered any more, or has nothing to
+        deliver."""
+        batch, turn = portion
+        again, self._again = self._again, False
+        if not len(batch):
+            self._follower.skipped(batch, turn)
+            return False
+        queue = (batch.topic, batch.queue_id)
+        if not self._progress.take_in_hand(queue, turn):
+            return False
+        self._batch, self._queue, self._turn = batch, queue, turn
         self._index = 0
+        self._counters.in_hand = self._in_hand
+        if self._on_receive is not None and not again:
+            self._on_receive(batch)
+        return True
 
-    def message(self, queue_offset: int) -> None:
-        """The next one of them."""
-        self._index += 1
-        self._out(queue_offset + 1)
+    def messages(self) -> Iterator[ReceivedMessage]:
+        """Deliver the messages of the batch one by one, unless something else waits for the
+        caller: then the rest comes later."""
+        batch, follower = self.batch, self._follower
+        queue, turn, member = self._queue, self._turn, follower.membership is not None
+        beyond = turn + 1
+        counts = self._progress.counts
+        delivered, done = self._progress.delivered, self._progress.done
+        following = (batch.headers.queue_offset + 1).tolist()
+        indexes = range(1, len(batch) + 1)
+        for index, message, next_offset in zip(indexes, batch, following, strict=True):
+            self._index = index
+            self._next_offset = next_offset
+            # `Progress.handed_out` and `handled`, without a call for each message
+            if turn >= counts(queue, beyond):
+                delivered[queue] = next_offset
+            yield message
+            if self._batch is not batch:
+                return  # another loop, or call, has continued meanwhile
+            if turn >= counts(queue, beyond):
+                done[queue] = next_offset
+            self._next_offset = None
+            if follower.interrupted or (member and follower.must_stop):
+                return
 
-    def whole(self, batch: ReceivedBatch) -> None:
-        """All messages of `batch` at once."""
-        self._batch = batch
-        self._index = len(batch)
-        self._out(batch.next_offset)
+    def _in_hand(self) -> tuple[ReceivedBatch | None, int]:
+        """The batch, and how many of its messages the caller has had."""
+        return self._batch, self._index
+
+    def some(self, most: int | None = None) -> ReceivedBatch:
+        """All messages of the batch at once, or the first `most` of them."""
+        batch = self.batch
+        if most is None or len(batch) <= most:
+            self._index = len(batch)
+            self._out(batch.next_offset)
+            return batch
+        next_offset = batch[most].queue_offset
+        self._index = most
+        self._out(next_offset)
+        return batch.before(next_offset)
+
+    @property
+    def batch(self) -> ReceivedBatch:
+        """The one that was begun."""
+        assert self._batch is not None
+        return self._batch
 
     def _out(self, next_offset: int) -> None:
-        assert self._batch is not None
         self._next_offset = next_offset
-        self._follower.handed_out((self._batch.topic, self._batch.queue_id), next_offset)
+        self._progress.handed_out(self._queue, next_offset, self._turn)
 
     def came_back(self) -> None:
         """The caller wants more: what it got is done."""
         if self._batch is not None and self._next_offset is not None:
-            queue = (self._batch.topic, self._batch.queue_id)
-            self._follower.handled(queue, self._next_offset)
+            self._progress.handled(self._queue, self._next_offset, self._turn)
             self._next_offset = None
 
-    def rest(self) -> ReceivedBatch | None:
-        """What is left to deliver of the last batch; if nothing is, its end counts as done."""
+    def empty(self) -> None:
+        """The caller has nothing in hand."""
+        self.came_back()
+        self._progress.in_hand = None
+
+    def one(self) -> ReceivedMessage | None:
+        """The next message of the batch; None if there is none left to deliver."""
+        batch = self._batch
+        if batch is None or self._index >= len(batch) or self._follower.must_stop:
+            return None
+        message = batch[self._index]
+        self._index += 1
+        self._out(message.queue_offset + 1)
+        return message
+
+    def calls(self) -> Iterator[Call]:
+        """With nothing in hand, the callbacks that wait for the caller."""
+        self._follower.interrupted = False
+        calls = self._follower.calls
+        while calls:
+            call = calls.popleft()
+            if not call.overtaken:
+                yield call
+
+    def rest(self) -> Portion | None:
+        """With nothing in hand, what is left to deliver of the last batch; if nothing is, its end
+        counts as done."""
         batch, self._batch = self._batch, None
         if batch is None:
             return None
+        self._counters.handed_out(batch, self._index)
         if self._index < len(batch):
-            return batch.behind(self._index) if self._index else batch
-        self._follower.skipped(batch)
+            self._again = True
+            return (batch.behind(self._index) if self._index else batch), self._turn
+        self._follower.skipped(batch, self._turn)
         return None

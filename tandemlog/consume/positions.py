@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
+from ..cluster.close_names import unknown_topics
 from ..cluster.connection import Connection, Node
 from ..cluster.knowing import Knowing
 from ..cluster.paging import (
@@ -24,10 +25,12 @@ from ..cluster.paging import (
     pages_of_topics,
 )
 from ..errors import (
+    FencedMemberError,
     InvalidArgumentError,
     NodeUnavailableError,
     UnknownQueueError,
     UnknownTopicError,
+    error_from,
 )
 from ..v1 import admin_pb2, broker_pb2
 from .reading import Reader
@@ -111,9 +114,7 @@ class Positions:
                 known[each.name] = each
         missing = set(names) - set(known)
         if missing:
-            raise UnknownTopicError(
-                f"topics that do not exist: {', '.join(sorted(missing))}", field="topic"
-            )
+            raise unknown_topics(missing)
         if names:
             await self._wait_for_topics(names)
         return [known[name] for name in sorted(known)]
@@ -235,17 +236,40 @@ class Positions:
             await every_page(ask)
         return found
 
-    async def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group at the master; a repetition does no harm."""
+    async def commit(
+        self, group: str, offsets: Mapping[Queue, int], member: tuple[str, int] | None = None
+    ) -> None:
+        """Saves offsets for the group at the master, as its `member` (id and epoch) if that is
+        given; a repetition does no harm. Raises FencedMemberError for queues that the member does
+        not own, and GroupHasMembersError without one for queues that a member owns."""
+        refused: list[Queue] = []
+        fenced: FencedMemberError | None = None
         for part in in_parts(list(offsets.items()), MAX_ROWS):
             request = broker_pb2.CommitOffsetsRequest(
-                group=group, offsets=[_position(queue, offset) for queue, offset in part]
+                group=group,
+                offsets=[_position(queue, offset) for queue, offset in part],
+                member_id=member[0] if member is not None else "",
+                member_epoch=member[1] if member is not None else 0,
             )
 
             async def ask(node: Node, request: Any = request) -> broker_pb2.CommitOffsetsResponse:
-                return await node.ask(node.broker.CommitOffsets, request, self._timeout_ms)
+                response = await node.call(node.broker.CommitOffsets, request, self._timeout_ms)
+                if response.error.code:
+                    error = error_from(response.error, node.endpoint)
+                    if isinstance(error, FencedMemberError):
+                        rows = response.refused or request.offsets
+                        error.refused = tuple((row.topic, row.queue_id) for row in rows)
+                    raise error
+                return response
 
-            await self._connection.on_master(ask)
+            try:
+                await self._connection.on_master(ask)
+            except FencedMemberError as error:
+                fenced = error
+                refused += error.refused
+        if fenced is not None:
+            fenced.refused = tuple(refused)
+            raise fenced
 
     async def start(
         self, queues: Sequence[Queue], start: Start, group: str | None
@@ -269,6 +293,24 @@ class Positions:
         return low | await self.at_time(
             [queue for queue in queues if queue in ranges], in_ms(start)
         )
+
+    async def end(
+        self, queues: Sequence[Queue], end: Start | Mapping[Queue, int]
+    ) -> dict[Queue, int]:
+        """The offset of each queue before which a scan ends, at most its present end."""
+        ranges, _ = await self.held(list(dict.fromkeys(topic for topic, _ in queues)))
+        last = {queue: ranges[queue].max_offset if queue in ranges else 0 for queue in queues}
+        if isinstance(end, Mapping):
+            wanted = dict(end)
+        elif end == LATEST:
+            wanted = {}
+        elif isinstance(end, str):
+            raise InvalidArgumentError(
+                f"end must be {LATEST}, a time or offsets, not {end!r}", field="end"
+            )
+        else:
+            wanted = await self.at_time([each for each in queues if each in ranges], in_ms(end))
+        return {queue: min(offset, wanted.get(queue, offset)) for queue, offset in last.items()}
 
 
 def _position(queue: Queue, offset: int) -> broker_pb2.QueuePosition:

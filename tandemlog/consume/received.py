@@ -4,23 +4,28 @@
        │ iterate
     ReceivedMessage   a view into the batch; the record is decoded, and its CRC checked, when the
                       first of its fields is asked for
+       └ in a batch of many: a row of a piece, whose bodies (or properties) are decoded all at
+         once when the first of them is asked for. A record with a fault is decoded alone, so
+         that its error is its own.
 
 A batch that was filtered by tags holds exactly the messages with those tags; the node compares only
 hashes, the client the text.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain, repeat
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BadRecordError
 from ..format.arrays.ragged import compact, gather_rows
+from ..format.columns.fields import Properties, bodies, bytes_under, properties
 from ..format.columns.headers import HeaderColumns, gather_headers
 from ..format.columns.property_layouts import find_properties
 from ..format.constants import (
@@ -28,6 +33,7 @@ from ..format.constants import (
     BORN_TIMESTAMP_OFFSET,
     CRC_MASK,
     IPV6_EXTRA,
+    KEYS,
     TAGS,
 )
 from ..format.errors import CorruptRecordError
@@ -36,15 +42,21 @@ from ..format.record.properties import split_keys
 from ..format.record.record import Record, decode_record
 from ..format.record.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body
 from ..tracing import processing
+from .columns import as_arrow, schema_of
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
     from opentelemetry.trace import Span
 
 _HEAD: Final = Struct(">iIiiiqqi")
 """A record up to its system flag."""
 _LENGTH: Final = Struct(">i")
+_MANY: Final = 16
+"""Messages from which on decoding by columns costs less than one by one."""
+_PIECE_ROWS: Final = 256
+_PIECE_BYTES: Final = 1 << 20
 _IPV6: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 assert _HEAD.size == BORN_TIMESTAMP_OFFSET
@@ -177,6 +189,95 @@ class ReceivedMessage:
         )
 
 
+class _Piece:
+    """Rows of a batch that are decoded together; few enough to stay in the processor's cache."""
+
+    __slots__ = (
+        "_base", "_batch", "_data", "_headers", "_rows", "bodies", "keys", "properties", "tags",
+    )  # fmt: skip
+
+    def __init__(self, batch: "ReceivedBatch", data: bytes, base: int, rows: slice) -> None:
+        """The batch's records begin at `base` of `data`."""
+        self._batch = batch
+        self._data = data
+        self._base = base
+        self._headers = batch.headers
+        self._rows = rows
+        self.bodies: list[bytes | None] | None = None
+        self.properties: Properties | None = None
+        self.keys: list[str | None] = []
+        self.tags: list[str | None] = []
+
+    def place(self, row: int) -> tuple[bytes | memoryview, int, int]:
+        """Buffer, position in it and size of a record."""
+        row += self._rows.start
+        headers = self._headers
+        return self._batch.records, int(headers.positions[row]), int(headers.sizes[row])
+
+    def decode_bodies(self) -> list[bytes | None]:
+        """None for those that must be decoded alone."""
+        found = self.bodies = bodies(self._data, self._base, self._headers, self._rows)
+        return found
+
+    def decode_properties(self) -> Properties:
+        found = self.properties = properties(self._data, self._base, self._headers, self._rows)
+        self.keys = found.column(KEYS)
+        self.tags = found.column(TAGS)
+        return found
+
+
+class _PieceMessage(ReceivedMessage):
+    """A row of a piece. The slots of a message that stands alone are filled when they are asked
+    for the first time."""
+
+    __slots__ = ("_piece", "_row")
+
+    def __init__(self, piece: _Piece, row: int) -> None:
+        self._piece = piece
+        self._row = row
+
+    def __getattr__(self, name: str) -> Any:
+        """Only called for a slot without a value."""
+        if name not in ReceivedMessage.__slots__:
+            raise AttributeError(f"a message has no {name!r}", name=name, obj=self)
+        super().__init__(*self._piece.place(self._row))
+        return getattr(self, name)
+
+    @property
+    def body(self) -> bytes:
+        piece = self._piece
+        body = (piece.bodies or piece.decode_bodies())[self._row]
+        return super().body if body is None else body
+
+    @property
+    def properties(self) -> dict[str, str]:
+        piece = self._piece
+        if (piece.bodies or piece.decode_bodies())[self._row] is None:
+            return self.record.properties
+        return (piece.properties or piece.decode_properties())[self._row]
+
+    @property
+    def keys(self) -> list[str]:
+        piece = self._piece
+        if (piece.bodies or piece.decode_bodies())[self._row] is None:
+            return split_keys(self.record.keys or "")
+        if piece.properties is None:
+            piece.decode_properties()
+        keys = piece.keys[self._row]
+        if keys is None:
+            return []
+        return split_keys(keys) if " " in keys else [keys]
+
+    @property
+    def tags(self) -> str | None:
+        piece = self._piece
+        if (piece.bodies or piece.decode_bodies())[self._row] is None:
+            return self.record.tags
+        if piece.properties is None:
+            piece.decode_properties()
+        return piece.tags[self._row]
+
+
 @dataclass(frozen=True)
 class ReceivedBatch:
     """Records of one queue, oldest first: `records` end to end (bytes, or a view into the
@@ -216,15 +317,29 @@ class ReceivedBatch:
         return ReceivedMessage(self.records, int(self.positions[index]), size)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        position = 0
-        for size in self.sizes.tolist():
-            yield ReceivedMessage(self.records, position, size)
-            position += size
+        if len(self) < _MANY:
+            return map(self.__getitem__, range(len(self)))
+        return chain.from_iterable(self._pieces())
+
+    def _pieces(self) -> Iterator[Iterator[ReceivedMessage]]:
+        data, base = bytes_under(self.records)
+        mean = max(len(self.records) // len(self), 1)
+        step = max(min(_PIECE_ROWS, _PIECE_BYTES // mean), 1)
+        for begin in range(0, len(self), step):
+            rows = slice(begin, min(begin + step, len(self)))
+            piece = _Piece(self, data, base, rows)
+            yield map(_PieceMessage, repeat(piece), range(rows.stop - rows.start))
 
     def span(self, *, group: str | None = None) -> "AbstractContextManager[Span]":
         """As ReceivedMessage.span, for all messages of the batch: one span, linked to those of
         their producers."""
         return processing(self.topic, (each.properties for each in self), len(self), group)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> "pa.RecordBatch":
+        """The messages as an Arrow batch: the given columns, or those of docs/client.md. Bodies are
+        decompressed and checked. Raises BadRecordError, which names the record, for a damaged one,
+        and InvalidArgumentError for an unknown column or without the extra `arrow`."""
+        return as_arrow([self], schema_of(columns))
 
     def before(self, queue_offset: int) -> "ReceivedBatch":
         """The messages before `queue_offset`."""

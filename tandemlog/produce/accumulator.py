@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from ..errors import BufferFullError, ClientClosedError, TandemlogError
 from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
-from .put_batch import OpenBatch, PutBatch, Sink
+from .put_batch import OpenBatch, PutBatch, Rows, Sink
 
 FutureT_co = TypeVar("FutureT_co", covariant=True)
 FutureT = TypeVar("FutureT")
@@ -46,6 +46,7 @@ class Accumulator(Generic[FutureT]):
         new_group: Callable[[], FutureGroup[FutureT]],
         wake: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.batch_bytes = batch_bytes
         self.max_bytes = max_bytes
@@ -53,11 +54,14 @@ class Accumulator(Generic[FutureT]):
         self._new_group = new_group
         self._wake = wake
         self._clock = clock
+        self._wall_clock = wall_clock
+        self.rows: Rows | None = None
+        """Makes the records of what was added as bodies; used by one thread, the event loop's."""
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._open: OpenBatch | None = None
         self._new_future: Callable[[], FutureT] = new_group().add
-        self._sealed: deque[PutBatch] = deque()
+        self._sealed: deque[PutBatch | OpenBatch] = deque()
         self._held = 0
         self._woken = False
         self._closed: TandemlogError | None = None
@@ -70,12 +74,16 @@ class Accumulator(Generic[FutureT]):
         topic: str,
         queue_id: int,
         durability: broker_pb2.Durability.ValueType,
+        own: bytes | None = None,
+        size: int = 0,
     ) -> FutureT | None:
-        """The future of a message, or None if there is no room: wait and try again.
+        """The future of a message, or None if there is no room: wait and try again. `own` and
+        `size` as in OpenBatch.add.
 
         Raises what `close` was given.
         """
-        size = len(record)
+        if own is None:
+            size = len(record)
         # Not `with`: that looks up and binds both ends of the lock, which costs more than the lock.
         self._lock.acquire()
         try:
@@ -100,6 +108,10 @@ class Accumulator(Generic[FutureT]):
             if entry is None:
                 entry = batch.new_entry(topic, queue_id)
             batch.records.append(record)
+            batch.own.append(own)
+            batch.born.append(self._wall_clock())
+            if own is None:
+                batch.framed += 1
             batch.queue_indexes.append(entry)
             batch.byte_size += size
             future = self._new_future()
@@ -140,6 +152,11 @@ class Accumulator(Generic[FutureT]):
         if not found:
             raise self.full(timeout)
 
+    @property
+    def held_bytes(self) -> int:
+        """Without an answer, of all that was added."""
+        return self._held
+
     def has_room(self, size: int) -> bool:
         return self._held + size <= self.max_bytes or not self._held
 
@@ -172,7 +189,14 @@ class Accumulator(Generic[FutureT]):
     def take(self) -> PutBatch | None:
         """The oldest sealed request, the caller's from now on."""
         with self._lock:
-            return self._sealed.popleft() if self._sealed else None
+            batch = self._sealed.popleft() if self._sealed else None
+        return None if batch is None else self._complete(batch)
+
+    def _complete(self, batch: PutBatch | OpenBatch) -> PutBatch:
+        """Outside the lock: senders do not wait while records are made."""
+        if isinstance(batch, OpenBatch):
+            return batch.seal(self.delivery_seconds, self.rows)
+        return batch
 
     def release(self, size: int) -> None:
         """`size` bytes have their answer."""
@@ -189,7 +213,7 @@ class Accumulator(Generic[FutureT]):
             left = list(self._sealed)
             self._sealed.clear()
             self._room.notify_all()
-        return left
+        return [self._complete(batch) for batch in left]
 
     def refuse(self, reason: TandemlogError) -> None:
         """Takes nothing more, but keeps what it has."""
@@ -201,6 +225,6 @@ class Accumulator(Generic[FutureT]):
     def _seal_locked(self) -> None:
         """Caller holds the lock."""
         if self._open is not None:
-            self._sealed.append(self._open.seal(self.delivery_seconds))
+            self._sealed.append(self._open)
             self._open = None
             self.generation += 1

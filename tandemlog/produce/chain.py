@@ -43,6 +43,7 @@ from ..errors import (
     UnknownTopicError,
     error_from,
 )
+from ..telemetry.producing import ProducerCounters
 from ..v1 import broker_pb2, common_pb2
 from .put_batch import PutBatch
 
@@ -81,7 +82,9 @@ class Chain:
         numbers: Numbers,
         release: Callable[[int], None],
         refused: Callable[[PutBatch, TandemlogError], None] = lambda batch, error: None,
+        counters: ProducerCounters | None = None,
     ) -> None:
+        self._counters = counters or ProducerCounters()
         self.numbers = numbers
         self.last_error: TandemlogError | None = None
         self.acknowledged = 0
@@ -133,6 +136,7 @@ class Chain:
 
     def stream_opened(self) -> None:
         """A new stream: everything is to be written again."""
+        self._counters.streams += 1
         self._kept = self._written = 0
         self._doubts = []
         self._stop = None
@@ -177,6 +181,7 @@ class Chain:
         """No further answer will come. Without numbers nothing that was written may be written
         again: its outcome stays unknown."""
         written = [self._batches[index] for index in range(self._kept, self._written)]
+        self._counters.retries += len(written) if self.idempotent else 0
         for batch in written:
             batch.unanswered = True
             if not self.idempotent:
@@ -192,7 +197,9 @@ class Chain:
             if batch.deadline > now or batch.expired:
                 continue
             batch.expired = True
-            batch.sink.failed(self._late(batch, seconds))
+            late = self._late(batch, seconds)
+            self._counters.failed(batch.count, late)
+            batch.sink.failed(late)
             if not batch.in_doubt:
                 # Its caller was told that it is not stored: it must not be written again. What
                 # stands behind it was not stored either, and finds its number a gap.
@@ -235,6 +242,13 @@ class Chain:
         self.acknowledged += 1
         self.last_error = None
         if not batch.expired:
+            self._counters.acknowledged(
+                batch.count,
+                batch.byte_size,
+                batch.deadline,
+                duplicate=response.duplicate,
+                queues=batch.queues,
+            )
             batch.sink.acknowledged(batch.answer(response, self.numbers.producer_id))
 
     def _refused(self, batch: PutBatch, error: TandemlogError, doubt: bool) -> None:
@@ -276,6 +290,7 @@ class Chain:
         guilty = [] if doubt or batch.expired else _guilty(batch, error)
         if guilty and len(guilty) < batch.count and batch.sink.divisible:
             rest = batch.without(guilty, error)
+            self._counters.failed(len(guilty), error)
             rest.sequence, rest.epoch = batch.sequence, batch.epoch
             rest.unanswered = batch.unanswered
             self._batches[self._kept] = rest
@@ -308,6 +323,7 @@ class Chain:
         if leave:
             self._release(batch.byte_size)
         if not batch.expired:
+            self._counters.failed(batch.count, error)
             batch.sink.failed(error)
 
     def _late(self, batch: PutBatch, seconds: float) -> TandemlogError:

@@ -22,7 +22,7 @@ from ..format.errors import FormatError
 from ..format.record.batch import RecordBatch
 from ..format.record.properties import encode_properties
 from ..v1 import broker_pb2
-from .columns_input import byte_column, constant_column, integer_column
+from .columns_input import TopicColumn, byte_column, constant_column, integer_column, topic_column
 from .framing import (
     RESERVED_PROPERTIES,
     USER_PROPERTIES_LIMIT,
@@ -39,21 +39,33 @@ assert SHARDING_KEY in RESERVED_PROPERTIES
 
 _FIXED: Final = 91 + 24
 """Bytes of a record without its body, topic and properties, at most."""
+_QUEUES: Final = 1 << 32
+"""More than a topic can have."""
 _UNIQ_SIZE: Final = len(UNIQ_KEY) + 2 + 56
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What one send_many was given, n rows each; `queues` i8[n], or one for all, or None."""
+    """What one send_many was given, n rows each; `queues` i8[n], or one for all, or None.
+    `topics` None: all rows have the same topic, which is not in here."""
 
     bodies: ByteColumn
     keys: ByteColumn | None
     tags: ByteColumn | None
     queues: NDArray[np.int64] | int | None
     sharding_keys: ByteColumn | None
+    topics: TopicColumn | None = None
 
     @classmethod
-    def of(cls, bodies: Any, keys: Any, tags: Any, queues: Any, sharding_keys: Any) -> Self:
+    def of(
+        cls,
+        bodies: Any,
+        keys: Any,
+        tags: Any,
+        queues: Any,
+        sharding_keys: Any,
+        topics: Any = None,
+    ) -> Self:
         """Raises InvalidArgumentError naming the column that does not fit."""
         body = byte_column(bodies, "body")
         if body.valid is not None and not body.valid.all():
@@ -62,12 +74,16 @@ class Columns:
         if queues is not None and not isinstance(queues, int):
             queues = integer_column(queues, "queue")
             _same_length("queue", len(queues), count)
+        named = None if topics is None else topic_column(topics)
+        if named is not None:
+            _same_length("topics", len(named.codes), count)
         return cls(
             body,
             _property_column(keys, "keys", count),
             _property_column(tags, "tags", count),
             queues,
             _property_column(sharding_keys, "sharding_keys", count),
+            named,
         )
 
     def __len__(self) -> int:
@@ -84,6 +100,7 @@ class Columns:
             part(self.tags),
             queues[start:stop] if isinstance(queues, np.ndarray) else queues,
             part(self.sharding_keys),
+            None if self.topics is None else self.topics.rows(start, stop),
         )
 
 
@@ -163,10 +180,9 @@ def framed_columns(
             bodies=bodies,
             topics=topics,
             uniq_keys=framer.unique_id_column(len(bodies)) if framer.unique_ids else None,
-            born_timestamp=framer.now_ms(),
             born_host=framer.born_host,
             store_ipv6=framer.store_ipv6,
-            **columns,
+            **{"born_timestamp": framer.now_ms(), **columns},
         )
     )
 
@@ -188,24 +204,21 @@ class ColumnFramer:
 
     def frame(
         self,
-        topic: str,
         columns: Columns,
-        route: Route,
+        routes: Sequence[Route],
         generation: Callable[[], int],
         max_bytes: int,
     ) -> Iterator[FramedColumns]:
         """Requests of at most `max_bytes` (one message may have more), in order; `generation`
-        is asked for each."""
+        is asked for each. `routes` are those of the columns' topics, or of the one topic."""
         self._check(columns)
-        queues = self._queues(columns, route)
-        sizes = self._sizes(topic, columns)
+        queues = self._queues(columns, routes)
+        sizes = self._sizes(columns, routes)
         for start, stop in cuts(sizes, max_bytes, MAX_AT_ONCE):
-            if isinstance(queues, np.ndarray):
-                table, indexes = _table(queues[start:stop])
-            else:
-                chosen = route.queue_for(None, None, generation()) if queues is None else queues
-                table, indexes = [chosen], np.zeros(stop - start, np.uint16)
-            yield self._encode(topic, columns.rows(start, stop), table, indexes, start)
+            part = columns.rows(start, stop)
+            given = None if queues is None else queues[start:stop]
+            table, indexes = _table(_chosen(part, routes, generation()) if given is None else given)
+            yield self._encode(part, routes, table, indexes, start)
 
     def _check(self, columns: Columns) -> None:
         check_bodies(columns.bodies, self._framer.max_body)
@@ -221,50 +234,56 @@ class ColumnFramer:
         named = ((KEYS, columns.keys), (TAGS, columns.tags), (SHARDING_KEY, columns.sharding_keys))
         return [(name, column) for name, column in named if column is not None]
 
-    def _sizes(self, topic: str, columns: Columns) -> NDArray[np.int64]:
+    def _sizes(self, columns: Columns, routes: Sequence[Route]) -> NDArray[np.int64]:
         """Bytes of each record, or a little more."""
-        fixed = _FIXED + len(topic) + len(self._common) + _UNIQ_SIZE * self._framer.unique_ids
+        fixed = _FIXED + len(self._common) + _UNIQ_SIZE * self._framer.unique_ids
+        fixed += max(len(route.topic) for route in routes)
         sizes = columns.bodies.lengths + fixed
         for name, column in self._named(columns):
             sizes += column.lengths + len(name) + 2
         return sizes
 
     @staticmethod
-    def _queues(columns: Columns, route: Route) -> NDArray[np.int64] | int | None:
-        """Checked queue ids i8[n], one for all, or None: the producer chooses."""
+    def _queues(columns: Columns, routes: Sequence[Route]) -> NDArray[np.int64] | None:
+        """Each row's place (topic and queue, see _place), checked; None: the producer chooses."""
         queues = columns.queues
+        topics = 0 if columns.topics is None else columns.topics.codes
+        many = np.array([route.queues for route in routes], np.int64)
+        limits = np.broadcast_to(many[topics], len(columns))
         if isinstance(queues, int):
-            return route.queue_for(queues, None, 0)
+            queues = np.full(len(columns), queues, np.int64)
         if queues is not None:
-            wrong = (queues < 0) | (queues >= route.queues)
+            wrong = (queues < 0) | (queues >= limits)
             if wrong.any():
                 index = int(np.argmax(wrong))
+                route = routes[_code(columns, index)]
                 raise unknown_queue(route.topic, int(queues[index]), route.queues, index)
-            return queues
+            return _place(topics, queues)
         keys = columns.sharding_keys
         if keys is None:
             return None
         if len(keys) and not keys.lengths.all():
-            shard("", route.queues)
+            shard("", routes[0].queues)
         hashes = java_hashes(keys.data, keys.starts, keys.lengths).astype(np.int64)
-        return np.asarray(np.abs(hashes) % route.queues, np.int64)
+        return _place(topics, np.abs(hashes) % limits)
 
     def _encode(
         self,
-        topic: str,
         columns: Columns,
-        table: Sequence[int],
+        routes: Sequence[Route],
+        table: NDArray[np.int64],
         indexes: NDArray[np.uint16],
         start: int,
     ) -> FramedColumns:
         bodies, flags = self._compressed(columns.bodies)
+        used, queue_topics = np.unique(table // _QUEUES, return_inverse=True)
         try:
             return framed_columns(
                 self._framer,
                 bodies=bodies,
-                topics=[topic],
-                queue_topics=np.zeros(len(table), np.uint32),
-                queue_ids=np.array(table, np.uint32),
+                topics=[routes[code].topic for code in used.tolist()],
+                queue_topics=queue_topics.astype(np.uint32),
+                queue_ids=(table % _QUEUES).astype(np.uint32),
                 queue_indexes=indexes,
                 keys=columns.keys,
                 tags=columns.tags,
@@ -303,14 +322,34 @@ def cuts(sizes: NDArray[np.int64], max_bytes: int, max_count: int) -> Iterator[t
         start, before = stop, int(ends[stop - 1])
 
 
-def _table(queues: NDArray[np.int64]) -> tuple[list[int], NDArray[np.uint16]]:
-    """The distinct queues, and each row's index among them."""
-    table, indexes = np.unique(queues, return_inverse=True)
+def _place(topics: NDArray[np.int64] | int, queues: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Topic and queue as one number."""
+    return topics * _QUEUES + queues
+
+
+def _code(columns: Columns, row: int) -> int:
+    return 0 if columns.topics is None else int(columns.topics.codes[row])
+
+
+def _chosen(columns: Columns, routes: Sequence[Route], generation: int) -> NDArray[np.int64]:
+    """Places of rows whose queues the producer chooses: one of each topic for a request."""
+    if columns.topics is None:
+        return np.full(len(columns), routes[0].queue_for(None, None, generation))
+    queues = np.zeros(len(routes), np.int64)
+    codes = columns.topics.codes
+    for code in np.unique(codes).tolist():
+        queues[code] = routes[code].queue_for(None, None, generation)
+    return _place(codes, queues[codes])
+
+
+def _table(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
+    """The distinct places, and each row's index among them."""
+    table, indexes = np.unique(places, return_inverse=True)
     if len(table) > MAX_TABLE:
         raise InvalidArgumentError(
             f"{len(table)} queues in one request, {MAX_TABLE} are possible", field="queue"
         )
-    return table.tolist(), indexes.astype(np.uint16)
+    return table, indexes.astype(np.uint16)
 
 
 def _own_properties(sharding_keys: ByteColumn | None) -> ByteColumn | None:

@@ -5,6 +5,7 @@ pyarrow: an Arrow array exposes its buffers. Lists of bytes or text are joined.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -71,6 +72,52 @@ def constant_column(value: str | bytes, count: int) -> ByteColumn:
     data = np.frombuffer(value.encode() if isinstance(value, str) else value, np.uint8)
     offsets = np.arange(count + 1, dtype=np.int64) * len(data)
     return ByteColumn(np.tile(data, count), offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicColumn:
+    """A topic for each of n rows: `names` each once, and `codes` i8[n], each row's place there."""
+
+    names: list[str]
+    codes: NDArray[np.int64]
+
+    def rows(self, start: int, stop: int) -> "TopicColumn":
+        return TopicColumn(self.names, self.codes[start:stop])
+
+
+def topic_column(values: Any) -> TopicColumn:
+    """The topics in `values`: an Arrow string array (dictionary-coded or not), a numpy array, or a
+    sequence of text. Raises InvalidArgumentError for what is no text, or null."""
+    if isinstance(values, str | bytes):
+        raise InvalidArgumentError("topics: a topic for each row is needed", field="topics")
+    if isinstance(values, ArrowChunks):
+        values = values.combine_chunks()
+    if isinstance(values, ArrowArray) and not isinstance(values, np.ndarray):
+        if values.null_count:
+            raise InvalidArgumentError(
+                f"topics: {values.null_count} values are null", field="topics"
+            )
+        coded: Any = values
+        if not str(values.type).startswith("dictionary"):
+            coded = coded.dictionary_encode()
+        return _checked_topics(
+            coded.dictionary.to_pylist(), integer_column(coded.indices, "topics")
+        )
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    names = list(dict.fromkeys(listed))
+    places = {name: code for code, name in enumerate(names)}
+    codes = np.fromiter(map(places.__getitem__, listed), np.int64, len(listed))
+    return _checked_topics(names, codes)
+
+
+def _checked_topics(names: list[Any], codes: NDArray[np.int64]) -> TopicColumn:
+    texts = [name.decode() if isinstance(name, bytes) else name for name in names]
+    for name in texts:
+        if not isinstance(name, str):
+            raise InvalidArgumentError(
+                f"topics: text is needed, not {type(name).__name__}", field="topics"
+            )
+    return TopicColumn(texts, codes)
 
 
 def integer_column(values: Any, name: str) -> NDArray[np.int64]:

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from ..cluster.connection import Connection
+from ..hooks import Hooks
+from ..telemetry.outages import call_back
+from ..telemetry.producing import ProducerStatistics
 from .accumulator import FutureGroup
 from .chain import Numbers
 from .framing import Framer
@@ -37,6 +40,7 @@ class ProducerCore(Generic[FutureT]):
         self.options = options
         self.connection = Connection(endpoints, options.connection)
         self.numbers = _numbers(options)
+        self.hooks = Hooks(options.hooks)
         self.requests: RequestSender[FutureT] = RequestSender(
             self.connection,
             RequestOptions(
@@ -48,6 +52,7 @@ class ProducerCore(Generic[FutureT]):
                 max_in_flight_requests=options.max_in_flight_requests,
                 compress_above=options.compress_above,
                 unique_ids=options.unique_ids,
+                hooks=self.hooks if self.hooks.hear_of_requests else None,
             ),
             self.numbers,
             named=options.producer_id is not None,
@@ -57,6 +62,7 @@ class ProducerCore(Generic[FutureT]):
         self.routes = self.requests.routes
         self.accumulator = self.requests.accumulator
         self._refresher: asyncio.Task[None] | None = None
+        self._reporter: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Finds the master and learns the cluster's limits; raises NoMasterError if no node reports
@@ -66,13 +72,32 @@ class ProducerCore(Generic[FutureT]):
         except BaseException:
             await self.connection.close()
             raise
-        self._refresher = asyncio.get_running_loop().create_task(self._refresh_routes())
+        self._refresher = asyncio.get_running_loop().create_task(
+            self._refresh_routes(), name="tandemlog-routes"
+        )
+
+        if self.options.on_statistics is not None:
+            self._reporter = asyncio.get_running_loop().create_task(
+                self._report(), name="tandemlog-statistics"
+            )
+
+    def statistics(self) -> ProducerStatistics:
+        """Once open; any thread."""
+        sender = self.requests.sender
+        assert sender is not None
+        return sender.statistics()
+
+    async def _report(self) -> None:
+        while True:
+            await asyncio.sleep(self.options.statistics_interval_ms / 1000)
+            call_back(self.options.on_statistics, self.statistics())
 
     async def close(self, seconds: float) -> None:
         """Sends what is there, at most `seconds` long, and closes the connection."""
-        if self._refresher is not None:
-            self._refresher.cancel()
-            await asyncio.gather(self._refresher, return_exceptions=True)
+        for task in (self._refresher, self._reporter):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         await self.requests.close(seconds)
         await self.connection.close()
 

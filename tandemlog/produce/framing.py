@@ -33,6 +33,7 @@ from ..format.constants import (
     MAX_PROPERTIES,
     PRODUCER_MARK,
     PROPERTY_END,
+    UNIQ_KEY,
     client_topic_fault,
 )
 from ..format.errors import FormatError
@@ -86,10 +87,15 @@ def check_topic(topic: str) -> None:
         raise InvalidTopicNameError(f"topic {topic!r}: {fault}", field="topic")
 
 
+def is_reserved(name: str) -> bool:
+    """Whether RocketMQ or this client keeps the property for itself."""
+    return name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIX)
+
+
 def check_property_names(names: Sequence[str]) -> None:
     """Raises ReservedPropertyError for the first name that is not the user's to set."""
     for name in names:
-        if name in RESERVED_PROPERTIES or name.startswith(RESERVED_PREFIX):
+        if is_reserved(name):
             instead = _INSTEAD.get(name)
             raise ReservedPropertyError(
                 f"property {name!r} is reserved" + (f": {instead}" if instead else ""),
@@ -131,6 +137,10 @@ class Framer:
         self._id_ms = -1
         self._id_start = ""
         self._id_counter = 0
+        self.id_size = 0
+        """Bytes of the property UNIQ_KEY; 0 without unique ids."""
+        if unique_ids:
+            self.id_size = len(UNIQ_KEY) + 2 + len(self._next_id())
         self._id_columns = UniqueIdColumns(self._generator())
         self._frames: dict[str, TopicFrame] = {}
 
@@ -157,6 +167,12 @@ class Framer:
         topic = message.topic
         frame = self._frames.get(topic) or self.topic_frame(topic)
         body = message.body
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise InvalidMessageError(
+                f"message to {topic!r}: the body must be bytes, not {type(body).__name__}; an "
+                "empty one is b''",
+                field="body",
+            )
         length = len(body)
         if length > self.max_body:
             raise too_large_body(length, self.max_body)
@@ -178,43 +194,70 @@ class Framer:
         except (FormatError, TypeError, UnicodeEncodeError) as error:
             raise InvalidMessageError(f"message to {topic!r}: {error}") from error
 
+    def row(self, message: Message, queue_id: int) -> tuple[bytes, bytes | None, int]:
+        """What is kept of `message` until its request is framed: its body, its properties as
+        stored (without the unique id), and the bytes that its record will have. A message with
+        anything unusual is framed at once: then the first is its record, and the second None.
+        Raises as `frame`."""
+        body = message.body
+        if (
+            body.__class__ is not bytes
+            or message.flag
+            or message.born_timestamp is not None
+            or (self.compress_above is not None and len(body) >= self.compress_above)
+        ):
+            record = self.frame(message, queue_id)
+            return record, None, len(record)
+        topic = message.topic
+        frame = self._frames.get(topic) or self.topic_frame(topic)
+        length = len(body)
+        if length > self.max_body:
+            raise too_large_body(length, self.max_body)
+        size = frame.empty_size + self.id_size + length
+        if message.keys or message.tags or message.properties or message.sharding_key:
+            try:
+                own = self._own_properties(message)
+            except (TypeError, UnicodeEncodeError) as error:
+                raise InvalidMessageError(f"message to {topic!r}: {error}") from error
+            return body, own, size + len(own)
+        return body, b"", size
+
+    def framed_row(
+        self, topic: str, body: bytes, own: bytes, queue_id: int, born_timestamp: int
+    ) -> bytes:
+        """The record of a row."""
+        properties = self._unique_id(born_timestamp) + own if self.unique_ids else own
+        return frame_message(self.topic_frame(topic), body, properties, queue_id, born_timestamp)
+
     def properties(self, message: Message, now: int) -> bytes:
         """The stored properties of `message`: the client's own first, then the user's."""
+        own = self._own_properties(message)
+        return self._unique_id(now) + own if self.unique_ids else own
+
+    def _unique_id(self, now: int) -> bytes:
+        """The property UNIQ_KEY of the next message."""
         self._id_counter = counter = (self._id_counter + 1) & 0xFFFF
         if now != self._id_ms or not counter & 0xFF:
             self._id_ms = now
             self._id_start = f"{self._next_id()[:-4]}{counter >> 8:02X}"
-        unique_id = self._id_start + _HEX[counter & 0xFF]
+        return f"UNIQ_KEY\x01{self._id_start}{_HEX[counter & 0xFF]}\x02".encode()
+
+    def _own_properties(self, message: Message) -> bytes:
+        """Whatever there is; raises InvalidMessageError if a value would end early."""
         keys, tags = message.keys, message.tags
         if keys.__class__ is not str and keys:
             keys = join_keys(keys)
-        if (
-            keys
-            and tags
-            and self.unique_ids
-            and tags.__class__ is str
-            and "\x02" not in keys
-            and "\x02" not in tags
-            and not (message.properties or message.sharding_key)
-        ):
-            # The usual message, in one go.
-            text = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02UNIQ_KEY\x01{unique_id}\x02"
-        else:
-            text = self._some_properties(message, keys, unique_id)
-        encoded = text.encode()
-        if len(encoded) > USER_PROPERTIES_LIMIT:
-            raise too_large_properties(len(encoded))
-        return encoded
-
-    def _some_properties(self, message: Message, keys: str | Sequence[str], unique_id: str) -> str:
-        """Whatever there is; raises InvalidMessageError if a value would end early."""
         pieces = []
         if keys:
             pieces.append(f"KEYS\x01{keys}\x02")
-        if message.tags:
-            pieces.append(f"TAGS\x01{message.tags}\x02")
-        if self.unique_ids:
-            pieces.append(f"UNIQ_KEY\x01{unique_id}\x02")
+        if tags:
+            if "||" in tags:
+                raise InvalidMessageError(
+                    f"tags {tags!r}: a message has one tag, and no subscription could name one "
+                    "with ||, which stands between two",
+                    field="tags",
+                )
+            pieces.append(f"TAGS\x01{tags}\x02")
         if message.sharding_key:
             pieces.append(f"__SHARDINGKEY\x01{message.sharding_key}\x02")
         user = message.properties
@@ -225,7 +268,10 @@ class Framer:
             raise InvalidMessageError(
                 "keys, tags and properties cannot hold the character 0x02", field="properties"
             )
-        return text
+        encoded = text.encode()
+        if len(encoded) + self.id_size > USER_PROPERTIES_LIMIT:
+            raise too_large_properties(len(encoded) + self.id_size)
+        return encoded
 
 
 def user_properties(user: Mapping[str, str]) -> str:

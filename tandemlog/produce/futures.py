@@ -20,7 +20,8 @@ from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from typing import Any
 
 from ..answer import PutAnswer
-from ..errors import TandemlogError
+from ..errors import ForkedClientError, TandemlogError
+from ..forks import watch
 from ..message import SendResult
 
 _DONE = (FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED)
@@ -102,7 +103,16 @@ _new_future = SendFuture.__new__
 class SyncGroup:
     """The outcome of one request, for SendFutures 0 .. count-1 of it."""
 
-    __slots__ = ("_answer", "_count", "_error", "_errors", "_places", "condition", "interested")
+    __slots__ = (
+        "__weakref__",
+        "_answer",
+        "_count",
+        "_error",
+        "_errors",
+        "_places",
+        "condition",
+        "interested",
+    )
 
     divisible = True
 
@@ -116,6 +126,14 @@ class SyncGroup:
         # stand in what is left of the request.
         self._errors: dict[int, TandemlogError] = {}
         self._places: dict[int, int] | None = None
+        watch(self)
+
+    def in_child(self, error: ForkedClientError) -> None:
+        """After a fork, in the child: no thread is left to answer, or to release the lock."""
+        self.condition = threading.Condition()
+        self.interested.clear()
+        if self._answer is None and self._error is None:
+            self._error = error
 
     def add(self) -> SendFuture:
         future = _new_future(SendFuture)
@@ -195,6 +213,14 @@ class AsyncGroup:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.futures: list[asyncio.Future[SendResult]] = []
+        watch(self)
+
+    def in_child(self, error: ForkedClientError) -> None:
+        """After a fork, in the child: no thread is left to answer."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error.copy())
+                future.exception()  # the program need not ask for it
 
     def add(self) -> asyncio.Future[SendResult]:
         future: asyncio.Future[SendResult] = self._loop.create_future()

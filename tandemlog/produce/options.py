@@ -1,9 +1,12 @@
 """The settings of a producer."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ..cluster.connection import ConnectionOptions
 from ..format.record.producer_mark import producer_id_fault
+from ..hooks import ClientHook, check_hooks
+from ..telemetry.producing import ProducerStatistics
 
 MAX_DELIVERY_TIMEOUT_MS = 30 * 60_000
 
@@ -31,6 +34,10 @@ class ProducerOptions:
     message a UNIQ_KEY by which it can be found, as RocketMQ's client does. `trace` makes a span of
     OpenTelemetry for each send, and its context a property of the message (tracing.py); it needs
     the extra `otel`.
+
+    `on_statistics` gets a ProducerStatistics every `statistics_interval_ms`, in the client's
+    thread; do not call a client in it. `hooks` see each message before it is sent, and what became
+    of each request.
     """
 
     batch_bytes: int = 4 << 20
@@ -46,16 +53,21 @@ class ProducerOptions:
     compress_above: int | None = None
     unique_ids: bool = True
     trace: bool = False
+    on_statistics: Callable[[ProducerStatistics], object] | None = None
+    statistics_interval_ms: float = 60_000
+    hooks: Sequence[ClientHook] = ()
     route_max_age_ms: float = 30_000
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
 
     def __post_init__(self) -> None:
+        check_hooks(self.hooks)
         for name in (
             "batch_bytes",
             "max_in_flight_bytes",
             "delivery_timeout_ms",
             "answer_timeout_ms",
             "route_max_age_ms",
+            "statistics_interval_ms",
         ):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be positive: {getattr(self, name)}")

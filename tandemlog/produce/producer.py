@@ -15,7 +15,9 @@ from typing import Self
 
 from ..cluster.connection import secured
 from ..errors import BufferFullError, ClientClosedError
+from ..forks import inherited, watch
 from ..message import Message, SendManyResult, SendResult
+from ..telemetry.producing import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .core import ProducerCore
@@ -44,7 +46,9 @@ class AsyncProducer:
                 self._options, connection=secured(self._options.connection, security)
             )
         self._tracing = ProducerTracing() if self._options.trace else None
+        self._watched = self._tracing is not None or bool(self._options.hooks)
         self._core: ProducerCore[asyncio.Future[SendResult]] | None = None
+        watch(self)
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -71,6 +75,8 @@ class AsyncProducer:
     async def close(self, timeout_ms: float = 30_000) -> None:
         """Sends what is buffered, for `timeout_ms` at most; messages without a response then fail
         with OutcomeUnknownError or ClientClosedError."""
+        if inherited(self):
+            return
         core, self._core = self._core, None
         if core is not None:
             await core.close(timeout_ms / 1000)
@@ -87,6 +93,14 @@ class AsyncProducer:
         flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
         UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
+        if self._watched:
+            return await self._send_watched(message, wait=wait)
+        return await self._send(message, wait=wait)
+
+    async def _send_watched(self, message: Message, *, wait: bool) -> asyncio.Future[SendResult]:
+        on_send = self._opened().hooks.on_send
+        if on_send is not None:
+            message = on_send(message)
         if self._tracing is not None:
             return await self._send_traced(self._tracing, message, wait=wait)
         return await self._send(message, wait=wait)
@@ -108,14 +122,14 @@ class AsyncProducer:
         accumulator = core.accumulator
         route = core.routes.get(message.topic) or await core.routes.load(message.topic)
         queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
-        record = self._framer.frame(message, queue_id)
+        record, own, size = self._framer.row(message, queue_id)
         durability = durability_of(wait)
-        future = accumulator.add(record, message.topic, queue_id, durability)
+        future = accumulator.add(record, message.topic, queue_id, durability, own, size)
         if future is None:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
             while future is None:
-                await self._room(len(record), deadline)
-                future = accumulator.add(record, message.topic, queue_id, durability)
+                await self._room(size, deadline)
+                future = accumulator.add(record, message.topic, queue_id, durability, own, size)
         return future
 
     async def send_many(
@@ -127,6 +141,7 @@ class AsyncProducer:
         tags: Column = None,
         queues: Queues = None,
         sharding_keys: Column = None,
+        topics: Column = None,
         properties: dict[str, str] | None = None,
         wait: bool = True,
     ) -> SendManyResult:
@@ -141,10 +156,12 @@ class AsyncProducer:
                 sender = ManySender(
                     core, self._framer, collector,
                     properties=properties, wait=wait, carried=span.carried,
+                    on_send=core.hooks.on_send,
                 )  # fmt: skip
                 for batch in sender.batches(
-                    topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
-                ):
+                    topic, bodies, keys=keys, tags=tags, queues=queues,
+                    sharding_keys=sharding_keys, topics=topics,
+                ):  # fmt: skip
                     if isinstance(batch, str):
                         await core.routes.load(batch)
                     else:
@@ -154,6 +171,10 @@ class AsyncProducer:
             collector.complete()
             await done
             return span.told(collector.result())
+
+    def statistics(self) -> ProducerStatistics:
+        """What it has sent, how long that took, and what waits now."""
+        return self._opened().statistics()
 
     async def flush(self) -> None:
         """Waits until every message sent before has been acknowledged or has failed."""

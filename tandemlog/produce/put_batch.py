@@ -12,7 +12,7 @@ The first record stays apart, since it alone carries the producer's mark.
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,6 +149,13 @@ class PutBatch:
     def count(self) -> int:
         return len(self.sizes)
 
+    def queues(self) -> list[tuple[str, int]]:
+        """Those that the messages are for, by topic and queue id."""
+        return [
+            (self.topics[topic], int(queue_id))
+            for topic, queue_id in zip(self.queue_topics, self.queue_ids, strict=True)
+        ]
+
     @property
     def checksum(self) -> int:
         if self._checksum is None:
@@ -234,14 +241,26 @@ class PutBatch:
         ]
 
 
+class Rows(Protocol):
+    """Makes records of what an OpenBatch has collected."""
+
+    def records(self, batch: "OpenBatch") -> tuple[bytes | memoryview, NDArray[np.uint32]]:
+        """The records end to end, and the bytes of each, u4[n]."""
+        ...
+
+
 class OpenBatch:
-    """Records as they come in, for `sink`. Not for several threads at a time: the accumulator's
-    lock. `opened_at` on the monotonic clock."""
+    """Messages as they come in, for `sink`: records, or bodies with `own` properties of which
+    records are made later (Framer.row). Not for several threads at a time: the accumulator's
+    lock. `opened_at` on the monotonic clock, `born` in seconds of the wall clock."""
 
     __slots__ = (
+        "born",
         "byte_size",
         "durability",
+        "framed",
         "opened_at",
+        "own",
         "queue_ids",
         "queue_indexes",
         "queue_topics",
@@ -258,7 +277,10 @@ class OpenBatch:
         self.sink = sink
         self.opened_at = opened_at
         self.byte_size = 0
+        self.framed = 0
         self.records: list[bytes] = []
+        self.own: list[Any] = []
+        self.born: list[float] = []
         self.queue_indexes = array("H")
         self.table: dict[tuple[str, int], int] = {}
         self.topics: dict[str, int] = {}
@@ -269,13 +291,27 @@ class OpenBatch:
         """Whether a record of `size` bytes may still go in."""
         return self.byte_size + size <= limit and len(self.queue_ids) < MAX_TABLE
 
-    def add(self, record: bytes, topic: str, queue_id: int) -> None:
+    def add(
+        self,
+        record: bytes,
+        topic: str,
+        queue_id: int,
+        own: bytes | None = None,
+        size: int = 0,
+        born: float = 0.0,
+    ) -> None:
+        """A record; or, with `own`, a body whose record will have `size` bytes."""
         entry = self.table.get((topic, queue_id))
         if entry is None:
             entry = self.new_entry(topic, queue_id)
         self.records.append(record)
+        self.own.append(own)
+        self.born.append(born)
         self.queue_indexes.append(entry)
-        self.byte_size += len(record)
+        if own is None:
+            self.framed += 1
+            size = len(record)
+        self.byte_size += size
 
     def new_entry(self, topic: str, queue_id: int) -> int:
         """The place of a queue in the table."""
@@ -284,14 +320,20 @@ class OpenBatch:
         self.queue_ids.append(queue_id)
         return entry
 
-    def seal(self, delivery_seconds: float) -> PutBatch:
+    def seal(self, delivery_seconds: float, rows: Rows | None = None) -> PutBatch:
         """The request with all that was added, at least one record; its outcome must be known
-        `delivery_seconds` after the first."""
-        records = self.records
+        `delivery_seconds` after the first. `rows` makes records of what is none yet."""
+        if rows is None or self.framed == len(self.records):
+            assert self.framed == len(self.records)
+            records: bytes | memoryview = b"".join(self.records)
+            sizes = np.fromiter(map(len, self.records), np.uint32, self.framed)
+        else:
+            records, sizes = rows.records(self)
+        first = int(sizes[0])
         return PutBatch(
-            first=records[0],
-            rest=b"".join(records[1:]),
-            sizes=np.fromiter(map(len, records), np.uint32, len(records)),
+            first=bytes(records[:first]),
+            rest=memoryview(records)[first:],
+            sizes=sizes,
             queue_indexes=np.array(self.queue_indexes, np.uint16),
             topics=tuple(self.topics),
             queue_topics=self.queue_topics,

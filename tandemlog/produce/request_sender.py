@@ -31,6 +31,7 @@ from ..errors import (
 from ..format.arrays.byte_column import ByteColumn
 from ..format.constants import MAX_GRPC_MESSAGE
 from ..format.record.batch import RecordBatch
+from ..telemetry.producing import ProducerCounters, RequestHooks
 from .accumulator import Accumulator, FutureGroup
 from .chain import Numbers
 from .column_framing import FramedColumns, check_bodies, framed_columns
@@ -38,6 +39,7 @@ from .framing import USER_PROPERTIES_LIMIT, Framer
 from .futures import SendFuture, SyncGroup
 from .put_batch import CallbackSink, PutBatch, durability_of
 from .routes import RouteTable
+from .row_framing import RowFramer
 from .sender import Sender, SenderOptions
 
 FutureT = TypeVar("FutureT")
@@ -58,6 +60,7 @@ class RequestOptions:
     max_in_flight_requests: int = 32
     compress_above: int | None = None
     unique_ids: bool = True
+    hooks: RequestHooks | None = None
 
 
 class RequestSender(Generic[FutureT]):
@@ -140,6 +143,7 @@ class RequestSender(Generic[FutureT]):
         self._max_body = min(topology.max_message_size, largest)
         self.max_request_bytes = min(topology.max_batch_size, largest)
         options = self.options
+        self.accumulator.rows = RowFramer(self.new_framer())
         self.accumulator.batch_bytes = min(options.batch_bytes, self.max_request_bytes)
         self.sender = Sender(
             self.connection,
@@ -153,6 +157,7 @@ class RequestSender(Generic[FutureT]):
             ),
             named=self._named,
             refused=self._refused,
+            counters=ProducerCounters(options.delivery_seconds, hooks=options.hooks),
         )
 
     async def close(self, seconds: float) -> None:

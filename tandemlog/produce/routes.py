@@ -11,6 +11,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
+from ..cluster.close_names import unknown_topics
 from ..errors import (
     InvalidMessageError,
     TandemlogError,
@@ -101,16 +102,23 @@ class RouteTable:
             except TandemlogError as error:
                 logger.debug("route not refreshed: topic=%s %s", topic, error)
 
+    async def _names(self) -> list[str]:
+        """Of all topics, to propose one; none if the master cannot be asked."""
+        try:
+            return [each.name for each in await self._fetch([])]
+        except TandemlogError:
+            return []
+
     async def load(self, topic: str) -> Route:
         """The route as the master knows it now; raises UnknownTopicError, TopicNotWritableError."""
         check_topic(topic)
         try:
             found = [each for each in await self._fetch([topic]) if each.name == topic]
             if not found:
-                raise UnknownTopicError(f"topic {topic!r} does not exist", field="topic")
+                raise unknown_topics([topic])
         except UnknownTopicError:
             self._routes.pop(topic, None)
-            raise
+            raise unknown_topics([topic], await self._names()) from None
         settings = found[0]
         queues = settings.write_queues
         if not settings.perm & PERM_WRITE or queues < 1:

@@ -5,8 +5,8 @@
                                        └────────── Collector ◀── answers ─────────────┘
 
 Columns and lists of bodies are framed as arrays, a request at a time, with no object per message.
-Message objects are framed one by one into the same requests. Requests stand in the producer's
-order with everything that it sent before.
+Message objects become columns first, unless they have anything unusual. Requests stand in the
+producer's order with everything that it sent before.
 """
 
 import threading
@@ -24,12 +24,15 @@ from .column_framing import ColumnFramer, Columns
 from .columns_input import ArrowArray, ArrowChunks, ArrowTable
 from .core import ProducerCore
 from .framing import Framer, check_property_names
+from .message_columns import columns_of, message_parts
 from .put_batch import NullSink, OpenBatch, PutBatch, Sink, durability_of
 from .routes import Route
+from .row_framing import RowFramer
 
 Bodies = Any
 """A sequence or an iterator of bytes or of Message, or a column (columns_input.byte_column), or
-an Arrow table with the columns body, keys, tags, queue, of which only body must be there."""
+an Arrow table with the columns body, topic, keys, tags, queue, of which only body must be there.
+"""
 Column = Any
 """One value for all, a column (columns_input.byte_column), or None."""
 Queues = Any
@@ -155,8 +158,11 @@ class ManySender:
         properties: dict[str, str] | None,
         wait: bool,
         carried: Mapping[str, str] | None = None,
+        on_send: Callable[[Message], Message] | None = None,
     ) -> None:
-        """`carried` are properties that this client adds to every message that has them not."""
+        """`carried` are properties that this client adds to every message that has them not,
+        `on_send` is what each Message passes first."""
+        self._on_send = on_send
         check_property_names(list(properties or ()))
         self._carried = carried or {}
         self._core = core
@@ -164,6 +170,7 @@ class ManySender:
         self._collector = collector
         self._properties = properties or {}
         self._durability = durability_of(wait)
+        self._rows = RowFramer(framer)
         self._columns = ColumnFramer(framer, {**self._carried, **self._properties})
 
     def batches(
@@ -175,6 +182,7 @@ class ManySender:
         tags: Column,
         queues: Queues,
         sharding_keys: Column,
+        topics: Column = None,
     ) -> Iterator[PutBatch | str]:
         """The requests, one after the other as they are taken; a text is a topic whose route
         must be loaded before the next step. Raises InvalidMessageError and its kinds."""
@@ -183,30 +191,43 @@ class ManySender:
             keys = bodies.column("keys") if "keys" in names and keys is None else keys
             tags = bodies.column("tags") if "tags" in names and tags is None else tags
             queues = bodies.column("queue") if "queue" in names and queues is None else queues
+            if "topic" in names and topics is None and topic is None:
+                topics = bodies.column("topic")
             if "body" not in names:
                 raise InvalidArgumentError(
                     f"the table has no column body, only {', '.join(names)}", field="body"
                 )
             bodies = bodies.column("body")
+        if topics is not None and topic is not None:
+            raise InvalidArgumentError(
+                f"both topic {topic!r} and a column of topics: one of them is None", field="topics"
+            )
         extra = (keys, tags, queues, sharding_keys)
         if _is_column(bodies):
-            columns = Columns.of(bodies, keys, tags, queues, sharding_keys)
-            yield from self._column_batches(self._topic(topic), columns)
+            columns = Columns.of(bodies, *extra, topics)
+            yield from self._column_batches(topic, columns)
             return
         iterator = iter(bodies)
         first = next(iterator, None)
         if first is None:
             return
         if isinstance(first, Message):
-            if any(each is not None for each in extra) or self._properties:
+            if any(each is not None for each in (*extra, topics)) or self._properties:
                 raise InvalidArgumentError(
-                    "Message objects carry their own keys, tags, queue and properties",
+                    "Message objects carry their own topic, keys, tags, queue and properties",
                     field="messages",
                 )
-            yield from self._message_batches(topic, chain([first], iterator))
+            messages: Iterator[Message] = chain([first], iterator)
+            if self._on_send is not None:
+                messages = map(self._on_send, messages)
+            yield from self._message_batches(topic, messages)
         elif isinstance(bodies, Sequence):
-            columns = Columns.of(list(bodies), keys, tags, queues, sharding_keys)
-            yield from self._column_batches(self._topic(topic), columns)
+            columns = Columns.of(list(bodies), *extra, topics)
+            yield from self._column_batches(topic, columns)
+        elif topics is not None:
+            raise InvalidArgumentError(
+                "with an iterator of bodies all go to one topic: give a list", field="topics"
+            )
         else:
             yield from self._iterator_batches(self._topic(topic), chain([first], iterator), extra)
 
@@ -223,17 +244,20 @@ class ManySender:
         while part := list(islice(iterator, _LIST_PART)):
             yield from self._column_batches(topic, Columns.of(part, *extra))
 
-    def _column_batches(self, topic: str, columns: Columns) -> Iterator[PutBatch | str]:
-        route = self._core.routes.get(topic)
-        while route is None:
-            yield topic
-            route = self._core.routes.get(topic)
+    def _column_batches(self, topic: str | None, columns: Columns) -> Iterator[PutBatch | str]:
+        topics = columns.topics
+        names = [self._topic(topic)] if topics is None else topics.names
+        if not len(columns):
+            return
+        routes = []
+        for name in names:
+            route = self._core.routes.get(name)
+            while route is None:
+                yield name
+                route = self._core.routes.get(name)
+            routes.append(route)
         for framed in self._columns.frame(
-            topic,
-            columns,
-            route,
-            lambda: self._core.accumulator.generation,
-            self._core.max_batch_bytes,
+            columns, routes, lambda: self._core.accumulator.generation, self._core.max_batch_bytes
         ):
             yield framed.put_batch(
                 self._durability,
@@ -244,46 +268,63 @@ class ManySender:
     def _message_batches(
         self, topic: str | None, messages: Iterable[Message]
     ) -> Iterator[PutBatch | str]:
+        for part in message_parts(messages, self._core.max_batch_bytes):
+            if topic is not None:
+                _check_topics(topic, part)
+            columns = columns_of(part)
+            if columns is None:
+                yield from self._row_batches(part)
+            else:
+                yield from self._column_batches(None, columns)
+
+    def _row_batches(self, messages: Iterable[Message]) -> Iterator[PutBatch | str]:
         batch: OpenBatch | None = None
         limit = self._core.max_batch_bytes
+        born = 0.0
         for message in messages:
-            if topic is not None and message.topic != topic:
-                raise InvalidArgumentError(
-                    f"a message for topic {message.topic!r} in a send_many to {topic!r}: give "
-                    "None for messages of several topics",
-                    field="topic",
-                )
             route = self._core.routes.get(message.topic)
             while route is None:
                 yield message.topic
                 route = self._core.routes.get(message.topic)
-            record, queue_id = self._framed(message, route)
-            if batch is not None and not batch.has_room(len(record), limit):
+            record, own, size, queue_id = self._row(message, route)
+            if batch is not None and not batch.has_room(size, limit):
                 yield self._sealed(batch)
                 batch = None
             if batch is None:
                 batch = OpenBatch(self._durability, NullSink(), self._core.now())
-            batch.add(record, message.topic, queue_id)
+                born = self._framer.now_ms() / 1000
+            batch.add(record, message.topic, queue_id, own, size, born)
         if batch is not None:
             yield self._sealed(batch)
 
-    def _framed(self, message: Message, route: Route) -> tuple[bytes, int]:
+    def _row(self, message: Message, route: Route) -> tuple[bytes, bytes | None, int, int]:
+        """As Framer.row, and the queue."""
         generation = self._core.accumulator.generation
         queue_id = route.queue_for(message.queue_id, message.sharding_key, generation)
         if self._carried:
             properties = {**self._carried, **(message.properties or {})}
             message = replace(message, properties=properties)
-        return self._framer.frame(message, queue_id), queue_id
+        return *self._framer.row(message, queue_id), queue_id
 
     def _sealed(self, batch: OpenBatch) -> PutBatch:
         batch.sink = self._collector.sink(len(batch.records))
-        return batch.seal(self._core.accumulator.delivery_seconds)
+        return batch.seal(self._core.accumulator.delivery_seconds, self._rows)
 
     @staticmethod
     def _topic(topic: str | None) -> str:
         if topic is None:
-            raise InvalidArgumentError("bodies need a topic", field="topic")
+            raise InvalidArgumentError("bodies need a topic, or a column of topics", field="topic")
         return topic
+
+
+def _check_topics(topic: str, part: Sequence[Message]) -> None:
+    for message in part:
+        if message.topic != topic:
+            raise InvalidArgumentError(
+                f"a message for topic {message.topic!r} in a send_many to {topic!r}: give "
+                "None for messages of several topics",
+                field="topic",
+            )
 
 
 def _is_column(values: Any) -> bool:

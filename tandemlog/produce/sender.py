@@ -18,9 +18,8 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from grpc import aio
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
 from ..cluster.connection import Connection, Node
@@ -35,13 +34,22 @@ from ..errors import (
     SecurityError,
     TandemlogError,
 )
+from ..telemetry.producing import ProducerCounters, ProducerStatistics
+from ..transport import own_grpc
 from ..v1 import broker_pb2
 from .accumulator import Accumulator
 from .chain import Chain, Numbers, ProducerEndedError
 from .put_batch import PutBatch
 
+if TYPE_CHECKING:
+    from grpc import aio
+
 logger = logging.getLogger(__name__)
 
+CROWDED: Final = 4
+"""Requests without an answer from which on a batch that is not full may wait for one of them."""
+CROWDED_LINGER_S: Final = 0.1
+"""How long it waits at most."""
 SILENCE_S: Final = 0.5
 """Without an answer that is due, before the other nodes are asked for the master."""
 
@@ -54,6 +62,13 @@ class SenderOptions:
     answer_seconds: float
     delivery_seconds: float
     max_requests_in_flight: int
+
+
+def linger_for(seconds: float, in_flight: int) -> float:
+    """How long a batch that is not full waits, with so many requests on their way. The more a node
+    has to do, the fuller are the requests: a few large ones cost it less. Without a linger
+    nothing waits."""
+    return max(seconds, CROWDED_LINGER_S) if seconds and in_flight >= CROWDED else seconds
 
 
 class _StreamEndedError(Exception):
@@ -72,13 +87,15 @@ class Sender:
         *,
         named: bool,
         refused: Callable[[PutBatch, TandemlogError], None],
+        counters: ProducerCounters | None = None,
     ) -> None:
+        self._counters = counters or ProducerCounters()
         self._connection = connection
         self._accumulator = accumulator
         self._options = options
         self._named = named
         self._numbers = numbers
-        self._chain = Chain(numbers, self._release, refused)
+        self._chain = Chain(numbers, self._release, refused, self._counters)
         self._loop = asyncio.get_running_loop()
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -93,7 +110,9 @@ class Sender:
 
     def look(self) -> None:
         """After the accumulator's wake: what is due goes out, what is not gets a timer."""
-        left = self._accumulator.look(self._options.linger_seconds)
+        left = self._accumulator.look(
+            linger_for(self._options.linger_seconds, self._chain.in_flight)
+        )
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -110,6 +129,15 @@ class Sender:
                     await self._room.wait()
         except TimeoutError:
             raise self._accumulator.full(seconds) from None
+
+    def statistics(self) -> ProducerStatistics:
+        """Any thread."""
+        return self._counters.statistics(
+            waiting_bytes=self._accumulator.held_bytes,
+            waiting_requests=len(self._chain),
+            in_flight=self._chain.in_flight,
+            last_error=str(self._chain.last_error or ""),
+        )
 
     async def flush(self) -> None:
         """Until all that was given before has its outcome."""
@@ -219,7 +247,7 @@ class Sender:
         if not self._numbers.settled:
             await self._settle(node)
         metadata = node.metadata
-        call = node.broker.Append(metadata=metadata)
+        call = own_grpc.begun(node.broker.Append(metadata=metadata))
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
         doubt = self._doubt(node, master_id, call)
@@ -228,14 +256,14 @@ class Sender:
             async with asyncio.timeout(None) as self._guard:
                 while True:
                     response: Any = await call.read()
-                    if response is aio.EOF:
+                    if response is own_grpc.aio.EOF:
                         raise NodeUnavailableError(f"{node.endpoint}: the node ended the stream")
                     self._received(response, node)
         except TimeoutError:
             raise NodeUnavailableError(
                 f"{node.endpoint}: no answer within {self._options.answer_seconds:g} s"
             ) from None
-        except aio.AioRpcError as error:
+        except own_grpc.aio.AioRpcError as error:
             raise await node.failure(error, metadata) from None
         except asyncio.CancelledError:
             if self._failure is not None:
@@ -253,13 +281,15 @@ class Sender:
             self._chain.received(response, node.endpoint)
         finally:
             self._arm(fresh=True)
+            if self._linger is not None:
+                self.look()  # what waited for room on the stream may be due
             self._flushed()
             self._work.set()
 
     async def _write(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
         try:
             await self._write_all(call)
-        except (aio.AioRpcError, asyncio.InvalidStateError):
+        except (own_grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the stream is over, and its reader says why
         except Exception as error:
             logger.exception("a request could not be written")

@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from tandemlog.arrow.plain_arrays import batch_of
+
 from . import errors
-from .arrow.plain_arrays import batch_of
 from .arrow.schema import arrow_schema, spark_schema
 from .errors import TaskFailedError
 

@@ -11,14 +11,20 @@ parent cannot know that this package is installed.
 Between two tasks a worker collects garbage, which examines all objects of all its modules. So a
 new worker first imports what tasks need, and then freezes these objects. The parent itself must not
 import them: numpy and Arrow start threads, and the parent forks.
+
+A query that needs no more rows (`show`, `limit`, `take`, a failed or cancelled one) closes the
+connection while its task still writes. That is not a fault, but PySpark's parent prints a traceback
+of the closed pipe for each such worker. Here the worker just ends; Spark has done with it.
 """
 
 import gc
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from socket import socket
 
+Loop = Callable[[socket, bool], int]
 _ARCHIVE = "/pyspark/python/lib/pyspark.zip"
 _OF_TASKS = ("pyspark.worker", "tandemlog.spark.segments.source")
 
@@ -42,10 +48,24 @@ def settle() -> None:
     gc.freeze()
 
 
+def quiet(work: Loop) -> Loop:
+    """PySpark's loop of one worker, which ends without a word if Spark has hung up."""
+
+    def worker(sock: socket, authenticated: bool) -> int:
+        try:
+            return work(sock, authenticated)
+        except (BrokenPipeError, ConnectionResetError):
+            # At once: what is left in buffers cannot go anywhere, and unwinding would say so.
+            os._exit(1)
+
+    return worker
+
+
 if __name__ == "__main__":
     sys.path[:] = without_archive(sys.path)
     os.register_at_fork(after_in_child=settle)
     # Only now is it the compiled one.
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    daemon.worker = quiet(daemon.worker)  # type: ignore[assignment]
+    daemon.manager()

@@ -8,9 +8,12 @@ from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ..cluster.connection import ConnectionOptions
 from ..cluster.elections import Changed, ClusterChange, Coordination, History
 from ..cluster.topology import ReadFrom, Topology
+from ..consume.group_admin import GroupDescription, OffsetChange
+from ..consume.lag import QueueLag
 from ..consume.positions import Queue, QueueRange, Start
 from ..consume.received import ReceivedMessage
 from ..errors import ClientClosedError
+from ..forks import inherited, watch
 from ..transport.security import Security
 from .loop_thread import LoopThread
 
@@ -32,6 +35,7 @@ class Admin:
             endpoints, read_from=read_from, connection=connection, security=security
         )
         self._thread: LoopThread | None = LoopThread.of_process()
+        watch(self)
 
     def __enter__(self) -> Self:
         return self
@@ -40,6 +44,8 @@ class Admin:
         self.close()
 
     def close(self) -> None:
+        if inherited(self):
+            return
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.run(self._admin.close())
@@ -51,7 +57,7 @@ class Admin:
         return self._thread.run(work)
 
     def cluster(self) -> Topology:
-        """All nodes with their present roles, offsets and lag."""
+        """All nodes with their present roles, offsets and lag; raises NoNodeError."""
         return self._run(self._admin.cluster())
 
     def coordination(self) -> Coordination:
@@ -123,6 +129,37 @@ class Admin:
     def groups(self) -> list[str]:
         """All consumer groups with a committed offset or a configuration."""
         return self._run(self._admin.groups())
+
+    def describe_group(self, group: str) -> GroupDescription:
+        """State and members of a consumer group, as its master sees them; raises
+        UnknownGroupError if it has neither members nor offsets."""
+        return self._run(self._admin.describe_group(group))
+
+    def lag(self, group: str, topics: str | Sequence[str] = ()) -> list[QueueLag]:
+        """By queue, what waits for the group: of `topics`, or of all topics that it has offsets of
+        or that its members follow. A queue without an offset counts from its beginning. Raises
+        UnknownGroupError, UnknownTopicError."""
+        return self._run(self._admin.lag(group, topics))
+
+    def reset_offsets(
+        self,
+        group: str,
+        topics: str | Sequence[str] = (),
+        *,
+        to: Start | Mapping[Queue, int] | None = None,
+        shift_by: int | None = None,
+        dry_run: bool = False,
+    ) -> list[OffsetChange]:
+        """Moves the group's offsets and returns what changes; with `dry_run` nothing does. See
+        AsyncAdmin.reset_offsets."""
+        return self._run(
+            self._admin.reset_offsets(group, topics, to=to, shift_by=shift_by, dry_run=dry_run)
+        )
+
+    def delete_group(self, group: str, *, dry_run: bool = False) -> None:
+        """Deletes a group and its offsets; `dry_run` only says whether it would be refused. Raises
+        GroupHasMembersError while members are there, UnknownGroupError."""
+        self._run(self._admin.delete_group(group, dry_run=dry_run))
 
     def stats(self) -> dict[str, float]:
         """Statistics of the node that is read from, by name."""

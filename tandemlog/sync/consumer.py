@@ -8,20 +8,39 @@
 The loop's thread passes on whole batches; messages are created in the caller's thread.
 """
 
+import asyncio
+import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..cluster.connection import ConnectionOptions
 from ..cluster.topology import ReadFrom
-from ..consume.consumer import AsyncConsumer, AsyncStream
+from ..consume.commits import Commit
+from ..consume.consumer import AsyncConsumer
 from ..consume.follow_options import FollowOptions
+from ..consume.follower import OnCommitError, OnQueues
 from ..consume.handing import Handing
-from ..consume.positions import Queue, QueueRange, Start
+from ..consume.lag import QueueLag
+from ..consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
 from ..consume.received import ReceivedBatch, ReceivedMessage
+from ..consume.statistics import ConsumerStatistics
+from ..consume.stream import AsyncStream
+from ..consume.subscription import Topics
 from ..errors import ClientClosedError
+from ..forks import inherited, watch
 from ..transport.security import Security
 from .loop_thread import LoopThread
+from .scan import reader_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    import pyarrow as pa
+
+    from ..consume.fetching import Portion
+
+ResultT = TypeVar("ResultT")
 
 
 class Stream:
@@ -33,8 +52,9 @@ class Stream:
         self._thread = thread
         self._stream = stream
         self._follower = stream.follower
-        self._taken: deque[ReceivedBatch] = deque()
+        self._taken: deque[Portion] = deque()
         self._handing = Handing(stream.follower)
+        watch(self)
 
     def __enter__(self) -> Self:
         return self
@@ -43,67 +63,163 @@ class Stream:
         self.close()
 
     def close(self) -> None:
-        """Stops reading; with automatic commits saves what is done."""
-        self._thread.run(self._stream.close())
+        """Stops reading; with automatic commits saves what is done. A member of a group leaves it,
+        after `on_revoked`. May be called from another thread: a reader that waits gets
+        ClientClosedError."""
+        if inherited(self):
+            return
+        call = self._follower.leaving_call()
+        try:
+            if call is not None:
+                call.run(self)
+        finally:
+            self._thread.run(self._follower.close())
 
-    def commit(self) -> None:
-        """Saves, for the group, everything delivered so far, the newest message included."""
-        self._thread.run(self._stream.commit())
+    # messages
 
-    @property
-    def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message delivered."""
-        return self._stream.positions
+    def next_batch(
+        self, timeout_ms: float | None = None, max_messages: int | None = None
+    ) -> ReceivedBatch | None:
+        """The next batch, of at most `max_messages`; None at the end (`until_end`). Raises
+        TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
+        if not self._begin(timeout_ms):
+            return None
+        return self._handing.some(max_messages)
 
-    def next_batch(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """The next batch; None at the end (`until_end`). Raises TimeoutError after
-        `timeout_ms` without a message; the stream stays as it is."""
+    def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
+        """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
         self._handing.came_back()
-        batch = self._handing.rest() or self._next(timeout_ms)
-        if batch is not None:
-            self._handing.whole(batch)
-        return batch
+        while (message := self._handing.one()) is None:
+            try:
+                if not self._begin(timeout_ms):
+                    return None
+            except TimeoutError:
+                return None
+        return message
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        handing = self._handing
+        return self.messages()
+
+    def messages(self, timeout_ms: float | None = None) -> Iterator[ReceivedMessage]:
+        """Messages as they come; ends after `timeout_ms` without one, and at the end
+        (`until_end`)."""
         while True:
-            handing.came_back()
-            batch = handing.rest() or self._next()
-            if batch is None:
+            try:
+                if not self._begin(timeout_ms):
+                    return
+            except TimeoutError:
                 return
-            handing.begin(batch)
-            offsets = batch.headers.queue_offset.tolist()
-            for message, offset in zip(batch, offsets, strict=True):
-                handing.message(offset)
-                yield message
-                handing.came_back()
+            yield from self._handing.messages()
 
     def batches(self) -> Iterator[ReceivedBatch]:
         """Batches of one queue each, without an object per message."""
         while (batch := self.next_batch()) is not None:
             yield batch
 
-    def _next(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
-        """From what was taken over from the loop's thread; that is refilled with all it has."""
+    def _begin(self, timeout_ms: float | None) -> bool:
+        """The caller is back: begins the next batch that may be delivered, of what was taken over
+        from the loop's thread, which is refilled with all it has; False at the end."""
+        handing, follower = self._handing, self._follower
+        handing.empty()
+        until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1e3
         while True:
-            while self._taken:
-                batch = self._taken.popleft()
-                if len(batch):
-                    return batch
-                self._follower.skipped(batch)
-            if not self._thread.run(self._follower.next_batches(self._taken, timeout_ms)):
-                return None
+            if follower.must_stop:
+                self._attend()
+            portion = handing.rest() or (self._taken.popleft() if self._taken else None)
+            if portion is None:
+                left = None if until is None else max(0.0, until - time.monotonic()) * 1e3
+                if not self._thread.run(follower.next_portions(self._taken, left)):
+                    return False
+            elif handing.begin(portion):
+                return True
+
+    def _attend(self) -> None:
+        try:
+            for call in self._handing.calls():
+                try:
+                    call.run(self)
+                finally:
+                    self._thread.loop.call_soon_threadsafe(call.ran.set)
+        except BaseException:
+            self._follower.interrupted = True  # the other calls are still to come
+            raise
+        self._in_loop(self._follower.attended)
+
+    def _in_loop(self, function: Callable[[], ResultT]) -> ResultT:
+        async def call() -> ResultT:
+            return function()
+
+        return self._thread.run(call())
+
+    # queues
+
+    @property
+    def assignment(self) -> frozenset[Queue]:
+        """The queues (topic, queue id) that are read now."""
+        return self._stream.assignment
+
+    @property
+    def positions(self) -> dict[Queue, int]:
+        """By (topic, queue id), the offset after the last message delivered."""
+        return self._stream.positions
+
+    @property
+    def paused(self) -> frozenset[Queue]:
+        """Those of the assignment that are paused."""
+        return self._stream.paused
+
+    def pause(self, queues: Collection[Queue]) -> None:
+        """Delivers nothing of `queues` until `resume`; they stay assigned. Raises
+        InvalidArgumentError for a queue that is not. Any thread may call it."""
+        self._in_loop(lambda: self._stream.pause(queues))
+
+    def resume(self, queues: Collection[Queue]) -> None:
+        """Continues paused queues behind the last message delivered. Any thread may call it."""
+        self._in_loop(lambda: self._stream.resume(queues))
+
+    def seek(self, queue: Queue, to: Start) -> None:
+        """Continues `queue` elsewhere: at an offset (a number), EARLIEST, LATEST, COMMITTED, or the
+        first message of a time (datetime). Any thread may call it."""
+        self._thread.run(self._stream.seek(queue, to))
+
+    def lag(self) -> dict[Queue, QueueLag]:
+        """By assigned queue, what waits behind the last message delivered, by the master's word."""
+        return self._thread.run(self._stream.lag())
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it has read, how long that took, and what waits now. Any thread may call it."""
+        return self._stream.statistics()
+
+    # commits
+
+    def commit(self, what: Commit | None = None) -> None:
+        """Saves, for the group, everything delivered so far, the newest message included; or what
+        is done up to and with a message or a batch; or offsets by (topic, queue id). Raises
+        FencedMemberError for queues that are not this member's any more."""
+        self._thread.run(self._stream.commit(what))
+
+    def commit_async(self, what: Commit | None = None) -> "Future[None]":
+        """As `commit`, without waiting. A failure is also told to `on_commit_error`."""
+        offsets = self._follower.commits.offsets_of(what)
+
+        async def commit() -> None:
+            await self._stream.commit_async(offsets)
+
+        return asyncio.run_coroutine_threadsafe(commit(), self._thread.loop)
 
 
 class Consumer:
     """Reads from the cluster that `endpoints` belong to: from its master, a slave or any node, and
-    from another allowed node if one fails. `group` is the group whose offsets are committed."""
+    from another allowed node if one fails. `group` is the group whose offsets are committed, and
+    whose members share the queues. `instance_id` makes a static member: one that comes back within
+    its session under this name gets the same queues."""
 
     def __init__(
         self,
         endpoints: str | Sequence[str],
         *,
         group: str | None = None,
+        instance_id: str | None = None,
         read_from: ReadFrom | str = ReadFrom.ANY,
         options: FollowOptions | None = None,
         connection: ConnectionOptions | None = None,
@@ -112,6 +228,7 @@ class Consumer:
         self._consumer = AsyncConsumer(
             endpoints,
             group=group,
+            instance_id=instance_id,
             read_from=read_from,
             options=options,
             connection=connection,
@@ -119,6 +236,7 @@ class Consumer:
         )
         self.group = group
         self._open_thread: LoopThread | None = LoopThread.of_process()
+        watch(self)
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +246,8 @@ class Consumer:
 
     def close(self) -> None:
         """Closes its streams and the connection."""
+        if inherited(self):
+            return
         thread, self._open_thread = self._open_thread, None
         if thread is not None:
             thread.run(self._consumer.close())
@@ -159,16 +279,20 @@ class Consumer:
 
     def follow(
         self,
-        topics: str | Sequence[str],
+        topics: Topics,
         *,
         queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
         start: Start | Mapping[Queue, int] | None = None,
         tags: str | None = None,
         until_end: bool = False,
         options: FollowOptions | None = None,
+        on_assigned: OnQueues | None = None,
+        on_revoked: OnQueues | None = None,
+        on_lost: OnQueues | None = None,
+        on_commit_error: OnCommitError | None = None,
     ) -> Stream:
         """Messages of all queues of `topics` (or of `queues`), as they come; see
-        AsyncConsumer.follow."""
+        AsyncConsumer.follow. Callbacks run in the thread that takes the messages."""
         thread = self._thread
         stream = thread.run(
             self._consumer.follow(
@@ -178,9 +302,40 @@ class Consumer:
                 tags=tags,
                 until_end=until_end,
                 options=options,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
+                on_lost=on_lost,
+                on_commit_error=on_commit_error,
             )
         )
         return Stream(thread, stream)
+
+    def scan(
+        self,
+        topics: str | Sequence[str],
+        *,
+        start: Start | Mapping[Queue, int] = EARLIEST,
+        end: Start | Mapping[Queue, int] = LATEST,
+        columns: Sequence[str] | None = None,
+        tags: str | None = None,
+        queues: Mapping[str, Sequence[int]] | Sequence[int] | None = None,
+        options: FollowOptions | None = None,
+    ) -> "pa.RecordBatchReader":
+        """The messages of `topics` from `start` to before `end` as a stream of Arrow batches; see
+        AsyncConsumer.scan. Read it before the consumer is closed."""
+        thread = self._thread
+        scan = thread.run(
+            self._consumer.scan(
+                topics,
+                start=start,
+                end=end,
+                columns=columns,
+                tags=tags,
+                queues=queues,
+                options=options,
+            )
+        )
+        return reader_of(thread, scan)
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all); queues without a message are left
@@ -192,8 +347,14 @@ class Consumer:
         return self._thread.run(self._consumer.committed(topics))
 
     def commit(self, offsets: Mapping[Queue, int]) -> None:
-        """Saves offsets for the group: where it continues reading, by (topic, queue id)."""
+        """Saves offsets for the group: where it continues reading, by (topic, queue id). Queues
+        that a stream of this consumer owns are committed by it; the others must have no owner
+        (GroupHasMembersError)."""
         self._thread.run(self._consumer.commit(offsets))
+
+    def statistics(self) -> ConsumerStatistics:
+        """Of all its streams together, with the totals of those that are closed."""
+        return self._consumer.statistics()
 
     @property
     def _thread(self) -> LoopThread:

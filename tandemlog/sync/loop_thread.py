@@ -10,6 +10,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Optional, TypeVar
 
+from ..forks import forked_error
+
 ResultT = TypeVar("ResultT")
 
 
@@ -31,12 +33,22 @@ class LoopThread:
     def of_process(cls) -> "LoopThread":
         """This process's loop; after a fork the child gets one of its own."""
         with cls._lock:
-            if cls._of_process is None or cls._of_process._process != os.getpid():
+            if cls._of_process is None:
                 cls._of_process = LoopThread()
             return cls._of_process
 
+    @classmethod
+    def in_child(cls) -> None:
+        """After a fork, in the child: the lock may be held by a thread that is not there."""
+        cls._lock = threading.Lock()
+        cls._of_process = None
+
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """The result of `work`, done in the loop. An interrupt (Ctrl-C) cancels it there."""
+        """The result of `work`, done in the loop. An interrupt (Ctrl-C) cancels it there. Raises
+        ForkedClientError in a fork of the process that made this loop."""
+        if self._process != os.getpid():
+            work.close()
+            raise forked_error("client")
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(
@@ -49,3 +61,7 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LoopThread.in_child)

@@ -18,6 +18,7 @@ from typing import Self
 
 from ..cluster.connection import secured
 from ..errors import ClientClosedError
+from ..forks import inherited, watch
 from ..message import Message, SendManyResult
 from ..produce.core import ProducerCore
 from ..produce.framing import Framer
@@ -26,6 +27,7 @@ from ..produce.options import ProducerOptions
 from ..produce.put_batch import PutBatch, durability_of
 from ..produce.routes import Route
 from ..produce.send_many import Bodies, Collector, Column, ManySender, Queues
+from ..telemetry.producing import ProducerStatistics
 from ..tracing import ProducerTracing, sending_many
 from ..transport.security import Security
 from .loop_thread import LoopThread
@@ -59,10 +61,13 @@ class Producer:
         self._closed = False
         self._thread = LoopThread.of_process()
         self._core = self._thread.run(self._open(endpoints))
+        watch(self)
         # A program that ends without close sends what it has.
         atexit.register(self.close)
         self._accumulator = self._core.accumulator
         self._route = self._core.routes.get
+        self._on_send = self._core.hooks.on_send
+        self._watched = self._tracing is not None or self._on_send is not None
 
     async def _open(self, endpoints: str | Sequence[str]) -> ProducerCore[SendFuture]:
         core: ProducerCore[SendFuture] = ProducerCore(
@@ -80,7 +85,7 @@ class Producer:
     def close(self, timeout_ms: float = 30_000) -> None:
         """Sends what is buffered, for `timeout_ms` at most; messages without a response then fail
         with OutcomeUnknownError or ClientClosedError."""
-        if self._closed:
+        if inherited(self) or self._closed:
             return
         self._closed = True
         atexit.unregister(self.close)
@@ -98,6 +103,13 @@ class Producer:
         flush or replicas. Raises InvalidMessageError and its subclasses, UnknownTopicError,
         UnknownQueueError, BufferFullError; the future raises the errors of the request.
         """
+        if self._watched:
+            return self._send_watched(message, wait=wait)
+        return self._send(message, wait=wait)
+
+    def _send_watched(self, message: Message, *, wait: bool) -> SendFuture:
+        if self._on_send is not None:
+            message = self._on_send(message)
         if self._tracing is not None:
             return self._send_traced(self._tracing, message, wait=wait)
         return self._send(message, wait=wait)
@@ -118,14 +130,14 @@ class Producer:
         route = self._route(topic) or self._load(topic)
         queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
         framer = self._per_thread.framer or self._new_framer()
-        record = framer.frame(message, queue_id)
+        record, own, size = framer.row(message, queue_id)
         durability = _CLUSTER if wait else _NO_WAIT
-        future = accumulator.add(record, topic, queue_id, durability)
+        future = accumulator.add(record, topic, queue_id, durability, own, size)
         if future is None:
             deadline = time.monotonic() + self._options.max_block_ms / 1000
             while future is None:
-                accumulator.wait_for_room(len(record), deadline - time.monotonic())
-                future = accumulator.add(record, topic, queue_id, durability)
+                accumulator.wait_for_room(size, deadline - time.monotonic())
+                future = accumulator.add(record, topic, queue_id, durability, own, size)
         return future
 
     def send_many(
@@ -137,6 +149,7 @@ class Producer:
         tags: Column = None,
         queues: Queues = None,
         sharding_keys: Column = None,
+        topics: Column = None,
         properties: dict[str, str] | None = None,
         wait: bool = True,
     ) -> SendManyResult:
@@ -144,9 +157,10 @@ class Producer:
 
         `bodies`: a list or iterator of bytes; an Arrow binary array; a numpy array (`S` or
         u1[n, width]); a pair (u1 data, i8 offsets[n+1]); an Arrow table with the columns body,
-        keys, tags and queue; or a list or iterator of Message, then with `topic` None for
+        topic, keys, tags and queue; or a list or iterator of Message, then with `topic` None for
         messages of several topics. `keys`, `tags`, `queues`, `sharding_keys`: a column of the
-        same length, or one value for all. `properties` are the same for all.
+        same length, or one value for all. `topics`: a column with a topic for each body; then
+        `topic` is None. `properties` are the same for all.
 
         If only some messages were acknowledged, raises SendManyError with their positions; if none
         were, raises the error itself.
@@ -159,10 +173,12 @@ class Producer:
                 sender = ManySender(
                     self._core, framer, collector,
                     properties=properties, wait=wait, carried=span.carried,
+                    on_send=self._on_send,
                 )  # fmt: skip
                 for batch in sender.batches(
-                    topic, bodies, keys=keys, tags=tags, queues=queues, sharding_keys=sharding_keys
-                ):
+                    topic, bodies, keys=keys, tags=tags, queues=queues,
+                    sharding_keys=sharding_keys, topics=topics,
+                ):  # fmt: skip
                     if isinstance(batch, str):
                         self._load(batch)
                     else:
@@ -172,6 +188,10 @@ class Producer:
             collector.complete()
             done.result()
             return span.told(collector.result())
+
+    def statistics(self) -> ProducerStatistics:
+        """What it has sent, how long that took, and what waits now."""
+        return self._core.statistics()
 
     def flush(self) -> None:
         """Waits until every message sent before has been acknowledged or has failed."""

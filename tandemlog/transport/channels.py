@@ -5,21 +5,25 @@ from collections.abc import Sequence
 import grpc
 from grpc import aio
 
+from . import own_grpc
 from .files import SecurityFileError, SecurityFiles
 
 Options = Sequence[tuple[str, int | str]]
 
 
 def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> aio.Channel:
-    """A channel to host:port `endpoint` for asyncio. Raises SecurityFileError."""
+    """A channel to host:port `endpoint` for asyncio. Raises SecurityFileError and OwnGrpcError."""
     credentials, settings = _prepared(endpoint, files, options)
     if credentials is None:
-        return aio.insecure_channel(endpoint, options=settings)
-    return aio.secure_channel(endpoint, credentials, options=settings)
+        channel = own_grpc.aio.insecure_channel(endpoint, options=settings)
+    else:
+        channel = own_grpc.aio.secure_channel(endpoint, credentials, options=settings)
+    own_grpc.opened(channel)
+    return channel
 
 
 def open_sync_channel(endpoint: str, files: SecurityFiles, options: Options) -> grpc.Channel:
-    """The same without asyncio."""
+    """The same without asyncio. Not in a fork of a process that has used gRPC."""
     credentials, settings = _prepared(endpoint, files, options)
     if credentials is None:
         return grpc.insecure_channel(endpoint, options=settings)
@@ -29,6 +33,7 @@ def open_sync_channel(endpoint: str, files: SecurityFiles, options: Options) -> 
 def _prepared(
     endpoint: str, files: SecurityFiles, options: Options
 ) -> tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]:
+    own_grpc.ready()
     settings = list(options)
     fault = files.security.fault_with(endpoint)
     if fault:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import grpc
 
+from . import own_grpc
 from .security import Security, token_fault
 
 logger = logging.getLogger(__name__)
@@ -107,7 +108,9 @@ class SecurityFiles:
         if not wanted.tls:
             return Loaded(number, None, metadata, pem)
         check_files(wanted)
-        return Loaded(number, grpc.ssl_channel_credentials(*pem), metadata, pem)
+        own_grpc.ready()
+        made = own_grpc.grpc.ssl_channel_credentials(*pem)
+        return Loaded(number, made, metadata, pem)
 
     def _token(self) -> str:
         if not self.security.token_file:

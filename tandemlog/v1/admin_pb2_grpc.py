@@ -40,6 +40,11 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListGroupsResponse.FromString,
                 _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/tandemlog.v1.Admin/DeleteGroup',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
         self.Stats = channel.unary_unary(
                 '/tandemlog.v1.Admin/Stats',
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.StatsRequest.SerializeToString,
@@ -91,6 +96,13 @@ class AdminServicer:
 
     def ListGroups(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """The group and its offsets; refused while it has members.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -147,6 +159,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListGroupsRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.SerializeToString,
             ),
             'Stats': grpc.unary_unary_rpc_method_handler(
                     servicer.Stats,
@@ -304,6 +321,33 @@ class Admin:
             '/tandemlog.v1.Admin/ListGroups',
             tandemlog_dot_v1_dot_admin__pb2.ListGroupsRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/DeleteGroup',
+            tandemlog_dot_v1_dot_admin__pb2.DeleteGroupRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.DeleteGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

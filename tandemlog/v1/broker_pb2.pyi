@@ -656,11 +656,25 @@ Global___RecordsResponse: _TypeAlias = RecordsResponse  # noqa: Y015
 
 @_typing.final
 class CommitOffsetsRequest(_message.Message):
+    """With a member: rows of queues that it does not own are refused, and the others are taken.
+    Without one: refused as a whole if a member owns one of the queues.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    WITHOUT_MEMBERS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     group: _builtins.str
+    member_id: _builtins.str
+    member_epoch: _builtins.int
+    without_members: _builtins.bool
+    """refused while the group has any member: for resets"""
+    dry_run: _builtins.bool
+    """only say whether it would be refused"""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]: ...
     def __init__(
@@ -668,10 +682,14 @@ class CommitOffsetsRequest(_message.Message):
         *,
         group: _builtins.str = ...,
         offsets: _abc.Iterable[Global___QueuePosition] | None = ...,
+        member_id: _builtins.str = ...,
+        member_epoch: _builtins.int = ...,
+        without_members: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "group", b"group", "member_epoch", b"member_epoch", "member_id", b"member_id", "offsets", b"offsets", "without_members", b"without_members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -682,20 +700,263 @@ class CommitOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
+        """with FENCED_MEMBER: the rows that were not taken"""
+
     def __init__(
         self,
         *,
         error: _common_pb2.Error | None = ...,
+        refused: _abc.Iterable[Global___QueuePosition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommitOffsetsResponse: _TypeAlias = CommitOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class TopicQueues(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    QUEUE_IDS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    @_builtins.property
+    def queue_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """packed"""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        queue_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queue_ids", b"queue_ids", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicQueues: _TypeAlias = TopicQueues  # noqa: Y015
+
+@_typing.final
+class GroupHeartbeatRequest(_message.Message):
+    """The whole state of a member in each request, so that the master forgets nothing and a repetition
+    does no harm. member_epoch: 0 to join, -1 to leave, -2 for a static member that comes back soon.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    OWNED_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    WAIT_MS_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    member_id: _builtins.str
+    """made by the client, new for each stream"""
+    member_epoch: _builtins.int
+    """of the last response"""
+    number: _builtins.int
+    """grows by one with each request; a lower one comes late and is ignored"""
+    instance_id: _builtins.str
+    """of a static member"""
+    client_id: _builtins.str
+    """for people: host and process"""
+    session_timeout_ms: _builtins.int
+    """silence after which it counts as dead"""
+    rebalance_timeout_ms: _builtins.int
+    """time to give up a queue"""
+    wait_ms: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """the subscription"""
+
+    @_builtins.property
+    def owned(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]:
+        """what it reads now"""
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        member_epoch: _builtins.int = ...,
+        number: _builtins.int = ...,
+        instance_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        owned: _abc.Iterable[Global___TopicQueues] | None = ...,
+        session_timeout_ms: _builtins.int = ...,
+        rebalance_timeout_ms: _builtins.int = ...,
+        wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "group", b"group", "instance_id", b"instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "number", b"number", "owned", b"owned", "rebalance_timeout_ms", b"rebalance_timeout_ms", "session_timeout_ms", b"session_timeout_ms", "topics", b"topics", "wait_ms", b"wait_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupHeartbeatRequest: _TypeAlias = GroupHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class GroupHeartbeatResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
+    ASSIGNED_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    member_epoch: _builtins.int
+    group_epoch: _builtins.int
+    heartbeat_interval_ms: _builtins.int
+    """report again at the latest after this time"""
+    settled: _builtins.bool
+    """assigned is the whole target of the group's epoch"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """FENCED_MEMBER: join again; FENCED_INSTANCE: end"""
+
+    @_builtins.property
+    def assigned(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]:
+        """what the member may own: it gives up the rest"""
+
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        member_epoch: _builtins.int = ...,
+        group_epoch: _builtins.int = ...,
+        assigned: _abc.Iterable[Global___TopicQueues] | None = ...,
+        heartbeat_interval_ms: _builtins.int = ...,
+        settled: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assigned", b"assigned", "error", b"error", "group_epoch", b"group_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "member_epoch", b"member_epoch", "settled", b"settled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupHeartbeatResponse: _TypeAlias = GroupHeartbeatResponse  # noqa: Y015
+
+@_typing.final
+class DescribeGroupRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeGroupRequest: _TypeAlias = DescribeGroupRequest  # noqa: Y015
+
+@_typing.final
+class GroupMember(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    INSTANCE_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    ASSIGNED_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    HEARD_MS_AGO_FIELD_NUMBER: _builtins.int
+    SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    member_id: _builtins.str
+    instance_id: _builtins.str
+    client_id: _builtins.str
+    host: _builtins.str
+    """the address that the node saw"""
+    member_epoch: _builtins.int
+    heard_ms_ago: _builtins.int
+    session_timeout_ms: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def assigned(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]:
+        """owned now"""
+
+    @_builtins.property
+    def target(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]: ...
+    def __init__(
+        self,
+        *,
+        member_id: _builtins.str = ...,
+        instance_id: _builtins.str = ...,
+        client_id: _builtins.str = ...,
+        host: _builtins.str = ...,
+        member_epoch: _builtins.int = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        assigned: _abc.Iterable[Global___TopicQueues] | None = ...,
+        target: _abc.Iterable[Global___TopicQueues] | None = ...,
+        heard_ms_ago: _builtins.int = ...,
+        session_timeout_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assigned", b"assigned", "client_id", b"client_id", "heard_ms_ago", b"heard_ms_ago", "host", b"host", "instance_id", b"instance_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "session_timeout_ms", b"session_timeout_ms", "target", b"target", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015
+
+@_typing.final
+class DescribeGroupResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    state: _builtins.str
+    """empty, reconciling, stable"""
+    group_epoch: _builtins.int
+    @_builtins.property
+    def error(self) -> _common_pb2.Error:
+        """UNKNOWN_GROUP: neither members nor offsets"""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]: ...
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        state: _builtins.str = ...,
+        group_epoch: _builtins.int = ...,
+        members: _abc.Iterable[Global___GroupMember] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_epoch", b"group_epoch", "members", b"members", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeGroupResponse: _TypeAlias = DescribeGroupResponse  # noqa: Y015
 
 @_typing.final
 class FetchOffsetsRequest(_message.Message):

@@ -55,6 +55,16 @@ class BrokerStub:
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.FromString,
                 _registered_method=True)
+        self.GroupHeartbeat = channel.unary_unary(
+                '/tandemlog.v1.Broker/GroupHeartbeat',
+                request_serializer=tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatResponse.FromString,
+                _registered_method=True)
+        self.DescribeGroup = channel.unary_unary(
+                '/tandemlog.v1.Broker/DescribeGroup',
+                request_serializer=tandemlog_dot_v1_dot_broker__pb2.DescribeGroupRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_broker__pb2.DescribeGroupResponse.FromString,
+                _registered_method=True)
         self.DescribeProducer = channel.unary_unary(
                 '/tandemlog.v1.Broker/DescribeProducer',
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.DescribeProducerRequest.SerializeToString,
@@ -121,6 +131,20 @@ class BrokerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GroupHeartbeat(self, request, context):
+        """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
+        for something to change for this member.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeGroup(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeProducer(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -176,6 +200,16 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.FetchOffsets,
                     request_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.SerializeToString,
+            ),
+            'GroupHeartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.GroupHeartbeat,
+                    request_deserializer=tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatResponse.SerializeToString,
+            ),
+            'DescribeGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeGroup,
+                    request_deserializer=tandemlog_dot_v1_dot_broker__pb2.DescribeGroupRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_broker__pb2.DescribeGroupResponse.SerializeToString,
             ),
             'DescribeProducer': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeProducer,
@@ -404,6 +438,60 @@ class Broker:
             '/tandemlog.v1.Broker/FetchOffsets',
             tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.SerializeToString,
             tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GroupHeartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Broker/GroupHeartbeat',
+            tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatRequest.SerializeToString,
+            tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Broker/DescribeGroup',
+            tandemlog_dot_v1_dot_broker__pb2.DescribeGroupRequest.SerializeToString,
+            tandemlog_dot_v1_dot_broker__pb2.DescribeGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,11 @@ class BrokerStub:
     GetByOffset: _grpc.UnaryUnaryMultiCallable[_broker_pb2.GetByOffsetRequest, _broker_pb2.RecordsResponse]
     CommitOffsets: _grpc.UnaryUnaryMultiCallable[_broker_pb2.CommitOffsetsRequest, _broker_pb2.CommitOffsetsResponse]
     FetchOffsets: _grpc.UnaryUnaryMultiCallable[_broker_pb2.FetchOffsetsRequest, _broker_pb2.FetchOffsetsResponse]
+    GroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_broker_pb2.GroupHeartbeatRequest, _broker_pb2.GroupHeartbeatResponse]
+    """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
+    for something to change for this member.
+    """
+    DescribeGroup: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeGroupRequest, _broker_pb2.DescribeGroupResponse]
     DescribeProducer: _grpc.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducerRequest, _broker_pb2.DescribeProducerResponse]
     FetchSegmentRange: _grpc.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
@@ -60,6 +65,11 @@ class BrokerAsyncStub(BrokerStub):
     GetByOffset: _aio.UnaryUnaryMultiCallable[_broker_pb2.GetByOffsetRequest, _broker_pb2.RecordsResponse]  # type: ignore[assignment]
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_broker_pb2.CommitOffsetsRequest, _broker_pb2.CommitOffsetsResponse]  # type: ignore[assignment]
     FetchOffsets: _aio.UnaryUnaryMultiCallable[_broker_pb2.FetchOffsetsRequest, _broker_pb2.FetchOffsetsResponse]  # type: ignore[assignment]
+    GroupHeartbeat: _aio.UnaryUnaryMultiCallable[_broker_pb2.GroupHeartbeatRequest, _broker_pb2.GroupHeartbeatResponse]  # type: ignore[assignment]
+    """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
+    for something to change for this member.
+    """
+    DescribeGroup: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeGroupRequest, _broker_pb2.DescribeGroupResponse]  # type: ignore[assignment]
     DescribeProducer: _aio.UnaryUnaryMultiCallable[_broker_pb2.DescribeProducerRequest, _broker_pb2.DescribeProducerResponse]  # type: ignore[assignment]
     FetchSegmentRange: _aio.UnaryStreamMultiCallable[_broker_pb2.FetchSegmentRangeRequest, _broker_pb2.SegmentChunk]  # type: ignore[assignment]
     """Raw commit-log bytes below the confirm offset, in order, in chunks."""
@@ -124,6 +134,23 @@ class BrokerServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.FetchOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.FetchOffsetsResponse, _abc.Awaitable[_broker_pb2.FetchOffsetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GroupHeartbeat(
+        self,
+        request: _broker_pb2.GroupHeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.GroupHeartbeatResponse, _abc.Awaitable[_broker_pb2.GroupHeartbeatResponse]]:
+        """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
+        for something to change for this member.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeGroup(
+        self,
+        request: _broker_pb2.DescribeGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.DescribeGroupResponse, _abc.Awaitable[_broker_pb2.DescribeGroupResponse]]: ...
 
     @_abc_1.abstractmethod
     def DescribeProducer(

@@ -72,6 +72,12 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """the caller has not said who it is, or nobody here knows it"""
     PERMISSION_DENIED: _ErrorCode.ValueType  # 29
     """the caller is known and may not do this; `field` is the right it lacks"""
+    FENCED_MEMBER: _ErrorCode.ValueType  # 30
+    """the group's master does not know this member, epoch or owner (any more): join again"""
+    FENCED_INSTANCE: _ErrorCode.ValueType  # 31
+    """another process has taken over this instance_id"""
+    GROUP_HAS_MEMBERS: _ErrorCode.ValueType  # 32
+    """a change of offsets by hand while members own the queues"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -125,6 +131,12 @@ UNAUTHENTICATED: ErrorCode.ValueType  # 28
 """the caller has not said who it is, or nobody here knows it"""
 PERMISSION_DENIED: ErrorCode.ValueType  # 29
 """the caller is known and may not do this; `field` is the right it lacks"""
+FENCED_MEMBER: ErrorCode.ValueType  # 30
+"""the group's master does not know this member, epoch or owner (any more): join again"""
+FENCED_INSTANCE: ErrorCode.ValueType  # 31
+"""another process has taken over this instance_id"""
+GROUP_HAS_MEMBERS: ErrorCode.ValueType  # 32
+"""a change of offsets by hand while members own the queues"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

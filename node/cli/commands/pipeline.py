@@ -23,13 +23,13 @@ from tandemlog.spark import errors
 from tandemlog.spark.segments.options import OnCorruption
 from tandemlog.spark.spark_version import version_fault
 
-from .. import connecting, exit_codes
-from ..command import new_app
-from ..exit_codes import epilog
-from ..failures import fail, one_line_errors
-from ..option_groups import with_groups
-from ..options import IndexEntries, IndexSlots
-from ..output import cell_text, error_console, write_table
+from ..frame import connecting, exit_codes
+from ..frame.command import new_app
+from ..frame.exit_codes import epilog
+from ..frame.failures import fail, one_line_errors
+from ..frame.option_groups import with_groups
+from ..frame.options import IndexEntries, IndexSlots
+from ..showing.output import cell_text, error_console, write_table
 
 NO_MASTER = "none"
 NEEDS = "pip install 'tandemlog[spark]'"

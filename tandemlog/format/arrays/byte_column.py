@@ -42,6 +42,11 @@ class ByteColumn:
         array = byte_array(data)
         return cls(array, np.arange(0, len(array) + 1, length))
 
+    @classmethod
+    def of_lengths(cls, data: Buffer, lengths: NDArray[np.int64]) -> "ByteColumn":
+        """A column of strings of these lengths, end to end in `data`."""
+        return cls(byte_array(data), offsets_of(lengths))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -17,10 +17,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tandemlog.arrow.types import STRING_MAP
+
 from ..errors import OptionError
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-STRING_MAP = pa.map_(pa.string(), pa.string())
 
 _ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),

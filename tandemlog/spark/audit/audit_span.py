@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.arrow.dates import is_date
 from tandemlog.format.arrays.ragged import gather_rows
 from tandemlog.format.columns.dispatch import in_own_queue
+from tandemlog.format.columns.topics import topics_of
 from tandemlog.format.constants import CRC32, CRC_PROPERTY_SIZE
 from tandemlog.format.record.property_crc import verify_property_crc
 
 from ..log.bytes_at import LogBytes
-from ..log.dates import is_date
 from ..log.describe import lenient_record, record_text
-from ..log.dispatch import topics_of
 from ..log.files import LogFiles
 from ..log.queue_collector import QueueCollector
 from ..log.scan import DamagedPiece, Ending, Piece, SpanScan

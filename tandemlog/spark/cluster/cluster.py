@@ -12,6 +12,7 @@ from typing import Final
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions, QueueRange, queues_of
 from tandemlog.consume.reading import Reader
+from tandemlog.consume.received import ReceivedMessage
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import is_system_topic
 from tandemlog.v1 import admin_pb2, broker_pb2
@@ -23,6 +24,10 @@ from .offsets_resolve import NOTHING, Held
 from .options import ClusterOptions, Selection
 
 _READABLE: Final = 4
+MAX_PLACES: Final = 256
+_TIMES_BYTES: Final = 1 << 20
+Place = tuple[str, int, int]
+"""Topic, queue id and queue offset."""
 _SAMPLE: Final = 16
 """Messages of a queue whose mean size stands for all."""
 
@@ -130,6 +135,33 @@ class Cluster:
         )
         return {
             queues[part.position_index]: len(part.records) / part.count
+            for part in answer.queues
+            if part.count
+        }
+
+    def store_times(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Store times (ms) of the messages at these places, in one request: those of the first
+        MAX_PLACES for which there is a message, and of as many as fit into an answer."""
+        if not places:
+            return {}
+        return run(self._store_times(places[:MAX_PLACES]), "asking when messages were stored")
+
+    async def _store_times(self, places: Sequence[Place]) -> dict[Place, int]:
+        request = broker_pb2.PullRequest(
+            positions=[
+                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
+                for topic, queue_id, offset in places
+            ],
+            max_messages=1,
+            max_bytes=_TIMES_BYTES,
+        )
+        answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
+            lambda node: node.ask(node.broker.Pull, request, self._options.request_timeout_ms)
+        )
+        return {
+            places[part.position_index]: ReceivedMessage(
+                part.records, 0, int.from_bytes(part.sizes[:4], "little")
+            ).store_timestamp
             for part in answer.queues
             if part.count
         }

@@ -20,6 +20,7 @@ from tandemlog.format.errors import FormatError
 from ..connect_options import CONNECTING
 from ..errors import OptionError
 from . import option_values as values
+from .kafka_names import KAFKA_ALIASES, kafka_fault
 from .offsets import Position, parse_assignment
 from .options import (
     Admission,
@@ -114,6 +115,33 @@ def write_options(options: Mapping[str, str], *, stream: bool) -> WriteOptions:
     )
 
 
+def cluster_options(options: Mapping[str, str]) -> ClusterOptions:
+    """How a stream with these options reaches its cluster. Raises OptionError."""
+    return _cluster(_parsed(options, Use.STREAM))
+
+
+def check_table(given: Mapping[str, str]) -> None:
+    """The options of CREATE TABLE, which serve reads, streams and writes: that all exist and have
+    values that can be. Raises OptionError."""
+    for key, text in given.items():
+        if key in _OF_TABLES:
+            continue
+        option = _OPTIONS.get(_ALIASES.get(key, key))
+        if option is None:
+            raise _no_option(key, None)
+        _read(option, text)
+
+
+def for_use(given: Mapping[str, str], use: Use) -> dict[str, str]:
+    """Of a table's options those for this use: it may have others for its other uses."""
+    return {
+        key: text
+        for key, text in given.items()
+        if key not in _OF_TABLES
+        and ((option := _OPTIONS.get(_ALIASES.get(key, key))) is None or use in option.uses)
+    }
+
+
 def chosen_columns(options: Mapping[str, str]) -> tuple[str, ...] | None:
     """The option columns: all that a schema depends on. Raises OptionError, also for unknown names:
     this is the first check of the options."""
@@ -145,6 +173,9 @@ def _parsed(options: Mapping[str, str], use: Use) -> dict[str, Any]:
 def _no_option(key: str, use: Use | None) -> OptionError:
     if key in _GONE:
         return OptionError(f"option {key} does not exist any more: {_GONE[key]}")
+    fault = kafka_fault(key)
+    if fault is not None:
+        return OptionError(fault)
     return OptionError(f"option {key} does not exist{_nearest(key, use)}")
 
 
@@ -275,7 +306,14 @@ _ALIASES: Final = {
     "endpoints": "endpoint",
     "nameservers": "endpoint",
     "subexpression": "tags",
+    **KAFKA_ALIASES,
 }
+PLACES: Final = frozenset(
+    {"cluster", "endpoint"} | {name for name in _ALIASES if _ALIASES[name] == "endpoint"}
+)
+"""The options that say which cluster, in lower case."""
+_OF_TABLES: Final = frozenset({"path"})
+"""What Spark adds to the options of some tables."""
 _GONE: Final = {
     "pushdown": (
         "Spark 4.3 applies a filter that a source takes over to every other use of the same "

@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tandemlog.arrow.dates import EPOCH, HOUR_MS, NO_DATE, counted_in
+from tandemlog.format.columns.topics import topics_of
+
 from ..audit.audit_span import Finding, damage_finding
 from ..errors import CorruptLogError, OptionError
 from ..executors import Executor, parallelism, run_tasks
-from ..log.dates import EPOCH, HOUR_MS, NO_DATE, counted_in
-from ..log.dispatch import topics_of
 from ..log.queue_collector import QueueCollector
 from ..log.scan import DamagedPiece, SpanScan
 from ..log.source import LocalLogSource, LogSource, open_store

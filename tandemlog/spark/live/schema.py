@@ -16,6 +16,7 @@ from pyspark.sql.types import (
 
 from ..arrow.schema import MESSAGES, Columns, spark_schema
 from ..cluster.errors import SinkSchemaError
+from ..cluster.kafka_names import kafka_column
 from ..errors import OptionError
 
 _OF_FILES: Final = ("size", "version", "prepared_transaction_offset", "body_crc")
@@ -48,6 +49,7 @@ def live_columns(names: tuple[str, ...] | None) -> Columns:
     if unknown:
         raise OptionError(
             f"option columns: there is no column {unknown[0]!r}, only {', '.join(LIVE)}"
+            + kafka_column(unknown[0])
         )
     return {name: LIVE[name] for name in names}
 
@@ -74,10 +76,12 @@ def check_sink_schema(schema: StructType, topic: str | None) -> None:
         elif field.name not in _THE_STORES:
             raise SinkSchemaError(
                 f"column {field.name} is not one that the sink writes: it writes {', '.join(SINK)}"
+                + kafka_column(field.name)
             )
     if "body" not in schema.names:
         raise SinkSchemaError(
             f"the rows have no column body (binary or string), only {', '.join(schema.names)}"
+            + "".join(kafka_column(name) for name in schema.names if name == "value")
         )
     if "topic" not in schema.names and topic is None:
         raise SinkSchemaError("no topic: give the option topic, or a column topic")

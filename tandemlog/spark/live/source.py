@@ -5,21 +5,40 @@
     df.write.format("tandemlog")            a batch      writer.py
     df.writeStream.format("tandemlog")      a stream     writer.py
 
-Options and schema are checked here, in the driver, before any task starts.
+Options and schema are checked here, in the driver, before any task starts. The options of a table
+come with its schema (tables.py).
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802
+
+from collections.abc import Mapping
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from ..arrow.schema import spark_schema
-from ..cluster.option_reading import chosen_columns, read_options, write_options
-from ..cluster.options import Guarantee, Use, WriteOptions
+from ..cluster.option_reading import (
+    PLACES,
+    check_table,
+    chosen_columns,
+    for_use,
+    read_options,
+    write_options,
+)
+from ..cluster.options import Guarantee, ReadOptions, Use, WriteOptions
 from ..errors import OptionError, PipelineError
 from ..newer_spark import DataSourceStreamArrowWriter
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic
 from ..spark_version import EXACTLY_ONCE, STREAM_READ, STREAM_WRITE, part_fault
+from ..tables import (
+    NOT_HANDED_OVER,
+    given_to_table,
+    is_new_table,
+    options_of_read,
+    options_of_write,
+    table_schema,
+    without_marks,
+)
 from .batch import LiveBatchReader
 from .refused import RefusedStreamReader
 from .schema import check_sink_schema, columns_of, live_columns
@@ -34,24 +53,44 @@ class LiveDataSource(DataSource):
         return "tandemlog"
 
     def schema(self) -> StructType:
-        return spark_schema(live_columns(chosen_columns(self.options)))
+        if not is_new_table(self.options):
+            return spark_schema(live_columns(chosen_columns(self.options)))
+        given = given_to_table(self.options)
+        check_table(given)
+        return table_schema(spark_schema(live_columns(chosen_columns(given))), given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LiveBatchReader(read_options(self.options, Use.BATCH), columns_of(schema))
+        return LiveBatchReader(
+            self._read_options(schema, Use.BATCH), columns_of(without_marks(schema))
+        )
+
+    def _read_options(self, schema: StructType, use: Use) -> ReadOptions:
+        given, of_table = options_of_read(self.options, schema, PLACES)
+        self._check_any(given)
+        return read_options(for_use(given, use) if of_table else given, use)
+
+    @staticmethod
+    def _check_any(given: Mapping[str, str]) -> None:
+        if not given:
+            raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
 
     def streamReader(self, schema: StructType) -> LiveStreamReader | RefusedStreamReader:
         fault = part_fault("reading a stream", STREAM_READ)
         if fault is not None:
             return RefusedStreamReader(PipelineError(fault))
         try:
-            return LiveStreamReader(read_options(self.options, Use.STREAM), columns_of(schema))
+            return LiveStreamReader(
+                self._read_options(schema, Use.STREAM), columns_of(without_marks(schema))
+            )
         except PipelineError as error:
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise OptionError('a log cannot be overwritten: use mode("append")')
-        options = write_options(self.options, stream=False)
+        given, of_table = options_of_write(self.options, schema, PLACES)
+        self._check_any(given)
+        options = write_options(for_use(given, Use.WRITE) if of_table else given, stream=False)
         _check_guarantee(options)
         check_sink_schema(schema, options.topic)
         check_topic(options)
@@ -63,7 +102,9 @@ class LiveDataSource(DataSource):
         fault = part_fault("writing a stream", STREAM_WRITE)
         if fault is not None:
             raise PipelineError(fault)
-        options = write_options(self.options, stream=True)
+        if set(self.options) <= {"checkpointlocation", "queryname"}:
+            raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
+        options = write_options(self.options, stream=True)  # never a table's: see tables.py
         _check_guarantee(options)
         check_sink_schema(schema, options.topic)
         check_topic(options)

@@ -6,22 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.arrays.grouping import distinct_slices
-from tandemlog.format.arrays.ragged import gather_rows
 from tandemlog.format.columns.dispatch import (
     DispatchColumns,
     dispatch_columns,
     group_by_queue,
     unit_columns,
 )
-from tandemlog.format.columns.headers import HeaderColumns
 from tandemlog.format.files.queue_unit import DEFAULT_LEVELS, DelayLevels
 
 from .scan import Piece
 
 INDEX_ITEM = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("store_timestamp", ">i8")])
 """An index entry before it has a place: what it needs to get one."""
-_SAMPLE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +76,3 @@ def index_items(found: DispatchColumns) -> NDArray[np.void]:
     items["physical_offset"] = found.physical_offset[found.entry_record]
     items["store_timestamp"] = found.store_timestamp[found.entry_record]
     return items
-
-
-def topics_of(
-    data: NDArray[np.uint8], headers: HeaderColumns
-) -> tuple[list[str], NDArray[np.int64]]:
-    """The distinct topics of a window's records, and which of them each record has."""
-    if _one_topic(data, headers):
-        firsts, numbers = np.zeros(1, np.int64), np.zeros(headers.count, np.int64)
-    else:
-        firsts, numbers = distinct_slices(data, headers.topic_start, headers.topic_length)
-    starts, lengths = headers.topic_start[firsts], headers.topic_length[firsts]
-    texts = [
-        data[start : start + length].tobytes().decode("utf-8", "replace")
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
-    ]
-    return texts, numbers
-
-
-def _one_topic(data: NDArray[np.uint8], headers: HeaderColumns) -> bool:
-    """Whether all records have the same, as those of a pull do. A few records tell it of most
-    windows where it is not so."""
-    starts, lengths = headers.topic_start, headers.topic_length
-    width = int(lengths[0]) if headers.count else 0
-    if not width or (lengths != width).any():
-        return False
-    for some in (starts[:: headers.count // _SAMPLE + 1], starts):
-        rows = gather_rows(data, some, width)
-        if (rows != rows[0]).any():
-            return False
-    return True

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from ..cluster.kafka_names import kafka_fault
 from ..connect_options import CONNECTING
 from ..errors import OptionError
 
@@ -83,20 +84,60 @@ _NAMES = {
         "fetchTimeoutMs",
     )
 }
+PLACES = frozenset({"path", "dir", "endpoint", "cluster", "kafka.bootstrap.servers"})
+"""The options that say which log, in lower case."""
+_ALL = "tandemlog_segments reads all topics of a log"
+_OFFSETS = (
+    f"{_ALL}: filter by the columns topic, queue_offset and store_timestamp; fromOffset and "
+    "toOffset are positions in the log, in bytes"
+)
+_TOPICS = f"{_ALL}: filter by the column topic"
+_STREAMS = "tandemlog_segments reads a log once: format tandemlog has streams"
+_ELSEWHERE = {
+    "subscribe": _TOPICS,
+    "subscribepattern": _TOPICS,
+    "topic": _TOPICS,
+    "topics": _TOPICS,
+    "topicspattern": _TOPICS,
+    "assign": f"{_ALL}: filter by the columns topic and queue_id",
+    "startingoffsets": _OFFSETS,
+    "endingoffsets": _OFFSETS,
+    "startingtimestamp": _OFFSETS,
+    "endingtimestamp": _OFFSETS,
+    "startingoffsetsbytimestamp": _OFFSETS,
+    "endingoffsetsbytimestamp": _OFFSETS,
+    "maxoffsetspertrigger": _STREAMS,
+    "minoffsetspertrigger": _STREAMS,
+    "minpartitions": "the option here is targetBytes, the size of the log for one task",
+    "maxrecordsperpartition": "the option here is targetBytes, the size of the log for one task",
+    "failondataloss": "the option here is onCorruption: fail, skip or report",
+}
+"""Options of format tandemlog and of Kafka's source, and what does their work here."""
 _SUFFIXES = {"k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
 
 
 def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
     """Raises OptionError naming the option, its value and what is allowed."""
     given = {name.lower(): value for name, value in options.items()}
+    if "kafka.bootstrap.servers" in given:
+        if "endpoint" in given:
+            raise OptionError("option endpoint is given twice")
+        given["endpoint"] = given.pop("kafka.bootstrap.servers")
     unknown = sorted(set(given) - set(_NAMES))
     if unknown:
+        if unknown[0] in _ELSEWHERE:
+            raise OptionError(
+                f"option {unknown[0]} is not one of tandemlog_segments: {_ELSEWHERE[unknown[0]]}"
+            )
+        fault = kafka_fault(unknown[0])
+        if fault is not None:
+            raise OptionError(fault)
         raise OptionError(
             f"unknown option {unknown[0]!r} of tandemlog_segments; "
             f"there are: {', '.join(_NAMES.values())}"
         )
-    # CREATE TABLE ... USING loses an option called path, so it has a second name.
-    path = given.get("path") or given.get("dir") or None
+    # A table of Spark's may have a path that Spark chose, so it has a second name.
+    path = given.get("dir") or given.get("path") or None
     endpoint = given.get("endpoint") or None
     connecting = tuple(
         (setting, given[name.lower()])

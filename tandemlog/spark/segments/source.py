@@ -11,6 +11,7 @@ The driver checks options and files before a task starts.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -20,7 +21,15 @@ from ..arrow.schema import chosen_columns, columns_of, spark_schema
 from ..errors import OptionError
 from ..log.source import LocalLogSource, open_log
 from ..log.spans import Span, grouped, pieces_wanted, split
-from .options import OnCorruption, SegmentOptions, View, parse_segment_options
+from ..tables import (
+    NOT_HANDED_OVER,
+    given_to_table,
+    is_new_table,
+    options_of_read,
+    table_schema,
+    without_marks,
+)
+from .options import PLACES, OnCorruption, SegmentOptions, View, parse_segment_options
 from .views import ReadTask, batches
 
 NAME = "tandemlog_segments"
@@ -34,16 +43,27 @@ class SegmentDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        options = parse_segment_options(self.options)
-        return spark_schema(_columns(options))
+        if not is_new_table(self.options):
+            return spark_schema(_columns(parse_segment_options(self.options)))
+        given = given_to_table(self.options)
+        return table_schema(spark_schema(_columns(parse_segment_options(given))), given)
 
     def reader(self, schema: StructType) -> "SegmentReader":
-        options = parse_segment_options(self.options)
+        given, _ = options_of_read(self.options, schema, PLACES)
+        if not given:
+            raise OptionError(f"no options are given. {NOT_HANDED_OVER}")
+        options = parse_segment_options(given)
         if options.columns is None:
             report = options.on_corruption is OnCorruption.REPORT
-            chosen = columns_of(options.view.value, schema, report)
+            chosen = columns_of(options.view.value, without_marks(schema), report)
             options = replace(options, columns=tuple(chosen))
         return SegmentReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        raise OptionError(
+            "tandemlog_segments only reads: a running node writes its log, and format tandemlog "
+            "sends rows to it"
+        )
 
 
 def _columns(options: SegmentOptions) -> dict[str, str]:

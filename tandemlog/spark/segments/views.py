@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tandemlog.arrow.plain_arrays import batch_of, numbers
+from tandemlog.arrow.text_columns import sliced
 from tandemlog.format.fast_crc import crc32
 
 from ..arrow.message_columns import message_batch
-from ..arrow.plain_arrays import batch_of, numbers
 from ..arrow.schema import FAULT, Columns, arrow_schema
-from ..arrow.text_columns import sliced
 from ..audit.audit_span import audit_span
 from ..errors import CorruptLogError
 from ..log.bytes_at import LogBytes, read

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from tandemlog.arrow.dates import DAY_MS, EPOCH, NO_DATE, counted_in
+from tandemlog.arrow.plain_arrays import numbers, strings
+from tandemlog.arrow.text_columns import sliced
 from tandemlog.format.arrays.grouping import distinct_pairs, stable_order
 from tandemlog.format.arrays.ragged import offsets_of
+from tandemlog.format.columns.topics import topics_of
 
 from ..arrow.message_columns import message_batch
-from ..arrow.plain_arrays import numbers, strings
 from ..arrow.schema import MESSAGES as MESSAGE_COLUMNS
-from ..arrow.text_columns import sliced
 from ..audit.audit_span import Finding, damage_finding
 from ..log.bytes_at import LogBytes, read
-from ..log.dates import DAY_MS, EPOCH, NO_DATE, counted_in
-from ..log.dispatch import topics_of
 from ..log.scan import DamagedPiece, Ending, Piece, SpanScan
 from ..log.source import LogSource
 from ..log.spans import Span

@@ -1,0 +1,1 @@
+"""The nodes of a cluster, and who leads."""

@@ -1,0 +1,1 @@
+"""Consumer groups: their members, how far they have come, and moving them."""

@@ -1,0 +1,319 @@
+"""`tandemlog group …`: consumer groups, their members and lag, and where they continue reading.
+
+list      all groups, one row each
+describe  members with what they own; for each queue the offset, the end, what waits
+reset     earliest, latest, a time, an offset, a shift; only while no member is there
+delete    the group with its offsets; only while no member is there
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Annotated, Any
+
+import typer
+
+from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.group_admin import GroupDescription, OffsetChange
+from tandemlog.consume.lag import QueueLag
+from tandemlog.consume.positions import EARLIEST, LATEST, Queue, Start
+from tandemlog.errors import UnknownGroupError, UnknownQueueError
+
+from ...frame.command import new_app
+from ...frame.completion import complete_group, complete_topic
+from ...frame.exit_codes import epilog
+from ...frame.failures import one_line_errors
+from ...frame.online import run_admin
+from ...frame.options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    DryRun,
+    Endpoint,
+    FormatOption,
+    Timeout,
+    now_ms,
+)
+from ...frame.times import parse_time_ms
+from ...showing.output import Format, error_console, write_rows
+
+AT_ONCE = 8
+"""Groups that are asked about at a time."""
+COLUMNS = ("group", "state", "members", "topics", "lag", "lag_seconds")
+MEMBER_COLUMNS = (
+    "client_id",
+    "host",
+    "instance_id",
+    "member_id",
+    "assigned",
+    "heard_seconds_ago",
+)
+QUEUE_COLUMNS = (
+    "topic",
+    "queue_id",
+    "client_id",
+    "committed_offset",
+    "max_offset",
+    "lag",
+    "lag_seconds",
+)
+CHANGE_COLUMNS = ("topic", "queue_id", "before", "after", "shift")
+
+app = new_app("List, describe, reset and delete consumer groups.")
+
+Group = Annotated[
+    str,
+    typer.Argument(metavar="GROUP", show_default=False, autocompletion=complete_group),
+]
+
+
+@app.command("list", epilog=epilog())
+def list_command(
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """List the groups: state, number of members, topics, and what waits for them.
+
+    lag is in messages, over all queues; lag_seconds is the longest time that one of them has
+    waited. A queue without a committed offset counts from its beginning.
+    """
+
+    async def rows(admin: AsyncAdmin) -> list[dict[str, Any]]:
+        turn = asyncio.Semaphore(AT_ONCE)
+
+        async def row(group: str) -> dict[str, Any]:
+            async with turn:
+                return _row(*await _found(admin, group))
+
+        return list(await asyncio.gather(*map(row, await admin.groups())))
+
+    with one_line_errors():
+        write_rows(run_admin(endpoint, timeout, rows, ReadFrom.MASTER), form, COLUMNS)
+
+
+@app.command("describe", epilog=epilog())
+def describe_command(
+    group: Group,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show a group: its members with their host and queues, and the lag of each queue.
+
+    With --format jsonl, the output is one object that contains everything.
+    """
+
+    async def describe(admin: AsyncAdmin) -> tuple[GroupDescription, list[QueueLag]]:
+        return await admin.describe_group(group), await admin.lag(group)
+
+    with one_line_errors():
+        found, lags = run_admin(endpoint, timeout, describe, ReadFrom.MASTER)
+        members, queues = _member_rows(found), _queue_rows(found, lags)
+        if form is Format.JSONL:
+            whole = {**_row(found, lags), "members": members, "queues": queues}
+            write_rows([whole], form)
+            return
+        write_rows([_row(found, lags)], form, COLUMNS)
+        if members:
+            typer.echo()
+            write_rows(members, form, MEMBER_COLUMNS)
+        typer.echo()
+        write_rows(queues, form, QUEUE_COLUMNS)
+
+
+@app.command("reset", epilog=epilog())
+def reset_command(
+    group: Group,
+    earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="Read everything that is there again.")
+    ] = False,
+    latest: Annotated[
+        bool, typer.Option("--to-latest", help="Skip everything that is there.")
+    ] = False,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            "--to-time",
+            metavar="TIME",
+            help="Continue with the first message stored at TIME or later.",
+        ),
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--to-offset", metavar="N", min=0, help="Continue at this queue offset; needs --topic."
+        ),
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(
+            "--shift-by", metavar="N", help="Skip N messages of each queue; -N: read N again."
+        ),
+    ] = None,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic",
+            help="Only this topic; may be repeated. [default: all that the group has offsets of]",
+            show_default=False,
+            autocompletion=complete_topic,
+        ),
+    ] = None,
+    queues: Annotated[
+        list[int] | None,
+        typer.Option("--queue", "-q", min=0, help="Only this queue; may be repeated."),
+    ] = None,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Move a group: where its members continue reading. Shows each queue before and after.
+
+    Refused with exit code 5 while the group has members, because their next commit would undo it:
+    stop them first. Offsets stay within what a queue holds.
+    """
+    given = [earliest, latest, time is not None, offset is not None, shift_by is not None]
+    if sum(given) != 1:
+        raise typer.BadParameter(
+            "give exactly one of --to-earliest, --to-latest, --to-time, --to-offset and --shift-by"
+        )
+    if offset is not None and not topics:
+        raise typer.BadParameter("--to-offset needs --topic: each topic has offsets of its own")
+    names = topics or []
+    to: Start | None = EARLIEST if earliest else LATEST if latest else None
+    if time is not None:
+        to = parse_time_ms(time, now_ms())
+
+    async def reset(admin: AsyncAdmin) -> list[OffsetChange]:
+        if offset is None and not queues:
+            return await admin.reset_offsets(
+                group, names, to=to, shift_by=shift_by, dry_run=dry_run
+            )
+        if offset is None:
+            planned = await admin.reset_offsets(
+                group, names, to=to, shift_by=shift_by, dry_run=True
+            )
+            wanted = {(each.topic, each.queue_id): each.after for each in planned}
+        else:
+            wanted = {
+                (name, queue_id): offset
+                for name in names
+                for queue_id in range((await admin.topic(name)).read_queues)
+            }
+        places = _only(wanted, queues or [])
+        return await admin.reset_offsets(group, names, to=places, dry_run=dry_run)
+
+    with one_line_errors():
+        changes = run_admin(endpoint, timeout, reset, ReadFrom.MASTER)
+        write_rows(map(_change_row, changes), form, CHANGE_COLUMNS)
+        if dry_run:
+            _say(f"{group}: nothing was changed")
+
+
+@app.command("delete", epilog=epilog())
+def delete_command(
+    group: Group,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Delete a group with its offsets. Refused with exit code 5 while it has members."""
+    with one_line_errors():
+        run_admin(endpoint, timeout, lambda admin: admin.delete_group(group, dry_run=dry_run))
+        if form is Format.JSONL:
+            write_rows([{"group": group, "deleted": not dry_run}], form)
+        elif not dry_run:
+            typer.echo(f"{group}: deleted")
+        if dry_run:
+            _say(f"{group}: nothing was changed")
+
+
+def _say(text: str) -> None:
+    error_console().print(text, markup=False, soft_wrap=True)
+
+
+async def _found(admin: AsyncAdmin, group: str) -> tuple[GroupDescription, list[QueueLag]]:
+    """One that is only configured, or was just deleted, has nothing to show."""
+    try:
+        return await admin.describe_group(group), await admin.lag(group)
+    except UnknownGroupError:
+        return GroupDescription(group, "empty", 0, ()), []
+
+
+def _only(wanted: dict[Queue, int], queue_ids: Sequence[int]) -> dict[Queue, int]:
+    """The places in the queues that are named; all if none is. Raises UnknownQueueError."""
+    if not queue_ids:
+        return wanted
+    missing = sorted(set(queue_ids) - {queue_id for _, queue_id in wanted})
+    if missing:
+        raise UnknownQueueError(f"no topic here has a queue {missing[0]}", field="queue_id")
+    return {queue: place for queue, place in wanted.items() if queue[1] in queue_ids}
+
+
+def _row(found: GroupDescription, lags: Sequence[QueueLag]) -> dict[str, Any]:
+    return {
+        "group": found.group,
+        "state": found.state,
+        "members": len(found.members),
+        "topics": " ".join(sorted({each.topic for each in lags})),
+        "lag": sum(each.messages for each in lags),
+        "lag_seconds": round(max((each.seconds for each in lags), default=0.0), 3),
+    }
+
+
+def _member_rows(found: GroupDescription) -> list[dict[str, Any]]:
+    return [
+        {
+            "client_id": each.client_id,
+            "host": each.host,
+            "instance_id": each.instance_id,
+            "member_id": each.member_id,
+            "assigned": queues_text(each.assigned),
+            "heard_seconds_ago": each.heard_ms_ago / 1000,
+        }
+        for each in found.members
+    ]
+
+
+def _queue_rows(found: GroupDescription, lags: Iterable[QueueLag]) -> list[dict[str, Any]]:
+    owners = {queue: each.client_id for each in found.members for queue in each.assigned}
+    return [
+        {
+            "topic": each.topic,
+            "queue_id": each.queue_id,
+            "client_id": owners.get((each.topic, each.queue_id)),
+            "committed_offset": each.committed,
+            "max_offset": each.end,
+            "lag": each.messages,
+            "lag_seconds": round(each.seconds, 3),
+        }
+        for each in lags
+    ]
+
+
+def _change_row(change: OffsetChange) -> dict[str, Any]:
+    return {
+        "topic": change.topic,
+        "queue_id": change.queue_id,
+        "before": change.before,
+        "after": change.after,
+        "shift": None if change.before is None else change.after - change.before,
+    }
+
+
+def queues_text(queues: Iterable[Queue]) -> str:
+    """Queues in short: `orders 0-3,7 refunds 1`."""
+    texts = []
+    for topic, group in groupby(sorted(queues), key=lambda queue: queue[0]):
+        numbers = [queue_id for _, queue_id in group]
+        spans: list[list[int]] = []
+        for number in numbers:
+            if spans and number == spans[-1][-1] + 1:
+                spans[-1][1:] = [number]
+            else:
+                spans.append([number])
+        texts.append(f"{topic} {','.join('-'.join(map(str, span)) for span in spans)}")
+    return " ".join(texts)

@@ -1,0 +1,131 @@
+"""`tandemlog offsets`: what queues hold, where a time lies in them, how far a group has come."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.topology import ReadFrom
+
+from ...frame.command import new_app
+from ...frame.completion import complete_group, complete_topic
+from ...frame.exit_codes import epilog
+from ...frame.failures import one_line_errors
+from ...frame.online import run_admin
+from ...frame.options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    Endpoint,
+    FormatOption,
+    ReadFromOption,
+    Timeout,
+    now_ms,
+)
+from ...frame.times import FORMS, parse_time_ms
+from ...showing.output import Format, write_rows
+
+if TYPE_CHECKING:
+    from tandemlog.consume.positions import Queue
+
+app = new_app()
+
+
+class BoundaryName(StrEnum):
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+@app.command("offsets", epilog=epilog())
+def offsets_command(
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic),
+    ],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help=f"Show the offset for this store time: {FORMS}.",
+        ),
+    ] = None,
+    boundary: Annotated[
+        BoundaryName,
+        typer.Option(
+            "--boundary",
+            help="Which offset --at shows. lower: that of the first message stored at TIME or "
+            "later; upper: that of the last message stored at TIME or earlier.",
+        ),
+    ] = BoundaryName.LOWER,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            help="Show the offsets that this group has committed.",
+            autocompletion=complete_group,
+        ),
+    ] = None,
+    read_from: ReadFromOption = ReadFrom.ANY,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show one row for each queue: topic, queue_id, min_offset, max_offset.
+
+    max_offset is one past the last message. --at adds the column offset; --group adds
+    committed_offset and lag, in messages. A queue without a committed offset has everything still
+    before it, and so all its messages as lag. `group describe` has the lag in seconds too.
+    """
+    time_ms = parse_time_ms(at, now_ms()) if at is not None else None
+    with one_line_errors():
+        rows = run_admin(
+            endpoint,
+            timeout,
+            lambda admin: _rows(admin, topic, time_ms, boundary, group),
+            read_from,
+        )
+        columns = ["topic", "queue_id", "min_offset", "max_offset"]
+        columns += ["offset"] if time_ms is not None else []
+        columns += ["committed_offset", "lag"] if group is not None else []
+        write_rows(rows, form, columns)
+
+
+async def _rows(
+    admin: AsyncAdmin, topic: str, time_ms: int | None, boundary: BoundaryName, group: str | None
+) -> list[dict[str, Any]]:
+    info = await admin.topic(topic)
+    ranges = {each.queue_id: each for each in await admin.ranges(topic)}
+    count = max(info.read_queues, max(ranges, default=-1) + 1)
+    at_time: dict[Queue, int] = {}
+    if time_ms is not None:
+        upper = boundary is BoundaryName.UPPER
+        at_time = await admin.search_offset(topic, time_ms, upper=upper)
+    committed = await _committed(admin, group, topic) if group is not None else {}
+    rows = []
+    for queue_id in range(count):
+        each = ranges.get(queue_id)
+        queue = (topic, queue_id)
+        maximum = each.max_offset if each else 0
+        row: dict[str, Any] = {
+            "topic": topic,
+            "queue_id": queue_id,
+            "min_offset": each.min_offset if each else 0,
+            "max_offset": maximum,
+        }
+        if time_ms is not None:
+            row["offset"] = at_time.get(queue, 0)
+        if group is not None:
+            offset = committed.get(queue)
+            row["committed_offset"] = offset
+            row["lag"] = max(0, maximum - (row["min_offset"] if offset is None else offset))
+        rows.append(row)
+    return rows
+
+
+async def _committed(admin: AsyncAdmin, group: str, topic: str) -> "dict[Queue, int]":
+    """Raises UnknownGroupError: a mistyped group must not look like one that has read nothing."""
+    found = await admin.committed(group, topic)
+    if not found and group not in await admin.groups():
+        await admin.describe_group(group)  # one that has members, or none
+    return found

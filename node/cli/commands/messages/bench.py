@@ -1,0 +1,252 @@
+"""`tandemlog bench`: how fast a cluster takes and gives messages, and how long each takes."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from tandemlog.admin import DEFAULT_QUEUES, AsyncAdmin
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.positions import EARLIEST, LATEST
+from tandemlog.errors import TopicExistsError
+from tandemlog.memory import keep_freed_memory
+from tandemlog.produce.options import ProducerOptions
+from tandemlog.produce.producer import AsyncProducer
+
+from ...frame.command import new_app
+from ...frame.completion import complete_topic
+from ...frame.exit_codes import epilog
+from ...frame.failures import CommandError, exit_code_of, one_line_errors, said
+from ...frame.options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    Endpoint,
+    ReadFromOption,
+    Timeout,
+    check_endpoints,
+    connection_options,
+)
+from ...messages.load import HEAD, Consuming, Load, Measured, Producing
+from ...showing.output import error_console, write_table
+
+DEFAULT_COUNT = 100_000
+SHOW_S = 0.2
+
+app = new_app()
+
+
+class What(StrEnum):
+    PUT = "put"
+    GET = "get"
+    BOTH = "both"
+
+
+class BenchFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+@app.command("bench", epilog=epilog())
+def bench_command(
+    what: Annotated[
+        What,
+        typer.Argument(
+            metavar="put|get|both",
+            help="put: send; get: read what the topic holds; both: send, and read the same "
+            "messages meanwhile.",
+            show_default=False,
+        ),
+    ],
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic)
+    ],
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count",
+            "-n",
+            min=1,
+            help=f"Number of messages. [default: {DEFAULT_COUNT} to put, all to get, if there is "
+            "no --duration]",
+            show_default=False,
+        ),
+    ] = None,
+    duration: Annotated[
+        float | None,
+        typer.Option("--duration", metavar="SECONDS", min=0.1, help="Stop after so many seconds."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="N",
+            min=0.1,
+            help="Messages to send per second, over all producers. [default: as many as possible]",
+            show_default=False,
+        ),
+    ] = None,
+    size: Annotated[
+        int, typer.Option("--size", metavar="BYTES", min=HEAD.size, help="Size of each body.")
+    ] = 128,
+    producers: Annotated[
+        int, typer.Option("--producers", min=1, max=256, help="Number of producers.")
+    ] = 1,
+    consumers: Annotated[
+        int,
+        typer.Option(
+            "--consumers", min=1, max=256, help="Number of consumers, which share the queues."
+        ),
+    ] = 1,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic if it does not exist.")
+    ] = False,
+    queues: Annotated[
+        int, typer.Option("--queues", min=1, max=65_536, help="Queues of a topic to create.")
+    ] = DEFAULT_QUEUES,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Wait only until the master has appended the messages, not for flush or replicas.",
+        ),
+    ] = False,
+    read_from: ReadFromOption = ReadFrom.ANY,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: Annotated[
+        BenchFormat,
+        typer.Option(
+            "--format", "-f", help="table for people; json for programs: one object with all."
+        ),
+    ] = BenchFormat.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Measure a cluster: messages and megabytes per second, and the percentiles of latencies.
+
+    The latencies of put are from send to acknowledgement, those of get from send to the consumer's
+    hand; with --rate both count from when a message was due. get alone has none. Producers and
+    consumers share one process: if that is busy, run several at a time. The messages stay in the
+    topic until they expire.
+    """
+    if count is None and duration is None and what is not What.GET:
+        count = DEFAULT_COUNT
+    load = Load(topic, size, count, duration, rate, producers, consumers, not no_wait)
+    keep_freed_memory()
+
+    async def run() -> dict[str, Measured]:
+        connection = connection_options(timeout)
+        async with AsyncAdmin(check_endpoints(endpoint), connection=connection) as admin:
+            if create:
+                with contextlib.suppress(TopicExistsError):
+                    await admin.create_topic(topic, queues)
+            number = (await admin.topic(topic)).read_queues
+        async with contextlib.AsyncExitStack() as stack:
+            sending, reading = await _carried_out(
+                stack, what, load, endpoint, timeout, read_from, number
+            )
+            measured = {"put": sending, "get": reading}
+            return {name: each for name, each in measured.items() if each is not None}
+
+    with one_line_errors():
+        found = asyncio.run(run())
+        _show(found, load, form)
+        for each in found.values():
+            if each.problem is not None:
+                raise CommandError(
+                    f"{each.messages} acknowledged, {each.failed} not: {said(each.problem)}",
+                    exit_code_of(each.problem),
+                )
+
+
+async def _carried_out(
+    stack: contextlib.AsyncExitStack,
+    what: What,
+    load: Load,
+    endpoint: str,
+    timeout_s: float,
+    read_from: ReadFrom,
+    queues: int,
+) -> tuple[Measured | None, Measured | None]:
+    """Run the load; what the producers and the consumers measured."""
+    connection = connection_options(timeout_s)
+    producing = None if what is What.GET else Producing(load)
+    consuming = None if what is What.PUT else Consuming(load, producing)
+    streams = []
+    for number in range(min(load.consumers, queues) if consuming else 0):
+        consumer = await stack.enter_async_context(
+            AsyncConsumer(endpoint, read_from=read_from, connection=connection)
+        )
+        stream = await consumer.follow(
+            load.topic,
+            queues=range(number, queues, load.consumers),
+            start=LATEST if producing else EARLIEST,
+            until_end=producing is None,
+        )
+        streams.append(await stack.enter_async_context(stream))
+    producers = [
+        await stack.enter_async_context(
+            AsyncProducer(endpoint, ProducerOptions(connection=connection))
+        )
+        for _ in range(load.producers if producing else 0)
+    ]
+    put = None if producing is None else producing.measured
+    got = None if consuming is None else consuming.measured
+    async with _progress(what, load, got or put or Measured()):
+        await asyncio.gather(
+            *([producing.run(producers)] if producing else []),
+            *([consuming.run(streams)] if consuming else []),
+        )
+    return put, got
+
+
+@contextlib.asynccontextmanager
+async def _progress(what: What, load: Load, measured: Measured) -> AsyncIterator[None]:
+    """A bar on stderr if that is a terminal."""
+    console = error_console()
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[messages]:,} messages"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+
+    async def show() -> None:
+        while True:
+            bar.update(task, completed=measured.messages, messages=measured.messages)
+            await asyncio.sleep(SHOW_S)
+
+    with bar:
+        task = bar.add_task(f"bench {what} {load.topic}", total=load.count, messages=0)
+        shower = asyncio.create_task(show())
+        try:
+            yield
+        finally:
+            shower.cancel()
+
+
+def _show(found: dict[str, Measured], load: Load, form: BenchFormat) -> None:
+    rows: dict[str, dict[str, Any]] = {name: each.row() for name, each in found.items()}
+    if form is BenchFormat.TABLE:
+        write_table([{"": name, **row} for name, row in rows.items()])
+        return
+    typer.echo(
+        json.dumps(
+            {
+                "topic": load.topic,
+                "size": load.size,
+                "rate": load.rate,
+                "producers": load.producers,
+                "consumers": load.consumers,
+                **rows,
+            }
+        )
+    )

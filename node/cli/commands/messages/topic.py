@@ -1,0 +1,277 @@
+"""`tandemlog topic`: make, list, describe and delete topics.
+
+An update changes only the named values. It is checked against the master's tables, since a slave
+gets a change a moment later.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
+from tandemlog.cluster.topology import ReadFrom
+from tandemlog.errors import TopicExistsError
+from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.words import counted
+
+from ...frame.command import new_app
+from ...frame.completion import complete_topic
+from ...frame.exit_codes import REFUSED, USAGE, epilog
+from ...frame.failures import CommandError, one_line_errors
+from ...frame.online import run_admin
+from ...frame.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
+from ...showing.output import Format, error_console, write_rows
+
+MAX_QUEUES = 65_536
+_PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
+COLUMNS = ("topic", "read_queues", "write_queues", "perm", "order", "attributes")
+QUEUE_COLUMNS = (
+    "topic",
+    "queue_id",
+    "min_offset",
+    "max_offset",
+    "messages",
+    "min_timestamp",
+    "max_timestamp",
+)
+
+app = new_app("Create, list, describe and delete topics.")
+
+Name = Annotated[
+    str, typer.Argument(metavar="TOPIC", show_default=False, autocompletion=complete_topic)
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
+]
+
+
+@app.command("create", epilog=epilog())
+def create_command(
+    name: Name,
+    queues: Annotated[
+        int | None,
+        typer.Option(
+            "--queues",
+            "-q",
+            min=1,
+            max=MAX_QUEUES,
+            help=f"Number of queues. [default: {DEFAULT_QUEUES}; with --update: unchanged]",
+            show_default=False,
+        ),
+    ] = None,
+    perm: Annotated[
+        str | None,
+        typer.Option(
+            "--perm",
+            help="Permission of the topic: rw, r or w. [default: rw; with --update: unchanged]",
+            show_default=False,
+        ),
+    ] = None,
+    order: Annotated[
+        bool | None,
+        typer.Option(
+            "--order/--no-order",
+            help="Mark the topic as ordered, or not. [default: not ordered; with --update: "
+            "unchanged]",
+            show_default=False,
+        ),
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute",
+            metavar="NAME=VALUE",
+            help="Set an attribute of the topic; may be repeated. With --update, the other "
+            "attributes stay as they are.",
+        ),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Change an existing topic; whatever is not given stays as it is."
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Create a topic, or change one with --update, and print it.
+
+    A queue that holds messages cannot be removed: the command then ends with exit code 5.
+    """
+    if perm is not None and perm not in _PERMS:
+        raise typer.BadParameter(f"--perm must be rw, r or w, not {perm!r}")
+    bits = None if perm is None else _PERMS[perm]
+    pairs = dict(_pair(text) for text in attributes or [])
+
+    async def create(admin: AsyncAdmin) -> TopicInfo:
+        _check_name(name)
+        if update:
+            return await change(admin)
+        exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
+        if dry_run:
+            if any(topic.name == name for topic in await admin.topics()):
+                raise exists
+            return TopicInfo(name).changed(queues, perm=bits, order=order, attributes=pairs)
+        try:
+            return await admin.create_topic(name, queues, perm=bits, order=order, attributes=pairs)
+        except TopicExistsError:
+            raise exists from None
+
+    async def change(admin: AsyncAdmin) -> TopicInfo:
+        held = await admin.topic(name)
+        if queues is not None and queues < held.read_queues:
+            await _check_no_message_is_lost(admin, name, queues)
+        if dry_run:
+            return held.changed(queues, perm=bits, order=order, attributes=pairs)
+        return await admin.create_topic(
+            name, queues, perm=bits, order=order, attributes=pairs, update=True
+        )
+
+    with one_line_errors():
+        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER)
+        write_rows([_row(topic)], form, COLUMNS)
+        if dry_run:
+            _say_nothing_was_changed(name)
+
+
+@app.command("list", epilog=epilog())
+def list_command(
+    system: Annotated[
+        bool,
+        typer.Option("--all", "-a", help="Include the topics that RocketMQ keeps for itself."),
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """List the topics."""
+    with one_line_errors():
+        topics = run_admin(endpoint, timeout, lambda admin: admin.topics())
+        rows = [_row(topic) for topic in topics if system or not is_system_topic(topic.name)]
+        write_rows(rows, form, COLUMNS)
+
+
+@app.command("describe", epilog=epilog())
+def describe_command(
+    name: Name,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Show a topic and the messages in each of its queues.
+
+    With --format jsonl, the output is one object that contains everything.
+    """
+
+    async def describe(admin: AsyncAdmin) -> tuple[TopicInfo, list[dict[str, Any]]]:
+        topic = await admin.topic(name)
+        ranges = {each.queue_id: each for each in await admin.ranges(name)}
+        rows = []
+        for queue_id in range(
+            max(topic.read_queues, topic.write_queues, max(ranges, default=-1) + 1)
+        ):
+            each = ranges.get(queue_id)
+            rows.append(
+                {
+                    "topic": name,
+                    "queue_id": queue_id,
+                    "min_offset": each.min_offset if each else 0,
+                    "max_offset": each.max_offset if each else 0,
+                    "messages": each.max_offset - each.min_offset if each else 0,
+                    "min_timestamp": each.min_timestamp if each else -1,
+                    "max_timestamp": each.max_timestamp if each else -1,
+                }
+            )
+        return topic, rows
+
+    with one_line_errors():
+        topic, queues = run_admin(endpoint, timeout, describe)
+        if form is Format.JSONL:
+            write_rows([{**_row(topic), "queues": queues}], form)
+        else:
+            write_rows([_row(topic)], form, COLUMNS)
+            write_rows(queues, form, QUEUE_COLUMNS)
+
+
+@app.command("delete", epilog=epilog())
+def delete_command(
+    name: Name,
+    dry_run: DryRun = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    form: FormatOption = Format.TABLE,
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
+) -> None:
+    """Delete a topic.
+
+    It accepts no more messages; those in the log are deleted when they expire. A topic of the same
+    name that is created before then has them again.
+    """
+
+    async def delete(admin: AsyncAdmin) -> TopicInfo:
+        if is_system_topic(name):
+            _check_name(name)
+        topic = await admin.topic(name)
+        if not dry_run:
+            await admin.delete_topic(name)
+        return topic
+
+    with one_line_errors():
+        topic = run_admin(endpoint, timeout, delete)
+        if form is Format.JSONL:
+            write_rows([{**_row(topic), "deleted": not dry_run}], form)
+        elif dry_run:
+            write_rows([_row(topic)], form, COLUMNS)
+        else:
+            typer.echo(f"{name}: deleted")
+        if dry_run:
+            _say_nothing_was_changed(name)
+
+
+def _check_name(name: str) -> None:
+    """Raises CommandError for what a node refuses, so that a dry run says it too."""
+    fault = client_topic_fault(name)
+    if fault is not None:
+        raise CommandError(f"topic {name!r}: {fault}", USAGE)
+
+
+async def _check_no_message_is_lost(admin: AsyncAdmin, name: str, queues: int) -> None:
+    """Raises CommandError if a queue that `queues` queues leave out holds messages: they would stay
+    in the log, and no client could pull them."""
+    holding = {
+        each.queue_id: each.max_offset - each.min_offset
+        for each in await admin.ranges(name)
+        if each.queue_id >= queues and each.max_offset > each.min_offset
+    }
+    if holding:
+        last = max(holding)
+        raise CommandError(
+            f"topic {name!r}: queue {last} holds {counted(holding[last], 'message')} that could "
+            f"not be pulled with {counted(queues, 'queue')}; "
+            f"keep {last + 1} or more until they expire",
+            REFUSED,
+        )
+
+
+def _say_nothing_was_changed(name: str) -> None:
+    error_console().print(f"{name}: nothing was changed", markup=False, soft_wrap=True)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise typer.BadParameter(f"--attribute must be NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def _row(topic: TopicInfo) -> dict[str, Any]:
+    names = {value: name for name, value in _PERMS.items()}
+    return {
+        "topic": topic.name,
+        "read_queues": topic.read_queues,
+        "write_queues": topic.write_queues,
+        "perm": names.get(topic.perm & (PERM_READ | PERM_WRITE), "-"),
+        "order": topic.order,
+        "attributes": dict(topic.attributes),
+    }

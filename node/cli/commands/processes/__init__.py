@@ -1,0 +1,1 @@
+"""Programs that run until they are stopped: nodes, coordinators, local clusters."""

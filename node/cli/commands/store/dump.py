@@ -1,0 +1,65 @@
+"""`tandemlog dump`: what the files of a store say."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from storage.tools.dump import dump
+
+from ...frame.command import new_app
+from ...frame.exit_codes import epilog
+from ...frame.failures import one_line_errors
+from ...frame.option_groups import StoreSizes, store_config, with_groups
+from ...frame.options import FormatOption, Store
+from ...showing.output import Format, error_console, write_rows
+
+
+class What(StrEnum):
+    MESSAGES = "messages"
+    QUEUES = "queues"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    EPOCHS = "epochs"
+
+
+_COLUMNS = {
+    What.MESSAGES: (
+        "physical_offset",
+        "size",
+        "topic",
+        "queue_id",
+        "queue_offset",
+        "tags",
+        "keys",
+        "store_timestamp",
+        "msg_id",
+    ),
+}
+
+app = new_app()
+
+
+@app.command("dump", epilog=epilog())
+@with_groups
+def dump_command(
+    store: Store,
+    what: Annotated[What, typer.Option("--what", help="Which content to show.")] = What.MESSAGES,
+    form: FormatOption = Format.TABLE,
+    *,
+    sizes: StoreSizes,
+) -> None:
+    """Show the content of a store's files without changing anything.
+
+    Messages come in log order; --format jsonl shows every field, with the body as it is stored,
+    base64-encoded. At the first bytes that are not a record, the command stops with a note on
+    stderr and exit code 0. After a failed fsync it shows what the page cache holds, and prints a
+    note on stderr.
+    """
+    config = store_config(store, sizes)
+    with one_line_errors():
+        rows = dump(config, what.value)
+        write_rows(rows, form, _COLUMNS.get(what))
+        console = error_console()
+        for note in rows.notes:
+            console.print(note, markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""What every command is made of: its options, how it connects, its errors and exit codes."""

@@ -1,0 +1,48 @@
+"""What the shell completes where the cluster knows the names: topics and groups.
+
+A completion that cannot ask (no node, no right to see the names) completes nothing and says
+nothing: the user is in the middle of a line.
+"""
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import typer
+
+from tandemlog.admin import AsyncAdmin
+from tandemlog.errors import TandemlogError
+from tandemlog.format.constants import is_system_topic
+
+from . import connecting
+from .online import run_admin
+from .options import DEFAULT_ENDPOINT
+
+PATIENCE_S = 1.0
+
+
+def complete_topic(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The topics whose names begin so."""
+
+    async def names(admin: AsyncAdmin) -> list[str]:
+        return [each.name for each in await admin.topics() if not is_system_topic(each.name)]
+
+    return _begin_so(incomplete, _asked(ctx, names))
+
+
+def complete_group(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The consumer groups whose names begin so."""
+    return _begin_so(incomplete, _asked(ctx, lambda admin: admin.groups()))
+
+
+def _begin_so(incomplete: str, names: list[str]) -> list[str]:
+    return [each for each in names if each.startswith(incomplete)]
+
+
+def _asked(ctx: Any, names: Callable[[AsyncAdmin], Awaitable[list[str]]]) -> list[str]:
+    with contextlib.suppress(TandemlogError, typer.TyperException, OSError):
+        given = ctx.params.get(connecting.ENDPOINT) or os.environ.get("TANDEMLOG_ENDPOINT", "")
+        found = connecting.settle(ctx.find_root().params, endpoint=given)
+        return run_admin(found or given or DEFAULT_ENDPOINT, PATIENCE_S, names)
+    return []

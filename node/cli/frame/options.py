@@ -1,0 +1,121 @@
+"""Options that several commands share, and what is made of them."""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from storage.config import StoreConfig
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.cluster.endpoints import parse_endpoints
+from tandemlog.cluster.topology import ReadFrom
+
+from ...settings.config import DEFAULT_PORT
+from ..showing.output import Format
+from .connecting import security
+
+DEFAULTS = StoreConfig(Path())
+
+Endpoint = Annotated[
+    str,
+    typer.Option(
+        "--endpoint",
+        "-e",
+        envvar="TANDEMLOG_ENDPOINT",
+        metavar="HOST:PORT[,…]",
+        help="Address of any node of the cluster, or of several; the client finds the others "
+        "through them.",
+    ),
+]
+DEFAULT_ENDPOINT = f"127.0.0.1:{DEFAULT_PORT}"
+
+FormatOption = Annotated[
+    Format,
+    typer.Option(
+        "--format",
+        "-f",
+        help="Output format: table for people, jsonl for programs (one JSON object per line).",
+    ),
+]
+
+
+def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
+    """--timeout of a command, in seconds."""
+    return typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        min=0.1,
+        max=86_400,
+        help=help_text,
+        show_default=show_default,
+    )
+
+
+Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
+DEFAULT_TIMEOUT_S = 5.0
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+ReadFromOption = Annotated[
+    ReadFrom,
+    typer.Option("--from", help="Which nodes to read from."),
+]
+
+Store = Annotated[
+    Path,
+    typer.Argument(
+        metavar="STORE",
+        help="Folder of a store that tandemlog or RocketMQ wrote.",
+        show_default=False,
+    ),
+]
+IndexSlots = Annotated[
+    int,
+    typer.Option(
+        "--index-slots", min=1, help="Number of hash slots in each index file of this store."
+    ),
+]
+IndexEntries = Annotated[
+    int,
+    typer.Option(
+        "--index-entries",
+        min=2,
+        help="Number of entries for which each index file of this store has room.",
+    ),
+]
+QueueFileSize = Annotated[
+    int,
+    typer.Option(
+        "--queue-file-size",
+        min=20,
+        help="Size of a consume queue file in bytes, used if the store has none yet.",
+    ),
+]
+
+
+def check_endpoints(endpoint: str) -> str:
+    """`endpoint` itself; raises typer.BadParameter that names the wrong part."""
+    try:
+        parse_endpoints(endpoint)
+    except ValueError as error:
+        raise typer.BadParameter(f"--endpoint: {error}") from None
+    return endpoint
+
+
+def connection_options(timeout_s: float) -> ConnectionOptions:
+    """A person waits: tries end with `timeout_s`."""
+    timeout_ms = max(1, round(timeout_s * 1000))
+    return ConnectionOptions(
+        request_timeout_ms=timeout_ms,
+        retry_timeout_ms=timeout_ms,
+        discovery_timeout_ms=min(2_000, timeout_ms),
+        security=security(),
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

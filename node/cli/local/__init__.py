@@ -1,0 +1,1 @@
+"""A cluster on this machine: its processes, its folder, its drills."""

@@ -1,0 +1,1 @@
+"""Rows, messages and progress, for people and for programs."""

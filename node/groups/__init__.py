@@ -1,0 +1,1 @@
+"""Groups of consumers: who is a member, and which member owns which queue (decision 0036)."""

@@ -1,0 +1,446 @@
+"""All groups of the node that is the master: heartbeats in, what members may own out.
+
+    heartbeat ─▶ Group (pure) ─▶ target (a thread, if it is much) ─▶ reconcile
+                                                                        │ changed
+    waiting heartbeats ◀── settled ◀── in-sync set has it ◀── table, durable
+    commit (a reader thread) ─▶ the lock ─▶ who owns the queue? ─▶ offsets
+
+The groups belong to the event loop, and change under a lock: a commit looks at the owners and
+writes its offsets under the same lock, so that no queue changes its owner between the two.
+
+They live as long as a term of this node. The first call of a term reads the table that the master
+before has left; another role forgets the groups and ends the waiting calls.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from storage.message_store import MessageStore
+from tandemlog.format.errors import FormatError
+from tandemlog.format.words import quoted
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError
+from .assignor import Queue, assign
+from .group import (
+    JOIN,
+    FencedMemberError,
+    Gone,
+    Group,
+    Member,
+    Report,
+)
+from .limits import GroupLimits
+from .refusals import check_room, members_text, refusals, refused
+from .reports import describe, members_of, report_of, response_of
+from .rows import group_of
+from .saver import TABLE, GroupSaver, LeadingRole
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.2
+SETTLE_S = 5.0
+"""How long a heartbeat waits for the first settled word about its member."""
+STOOD_STILL_S = 1.0
+IN_LOOP = 2_000
+"""Queues that are assigned in the loop; more of them in a thread."""
+CHECKED_AT_ONCE = 256
+
+
+class GroupCoordinator:
+    """See the module. `run` as long as the node serves; `now` is a monotonic clock in seconds;
+    `changed` sends the tables to the slaves at once."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        role: LeadingRole,
+        now: Callable[[], float],
+        limits: GroupLimits,
+    ) -> None:
+        self._store = store
+        self._role = role
+        self._now = now
+        self.limits = limits
+        self._lock = threading.Lock()
+        self.term: int | None = None
+        self.groups: dict[str, Group] = {}
+        self._waiting: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self._saver = GroupSaver(store, role, self)
+        self._topics: object = None
+        self._assigning: set[Group] = set()
+        self.rebalances_total = 0
+        self.fenced_commits_total = 0
+        self.members_removed_total = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await asyncio.gather(self._look_on_and_on(), self._saver.run())
+
+    # ---- the term
+
+    def _lead(self) -> None:
+        """Raises RequestRefusedError on a node that is not the master, or not sure of it."""
+        term = self._role.epoch()
+        if term is None:
+            self._forget()
+            self._role.require_master("report to")
+            raise _in_doubt()
+        if term != self.term:
+            self._load(term)
+
+    def _load(self, term: int) -> None:
+        self._forget()
+        now = self._now()
+        found = {}
+        for name, row in self._store.group_members.rows().items():
+            try:
+                found[name] = group_of(name, row, now)
+            except FormatError as error:
+                logger.error("members of a group are forgotten, they join again: %s", error)
+        with self._lock:
+            self.groups, self.term = found, term
+        for name, group in found.items():
+            if group.members:
+                self._saver.changed(name)
+        members = sum(len(group.members) for group in found.values())
+        if members:
+            logger.info("groups: epoch=%d groups=%d members=%d", term, len(found), members)
+
+    def _forget(self) -> None:
+        with self._lock:
+            self.groups, self.term = {}, None
+        self._saver.forget()
+        self._topics = None
+        for waiting in self._waiting.values():
+            _wake(waiting)
+
+    # ---- heartbeats
+
+    async def heartbeat(
+        self, request: broker_pb2.GroupHeartbeatRequest, host: str
+    ) -> broker_pb2.GroupHeartbeatResponse:
+        """Raises RequestRefusedError."""
+        self._lead()
+        report = report_of(request, host, self.limits)
+        name = request.group
+        if report.epoch == JOIN and name not in self._store.groups.table:
+            await asyncio.to_thread(self._store.groups.ensure, name, self._store.clock.now_ms())
+            self._lead()
+        with refusals():
+            group, member = self._hear(name, report)
+        self._wake(name, report.member_id)
+        if member is None:
+            await self._after(group)
+            return broker_pb2.GroupHeartbeatResponse(member_epoch=report.epoch)
+        await self._after(group, member if report.epoch != JOIN else None)
+        interval_ms = self.limits.interval_ms(member.session_timeout_ms)
+        wait_ms = min(max(request.wait_ms, 0), interval_ms, self.limits.max_wait_ms)
+        await self._news(group, member, report.number, self._now() + wait_ms / 1000)
+        return response_of(group.tell(member), interval_ms)
+
+    def _hear(self, name: str, report: Report) -> tuple[Group, Member | None]:
+        now = self._now()
+        group = self.groups.get(name)
+        with self._lock:
+            if report.epoch == JOIN:
+                if group is None:
+                    group = self.groups[name] = Group(name)
+                if report.member_id not in group.members:
+                    check_room(self.groups, group, self.limits)
+                gone = group.join(report, now)
+                group.take_topics(self._queue_counts(group))
+            elif group is None:
+                raise FencedMemberError(f"there is no group {quoted(name)} with members")
+            elif report.epoch < 0:
+                gone = group.leave(report, now)
+            else:
+                gone = None
+                group.hear(report, now)
+                if group.out_of_date:
+                    group.take_topics(self._queue_counts(group))
+        if gone is not None:
+            self._say_gone(group, gone)
+        return group, group.members[report.member_id] if report.epoch >= 0 else None
+
+    async def _news(self, group: Group, member: Member, number: int, until: float) -> None:
+        """Wait until there is something to tell that this member was not told. Raises
+        RequestRefusedError if the member, or this term, is over."""
+        key = group.name, member.member_id
+        latest = max(until, self._now() + SETTLE_S)
+        while True:
+            if self.groups.get(group.name) is not group:
+                self._lead()
+                raise refused(common_pb2.BUSY, "the groups were loaded again: report once more")
+            if group.members.get(member.member_id) is not member:
+                with refusals():
+                    # says why: it was removed, or its instance was taken over
+                    group.hear(_again(member, number), self._now())
+            if member.number != number:
+                raise refused(common_pb2.BUSY, "a newer heartbeat of this member was taken")
+            told = group.what_to_tell(member)
+            if told.member_epoch and told != member.last:
+                return
+            left = (until if told.member_epoch else latest) - self._now()
+            if left <= 0 and told.member_epoch:
+                return
+            if left <= 0:
+                raise refused(
+                    common_pb2.OUTCOME_UNKNOWN,
+                    f"group {quoted(group.name)}: what this member may own is not yet on every "
+                    "in-sync replica, so it cannot be told; check the replicas, and report again",
+                )
+            waiting = asyncio.get_running_loop().create_future()
+            self._waiting[key] = waiting
+            try:
+                await asyncio.wait((waiting,), timeout=left)
+            finally:
+                if self._waiting.get(key) is waiting:
+                    del self._waiting[key]
+
+    def _wake(self, name: str, member_id: str) -> None:
+        waiting = self._waiting.get((name, member_id))
+        if waiting is not None:
+            _wake(waiting)
+
+    def wake_group(self, group: Group) -> None:
+        for member_id in group.members:
+            self._wake(group.name, member_id)
+
+    # ---- changes
+
+    async def _after(self, group: Group, member: Member | None = None) -> None:
+        """Bring the target and the owners up to date, and have the change saved. `member`: the one
+        that has reported, if that is all that may have changed."""
+        changed = await self._assign(group)
+        with self._lock:
+            changed |= group.reconcile(self._now(), member)
+        if group.version != group.settled_version:
+            self._saver.changed(group.name)
+        if changed:
+            self.wake_group(group)
+
+    async def _assign(self, group: Group) -> bool:
+        """A target that fits, if there is none; False without one. One at a time for a group: all
+        that changes meanwhile is in the next one, and none that is older comes after it."""
+        if group in self._assigning:
+            return False
+        done = False
+        self._assigning.add(group)
+        try:
+            while group.out_of_date and self.groups.get(group.name) is group:
+                with self._lock:
+                    group.take_topics(self._queue_counts(group))
+                    work = group.assignment_work()
+                try:
+                    if sum(work[1].values()) <= IN_LOOP:
+                        target = assign(*work)
+                    else:
+                        target = await asyncio.to_thread(assign, *work)
+                except BaseException:  # the caller has gone: `_look_on_and_on` makes it
+                    group.out_of_date = True
+                    raise
+                with self._lock:
+                    before = group.rebalances
+                    group.take_target(target)
+                self.rebalances_total += group.rebalances - before
+                done = True
+        finally:
+            self._assigning.discard(group)
+        return done
+
+    def _queue_counts(self, group: Group) -> dict[str, int]:
+        table = self._store.topics.table
+        counts: dict[str, int] = {}
+        for member in group.members.values():
+            for topic in member.topics:
+                found = table.get(topic)
+                if found is not None:
+                    counts[topic] = found.read_queues
+        return counts
+
+    async def _look_on_and_on(self) -> None:
+        looked_at = self._now()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            late_s, looked_at = self._now() - looked_at - LOOK_S, self._now()
+            try:
+                await self._look(late_s)
+            except Exception:  # else no session would end from here on
+                logger.exception("groups could not be looked at, and are again in a moment")
+
+    async def _look(self, late_s: float) -> None:
+        """Members that are silent, topics that have changed, a role that has ended."""
+        if late_s > STOOD_STILL_S:
+            self._forgive(late_s)
+        if self._role.epoch() != self.term:
+            if self._role.epoch() is None:
+                if self.term is not None:
+                    self._forget()
+                return
+            with contextlib.suppress(RequestRefusedError):
+                self._lead()
+        topics = self._store.topics.table
+        look_at_topics, self._topics = topics is not self._topics, topics
+        now = self._now()
+        for group in list(self.groups.values()):
+            with self._lock:
+                gone = group.expire(now) if group.next_expiry() <= now else []
+                if look_at_topics:
+                    group.take_topics(self._queue_counts(group))
+            for each in gone:
+                self._say_gone(group, each)
+            if gone or group.out_of_date:
+                await self._after(group)
+
+    def _forgive(self, late_s: float) -> None:
+        """This process stood still, and heard no member: that is no silence of theirs."""
+        logger.warning("groups: this node stood still for %.1f s, members get that time", late_s)
+        with self._lock:
+            for group in self.groups.values():
+                group.forgive(late_s)
+
+    def _say_gone(self, group: Group, gone: Gone) -> None:
+        member = gone.member
+        self.members_removed_total += 1
+        logger.info(
+            "group member gone: group=%s member=%s client=%s queues=%d reason=%s",
+            group.name,
+            member.member_id,
+            member.client_id,
+            len(member.owned),
+            gone.reason,
+        )
+        self._wake(group.name, member.member_id)
+
+    # ---- commits, from any thread
+
+    def commit_owned(
+        self,
+        group_name: str,
+        member_id: str,
+        epoch: int,
+        queues: Sequence[Queue],
+        commit: Callable[[int], None],
+    ) -> list[Queue]:
+        """`commit(index)` for each queue that this member owns; returns the others."""
+        refused: list[Queue] = []
+        for first in range(0, len(queues), CHECKED_AT_ONCE):
+            part = queues[first : first + CHECKED_AT_ONCE]
+            with self._lock:
+                self._check_term()
+                group = self.groups.get(group_name)
+                fenced = (
+                    set(part) if group is None else set(group.not_owned(member_id, epoch, part))
+                )
+                for index, queue in enumerate(part, first):
+                    if queue not in fenced:
+                        commit(index)
+            refused += [queue for queue in part if queue in fenced]
+        self.fenced_commits_total += len(refused)
+        return refused
+
+    def commit_by_hand(
+        self,
+        group_name: str,
+        queues: Sequence[Queue],
+        commit: Callable[[int], None],
+        *,
+        empty: bool,
+    ) -> None:
+        """`commit` for all, if no member owns one of them; `empty`: if there is no member at all.
+        Raises RequestRefusedError (GROUP_HAS_MEMBERS), and nothing is committed."""
+        with self._lock:
+            self._check_term()
+            group = self.groups.get(group_name)
+            if group is not None:
+                owned = group.owned_by_members(queues)
+                if owned or (empty and group.members):
+                    raise refused(common_pb2.GROUP_HAS_MEMBERS, members_text(group, owned))
+            for index in range(len(queues)):
+                commit(index)
+
+    def _check_term(self) -> None:
+        """Under the lock. The groups of a term that is over, or none, say nothing of who owns a
+        queue. Raises RequestRefusedError."""
+        term = self._role.epoch()
+        if term is None or term != self.term:
+            self._role.require_master("commit consumer offsets on")
+            raise _in_doubt()
+
+    # ---- administration
+
+    def lead(self, what: str) -> None:
+        """Raises RequestRefusedError on a node whose groups do not count; `what` a caller wanted of
+        the master."""
+        self._role.require_master(what)
+        self._lead()
+
+    def describe(self, name: str) -> broker_pb2.DescribeGroupResponse:
+        """Raises RequestRefusedError (UNKNOWN_GROUP)."""
+        self._lead()
+        group = self.groups.get(name)
+        store = self._store
+        if group is None or not group.members:
+            known = name in store.groups.table or name in store.consumer_offsets.groups()
+            if group is None and not known:
+                raise refused(common_pb2.UNKNOWN_GROUP, f"there is no group {quoted(name)}")
+            return describe(name, "empty", 0 if group is None else group.epoch, ())
+        return describe(name, group.state, group.epoch, members_of(group, self._now()))
+
+    def check_deletable(self, name: str) -> None:
+        """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS."""
+        self.describe(name)
+        group = self.groups.get(name)
+        if group is not None and group.members:
+            raise refused(common_pb2.GROUP_HAS_MEMBERS, members_text(group, []))
+
+    async def delete(self, name: str) -> None:
+        """The group, its offsets and its epoch; once every node that may lead knows it. Raises
+        RequestRefusedError."""
+        self._saver.dropped(name)  # before: this call may end in the middle
+        await asyncio.to_thread(self._delete, name)
+        await self._role.settle("groups")
+        await self._role.settle(TABLE)
+
+    def _delete(self, name: str) -> None:
+        store, now_ms = self._store, self._store.clock.now_ms()
+        with self._lock:
+            self._check_term()
+            term, group = self.term, self.groups.get(name)
+            if group is not None and group.members:
+                raise refused(common_pb2.GROUP_HAS_MEMBERS, members_text(group, []))
+            self.groups.pop(name, None)
+            store.consumer_offsets.drop(name)
+            store.groups.delete(name, now_ms)
+        if name in store.group_members.rows():
+            store.group_members.update(
+                {name: None},
+                now_ms,
+                lambda: self._role.epoch() == term and name not in self.groups,
+            )
+        store.consumer_offsets.save(now_ms)
+
+    def member_counts(self) -> dict[str, int]:
+        """By group that has members; for metrics."""
+        return {name: len(group.members) for name, group in self.groups.items() if group.members}
+
+
+def _in_doubt() -> RequestRefusedError:
+    return refused(
+        common_pb2.NOT_IN_SYNC, "this master is not sure that it still leads: try again in a moment"
+    )
+
+
+def _again(member: Member, number: int) -> Report:
+    return Report(
+        member.member_id, max(1, member.told_epoch), number, instance_id=member.instance_id
+    )
+
+
+def _wake(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)

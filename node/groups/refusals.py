@@ -1,0 +1,62 @@
+"""What is refused to members and to those who change a group by hand."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tandemlog.format.words import quoted
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError
+from .assignor import Queue
+from .group import FencedInstanceError, FencedMemberError, Group, LateRequestError
+from .limits import GroupLimits
+
+
+def refused(code: Any, message: str) -> RequestRefusedError:
+    return RequestRefusedError(code, message)
+
+
+def members_text(group: Group, owned: Sequence[Queue]) -> str:
+    names = sorted({each.client_id or each.member_id for each in group.members.values()})
+    shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    what = f"queue {owned[0][0]}/{owned[0][1]} is owned by a member" if owned else "has members"
+    return (
+        f"group {quoted(group.name)}: {what} ({shown}); stop the members first, or let them commit"
+    )
+
+
+def check_room(groups: Mapping[str, Group], group: Group, limits: GroupLimits) -> None:
+    """Raises RequestRefusedError if `group`, or the node, has all the members that it may."""
+    have = len(group.members)
+    if have >= limits.members_per_group:
+        raise _full(f"group {quoted(group.name)} has", "members_per_group", have, limits)
+    have = sum(len(each.members) for each in groups.values())
+    if have >= limits.members:
+        raise _full("the groups of this node have", "members", have, limits)
+
+
+def _full(who: str, setting: str, have: int, limits: GroupLimits) -> RequestRefusedError:
+    limit = getattr(limits, setting)
+    return RequestRefusedError(
+        common_pb2.BUSY,
+        f"{who} {have} members, the limit groups.{setting} is {limit}",
+        field="group",
+        limit=limit,
+        actual=have,
+    )
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """Errors of the pure core as refusals of a request."""
+    try:
+        yield
+    except FencedInstanceError as error:
+        raise refused(common_pb2.FENCED_INSTANCE, str(error)) from None
+    except FencedMemberError as error:
+        raise refused(common_pb2.FENCED_MEMBER, str(error)) from None
+    except LateRequestError:
+        raise refused(
+            common_pb2.BUSY, "a newer heartbeat of this member was taken already"
+        ) from None

@@ -1,0 +1,154 @@
+"""Consumer groups over gRPC: heartbeats of members, commits of offsets, and what administers them.
+
+Commits come from members, which may commit what they own, and from readers without a membership,
+which may commit what no member owns (node/groups/coordinator.py).
+"""
+
+from functools import partial
+
+from storage.message_store import MessageStore
+from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
+
+from ..access.caller import Caller
+from ..error_status import RequestRefusedError
+from ..groups.coordinator import GroupCoordinator
+from ..pulls.group_activity import GroupActivity
+from ..pulls.known_queues import KnownQueues
+from ..pulls.read_turns import ReadTurns
+
+MAX_ROWS = 4_096
+MAX_SHOWN = 8
+ROWS_BYTES = 1 << 20
+
+
+class GroupService:
+    """See the module."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        coordinator: GroupCoordinator,
+        known: KnownQueues,
+        turns: ReadTurns,
+        activity: GroupActivity,
+    ) -> None:
+        self._store = store
+        self._coordinator = coordinator
+        self._known = known
+        self._turns = turns
+        self._activity = activity
+
+    async def heartbeat(
+        self, request: broker_pb2.GroupHeartbeatRequest, caller: Caller
+    ) -> broker_pb2.GroupHeartbeatResponse:
+        return await self._coordinator.heartbeat(request, caller.peer)
+
+    def describe(
+        self, request: broker_pb2.DescribeGroupRequest
+    ) -> broker_pb2.DescribeGroupResponse:
+        return self._coordinator.describe(request.group)
+
+    async def commit(
+        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+    ) -> broker_pb2.CommitOffsetsResponse:
+        self._coordinator.lead("commit consumer offsets on")
+        response = await self._turns.run(
+            caller,
+            partial(self._commit, request, caller),
+            room=ROWS_BYTES,
+            size_of=lambda made: made.ByteSize(),
+        )
+        self._activity.committed(request.group, caller.peer)
+        return response
+
+    def _commit(
+        self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
+    ) -> broker_pb2.CommitOffsetsResponse:
+        check_count("offsets", len(request.offsets), MAX_ROWS)
+        for each in request.offsets:
+            self._known.check_queue(each.topic, each.queue_id)
+            if each.queue_offset < 0:
+                raise RequestRefusedError(
+                    common_pb2.INVALID_ARGUMENT,
+                    f"queue_offset must not be negative: {each.queue_offset}",
+                    field="queue_offset",
+                    actual=each.queue_offset,
+                )
+        if not request.dry_run:
+            self._store.groups.ensure(request.group, self._store.clock.now_ms())
+        queues = [(each.topic, each.queue_id) for each in request.offsets]
+        row = _Rows(self._store, request)
+        response = broker_pb2.CommitOffsetsResponse()
+        if request.member_id:
+            refused = set(
+                self._coordinator.commit_owned(
+                    request.group, request.member_id, request.member_epoch, queues, row.commit
+                )
+            )
+            if refused:
+                response.refused.extend(
+                    each
+                    for each, queue in zip(request.offsets, queues, strict=True)
+                    if queue in refused
+                )
+                topic, queue_id = sorted(refused)[0]
+                response.error.CopyFrom(
+                    common_pb2.Error(
+                        code=common_pb2.FENCED_MEMBER,
+                        message=f"group {request.group!r}: member {request.member_id} does not "
+                        f"own {len(refused)} of these {len(queues)} queues (any more), for example "
+                        f"{topic}/{queue_id}: their offsets were not committed",
+                        field="member_id",
+                        limit=len(queues),
+                        actual=len(refused),
+                    )
+                )
+        else:
+            self._coordinator.commit_by_hand(
+                request.group, queues, row.commit, empty=request.without_members
+            )
+        if row.back:
+            caller.moved_back(request.group, ", ".join(row.back))
+        return response
+
+    async def delete(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:
+        """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS, and as a change of
+        topics."""
+        coordinator = self._coordinator
+        coordinator.check_deletable(request.group)
+        if not request.dry_run:
+            await coordinator.delete(request.group)
+        return admin_pb2.DeleteGroupResponse()
+
+
+class _Rows:
+    """The rows of a commit on their way into the table; `back`: what went to a lower offset."""
+
+    def __init__(self, store: MessageStore, request: broker_pb2.CommitOffsetsRequest) -> None:
+        self._offsets = store.consumer_offsets
+        self._group = request.group
+        self._rows = request.offsets
+        self._dry_run = request.dry_run
+        self.back: list[str] = []
+
+    def commit(self, index: int) -> None:
+        if self._dry_run:
+            return
+        each = self._rows[index]
+        place = self._group, each.topic, each.queue_id
+        before = self._offsets.offset(*place)
+        if before is not None and each.queue_offset < before and len(self.back) < MAX_SHOWN:
+            self.back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
+        self._offsets.commit(*place, each.queue_offset)
+
+
+def check_count(field: str, actual: int, limit: int) -> None:
+    """Raises RequestRefusedError for a list in a request that is too long."""
+    if actual > limit:
+        raise RequestRefusedError(
+            common_pb2.INVALID_ARGUMENT,
+            f"{field} may have at most {limit} entries, not {actual}",
+            field=field,
+            limit=limit,
+            actual=actual,
+        )

@@ -1,0 +1,70 @@
+"""The properties of a window's records, which mostly have the same names in the same order.
+
+    row 0   KEYS=1  TAGS=a  UNIQ_KEY=..       the names of every row are those of the first: a value
+    row 1   KEYS=2  TAGS=b  UNIQ_KEY=..       of TAGS is every third one, and no name needs copying
+
+If one row has other names, all rows are searched, as in property_segments.py.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..format.columns.headers import HeaderColumns
+from ..format.columns.property_segments import PropertySegments
+from .text_columns import is_ascii, sliced_text
+
+_WHOLE_NAME = 8
+"""A name of at most this many bytes is identified by its length and its word."""
+
+
+class PropertyTable:
+    """See the module; n rows, m properties in all."""
+
+    def __init__(self, data: NDArray[np.uint8], headers: HeaderColumns) -> None:
+        self.segments = PropertySegments(data, headers.properties_start, headers.properties_length)
+
+    @cached_property
+    def ascii_only(self) -> bool:
+        return is_ascii(self.segments.flat)
+
+    @cached_property
+    def names(self) -> list[bytes] | None:
+        """The names that every row has, in their order; None if rows differ."""
+        segments = self.segments
+        rows = len(segments.row_offsets) - 1
+        each = segments.count // rows if rows else 0
+        if not each or (segments.row_offsets != np.arange(0, (rows + 1) * each, each)).any():
+            return None
+        for column in (segments.name_lengths, segments.name_words):
+            table = column.reshape(rows, each)
+            if (table != table[0]).any():
+                return None
+        if int(segments.name_lengths[:each].max()) > _WHOLE_NAME:
+            return None
+        begins, ends = segments.begins[:each].tolist(), segments.separators[:each].tolist()
+        return [segments.flat[begin:end].tobytes() for begin, end in zip(begins, ends, strict=True)]
+
+    def has_repeats(self) -> bool:
+        """Whether a row has a name twice."""
+        if self.names is None:
+            return self.segments.has_repeats()
+        return len(set(self.names)) < len(self.names)
+
+    def values(self, name: str) -> pa.Array:
+        """The last value of the name in each row, null if it has none. `name` has one to eight
+        bytes."""
+        segments, wanted = self.segments, name.encode()
+        if self.names is None:
+            starts, lengths = segments.values(wanted)
+            there: NDArray[np.bool_] | None = lengths > 0
+        elif wanted not in self.names:
+            return pa.nulls(len(segments.row_offsets) - 1, pa.string())
+        else:
+            each = len(self.names)
+            column = slice(each - 1 - self.names[::-1].index(wanted), None, each)
+            starts = segments.separators[column] + 1
+            lengths, there = segments.ends[column] - starts, None
+        return sliced_text(segments.flat, starts, lengths, there, ascii_only=self.ascii_only)

@@ -1,0 +1,24 @@
+"""The error for a topic that does not exist, with the way out."""
+
+import difflib
+from collections.abc import Iterable
+
+from ..errors import UnknownTopicError
+
+
+def unknown_topics(names: Iterable[str], known: Iterable[str] = ()) -> UnknownTopicError:
+    """Says how to create the topics `names`, and which of `known` have a name close to theirs."""
+    wanted = sorted(names)
+    every = sorted(known)
+    close = [each for name in wanted for each in difflib.get_close_matches(name, every)]
+    hint = f"did you mean {' or '.join(dict.fromkeys(close))}? " if close else ""
+    what = (
+        f"topic {wanted[0]!r} does not exist"
+        if len(wanted) == 1
+        else f"topics that do not exist: {', '.join(wanted)}"
+    )
+    return UnknownTopicError(
+        f"{what}; {hint}create it with Admin.create_topic({wanted[0]!r}) or "
+        f"`tandemlog topic create {wanted[0]}`",
+        field="topic",
+    )

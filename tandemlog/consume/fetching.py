@@ -1,0 +1,407 @@
+"""Reads several queues on and on: long polls for many at a time, and a buffer ahead of the caller.
+
+    node ──Pull(positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ follower
+                                                             ▲  stops at prefetch_bytes
+                                                             └─ a lane of queues, turned by one
+                                                                each time: none starves another
+
+A few lanes (parallel_pulls) share the queues, so that the node reads for one while the client takes
+in the answer of another; more of them where a pull cannot name all queues of a lane.
+
+What an answer says of a queue, and what follows:
+
+    FOUND, NO_MATCHED_MESSAGE     continue at next_offset
+    at its end, or empty          wait
+    beyond its end                not yet: stay, and look elsewhere. Lost if the master says after
+                                  patience_ms that no node has it: then its log was cut
+    too small, being removed,     lost if all allowed nodes report it, including the master;
+    unreadable, a hole            `on_data_loss` says whether to continue or to raise
+
+Queues come and go while it reads. A pull that waits is cancelled when its lane gets a queue, or one
+that continues elsewhere; of an answer to a pull that was sent before, only the parts count whose
+queue still stands at the offset that was asked for.
+
+Which answers count, and whose, is in doubts.py. A fetcher survives any outage: it looks for
+another node as long as it is open. What is wrong with the request itself (no such topic, by the
+master's word) ends it with that error.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import numpy as np
+
+from ..cluster.connection import Node
+from ..cluster.paging import MAX_POSITIONS
+from ..cluster.pull_answer import PullAnswer
+from ..cluster.topology import ReadFrom
+from ..errors import (
+    BusyError,
+    NodeUnavailableError,
+    OffsetOutOfRangeError,
+    ShuttingDownError,
+    TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+from ..format.record.tags import tag_hashes
+from ..v1 import broker_pb2
+from .doubts import Doubts, Kind, judge, who_must_say
+from .follow_options import FollowOptions
+from .positions import LATEST, Positions, Queue
+from .reading import Reader
+from .received import ReceivedBatch
+from .statistics import ConsumerCounters
+
+logger = logging.getLogger(__name__)
+
+Portion = tuple[ReceivedBatch, int]
+"""A batch, and the turn of its queue in which it was read."""
+
+_PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
+"""What a follower waits for, however long it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lane:
+    """Some of the queues, and the pull that is under way for them."""
+
+    queues: deque[Queue] = field(default_factory=deque)
+    filled: asyncio.Event = field(default_factory=asyncio.Event)
+    pull: asyncio.Task[PullAnswer] | None = None
+    kicked: bool = False
+
+    def kick(self) -> None:
+        """Ask again: what is asked for has changed."""
+        self.filled.set()
+        if self.pull is not None and not self.pull.done():
+            self.kicked = True
+            self.pull.cancel()
+
+
+class Fetcher:
+    """Reads what `begin` names into `buffer`, batches with the turn in which each was read (see
+    progress.py). `stops`: where each queue ends; None: nowhere. One event loop. `changed` is set
+    when there is something for the reader: batches, an end, a failure."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        positions: Positions,
+        options: FollowOptions,
+        *,
+        stops: Mapping[Queue, int] | None = None,
+        tags: frozenset[str] | None = None,
+        group: str | None = None,
+        lose_topics: bool = False,
+    ) -> None:
+        self._reader = reader
+        self._positions = positions
+        self._options = options
+        self.stops = dict(stops) if stops is not None else None
+        self._tags = tags
+        self._hashes = sorted(tag_hashes(tags) or ())
+        self._group = group
+        self._lose_topics = lose_topics
+        self._lanes: list[_Lane] = []
+        self._fetched: dict[Queue, int] = {}
+        self._turns: dict[Queue, int] = {}
+        self.buffer: deque[Portion] = deque()
+        self._buffered = 0
+        self.changed = asyncio.Event()
+        self.counters = ConsumerCounters()
+        self._room = asyncio.Event()
+        self._doubts: Doubts[Queue] = Doubts()
+        self.failure: TandemlogError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        # With tags a node waits for a message that matches: what ends must not wait for one.
+        self._wait_ms = 0 if stops is not None and tags is not None else options.wait_ms
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.changed.set()
+
+    @property
+    def reads(self) -> bool:
+        """Whether there is a queue that has not come to its end."""
+        return any(lane.queues for lane in self._lanes)
+
+    def begin(self, starts: Mapping[Queue, int], turn: Callable[[Queue], int]) -> None:
+        """Read these queues from these offsets on, also those that are read elsewhere now."""
+        self.drop(starts)
+        for queue, offset in starts.items():
+            self._fetched[queue] = offset
+            self._turns[queue] = turn(queue)
+        unfinished = [queue for queue in starts if not self._finished(queue)]
+        wanted = max(1, min(self._options.parallel_pulls, len(unfinished)))
+        wanted = max(wanted, -(-len(self._fetched) // MAX_POSITIONS))
+        while unfinished and len(self._lanes) < wanted:
+            lane = _Lane()
+            self._lanes.append(lane)
+            task = asyncio.get_running_loop().create_task(self._fetch(lane), name="tandemlog-fetch")
+            self._tasks.append(task)
+        touched = set()
+        for queue in unfinished:
+            lane = min(self._lanes, key=lambda each: len(each.queues))
+            lane.queues.append(queue)
+            touched.add(lane)
+        for lane in touched:
+            lane.kick()
+        self.changed.set()
+
+    def drop(self, queues: Collection[Queue]) -> None:
+        """Read these no more; what was read of them is forgotten."""
+        gone = {queue for queue in queues if queue in self._fetched}
+        if not gone:
+            return
+        for lane in self._lanes:
+            if not gone.isdisjoint(lane.queues):
+                lane.queues = deque(queue for queue in lane.queues if queue not in gone)
+        for queue in gone:
+            del self._fetched[queue], self._turns[queue]
+            self._doubts.settle(queue)
+        kept = [each for each in self.buffer if (each[0].topic, each[0].queue_id) not in gone]
+        self.buffer = deque(kept)
+        self._buffered = sum(len(batch.records) for batch, _ in kept)
+        self._room.set()
+        self.changed.set()
+
+    def pop(self) -> Portion:
+        """The oldest batch of the buffer."""
+        portion = self.buffer.popleft()
+        self._buffered -= len(portion[0].records)
+        self._room.set()
+        return portion
+
+    async def _fetch(self, lane: _Lane) -> None:
+        try:
+            while True:
+                while not lane.queues:
+                    lane.filled.clear()
+                    await lane.filled.wait()
+                while self._buffered >= self._options.prefetch_bytes:
+                    self._room.clear()
+                    await self._room.wait()
+                if lane.queues:
+                    await self._fetch_once(lane)
+        except TandemlogError as error:
+            self.failure = error
+        except Exception as error:
+            logger.exception("a follower failed")
+            self.failure = TandemlogError(f"the client failed: {error!r}")
+        finally:
+            self.changed.set()
+
+    async def _fetch_once(self, lane: _Lane) -> None:
+        lane.queues.rotate(-1)
+        queues = tuple(islice(lane.queues, MAX_POSITIONS))  # more of them turn
+        offsets = [self._fetched[queue] for queue in queues]
+        turns = [self._turns[queue] for queue in queues]
+        asked: list[Node] = []
+        begun = self.counters.begin()
+        try:
+            answer = await self._pull(lane, queues, offsets, asked)
+        except _PASSING as error:
+            self.counters.retries += max(1, len(asked))
+            logger.warning("follower waits for a node: %s", error)
+            return
+        except (UnknownTopicError, UnknownQueueError) as error:
+            await self._unless_unknown_to_all(queues, error)
+            await self._somewhere_else(asked[-1], str(error))
+            return
+        if answer is None:
+            return
+        there = any(part.head.count for part in answer.parts)
+        self.counters.pulled(begun, [node.endpoint for node in asked], messages=there)
+        doubtful = []
+        for part in answer.parts:
+            queue, turn = queues[part.head.position_index], turns[part.head.position_index]
+            stands = self._fetched.get(queue) == offsets[part.head.position_index]
+            if not stands or self._turns.get(queue) != turn:
+                continue
+            if not self._take(queue, part.head, part.records, asked[-1].endpoint):
+                doubtful.append(queue)
+        for queue in doubtful:
+            if queue in self._fetched:
+                await self._decide(queue)
+        if self.stops is not None:
+            lane.queues = deque(queue for queue in lane.queues if not self._finished(queue))
+        self.changed.set()
+        if doubtful:
+            await self._somewhere_else(asked[-1], "it does not have the next messages")
+        else:
+            self._reader.hint(answer.suggest_slave)
+
+    async def _pull(
+        self, lane: _Lane, queues: Sequence[Queue], offsets: Sequence[int], asked: list[Node]
+    ) -> PullAnswer | None:
+        """The answer of the node that was `asked` last; None if the lane changed meanwhile."""
+        request = broker_pb2.PullRequest(
+            positions=[
+                broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
+                for (topic, queue_id), offset in zip(queues, offsets, strict=True)
+            ],
+            max_messages=self._options.max_messages,
+            max_bytes=self._options.max_bytes,
+            tag_hashes=self._hashes,
+            wait_ms=self._wait_ms,
+            group=self._group or "",
+        )
+        timeout = self._wait_ms + self._reader.connection.options.request_timeout_ms
+
+        async def pull(node: Node) -> PullAnswer:
+            asked.append(node)
+            return await node.pull(request, timeout)
+
+        lane.kicked = False
+        lane.pull = asyncio.get_running_loop().create_task(self._reader.ask(pull))
+        try:
+            return await lane.pull
+        except asyncio.CancelledError:
+            lane.pull.cancel()
+            task = asyncio.current_task()
+            if not lane.kicked or (task is not None and task.cancelling()):
+                raise
+            return None
+        finally:
+            lane.pull = None
+
+    async def _unless_unknown_to_all(
+        self, queues: Sequence[Queue], error: UnknownTopicError | UnknownQueueError
+    ) -> None:
+        """A slave may not have heard of a topic: raises `error` only if the master has not."""
+        try:
+            topics = await self._reader.connection.topics(sorted({topic for topic, _ in queues}))
+        except _PASSING as away:
+            logger.warning("follower waits for the master: %s, %s", error, away)
+            return
+        known = {topic.name: topic.read_queues for topic in topics}
+        unknown = [queue for queue in queues if queue[1] >= known.get(queue[0], 0)]
+        if unknown and not self._lose_topics:
+            raise error
+        if unknown:
+            logger.warning("topics were deleted, or lost queues: %s", unknown)
+            self.drop(unknown)
+
+    def _take(
+        self,
+        queue: Queue,
+        part: broker_pb2.QueueRecords,
+        records: bytes | memoryview,
+        endpoint: str,
+    ) -> bool:
+        """One queue's part of an answer; False if the node does not have what is next."""
+        self.counters.ends(queue, part.max_offset)
+        offset = self._fetched[queue]
+        batch = ReceivedBatch(
+            topic=queue[0],
+            queue_id=queue[1],
+            status=broker_pb2.PullStatus.Name(part.status),
+            next_offset=part.next_offset,
+            min_offset=part.min_offset,
+            max_offset=part.max_offset,
+            records=records,
+            sizes=np.frombuffer(part.sizes, "<u4"),
+        )
+        first = self._first_beyond(batch, offset)
+        said = judge(
+            part,
+            offset,
+            wanted=self.stops.get(queue) if self.stops is not None else None,
+            filtered=self._tags is not None,
+            first_offset=first,
+        )
+        if said.kind is not Kind.THERE:
+            if said.kind is Kind.BEHIND and said.following > offset:
+                self._doubts.settle(queue)
+                self._put(queue, replace(batch, next_offset=said.following))
+            now = asyncio.get_running_loop().time()
+            self._doubts.note(queue, endpoint, said, now)
+            return False
+        self._doubts.settle(queue)
+        if said.following > offset or part.count:
+            self._put(queue, replace(batch, next_offset=said.following))
+        return True
+
+    def _first_beyond(self, batch: ReceivedBatch, offset: int) -> int | None:
+        """The first record's offset where an answer without a filter leaves some out: what is in
+        front of the hole is taken, and the next answer begins with it."""
+        if self._tags is not None or not len(batch) or batch.next_offset - offset == len(batch):
+            return None
+        return int(batch.headers.queue_offset[0])
+
+    def _put(self, queue: Queue, batch: ReceivedBatch) -> None:
+        offset = self._fetched[queue]
+        if self._tags is None and 0 < len(batch) != batch.next_offset - offset:
+            offsets = batch.headers.queue_offset
+            expected = np.arange(offset, offset + len(batch))
+            holes = np.flatnonzero(offsets != expected)
+            batch = batch.before(int(expected[holes[0]]) if len(holes) else offset + len(batch))
+        stop = self.stops.get(queue) if self.stops is not None else None
+        if stop is not None and batch.next_offset > stop and len(batch):
+            batch = batch.before(stop)
+        batch = batch.only_tags(self._tags)
+        self._fetched[queue] = batch.next_offset
+        self.buffer.append((batch, self._turns[queue]))
+        self._buffered += len(batch.records)
+
+    def _finished(self, queue: Queue) -> bool:
+        return self.stops is not None and self._fetched[queue] >= self.stops.get(queue, 0)
+
+    async def _decide(self, queue: Queue) -> None:
+        """Continues behind what is lost, if those who know say that it is; else leaves the queue
+        where it stands. Raises OffsetOutOfRangeError as `on_data_loss` says."""
+        now = asyncio.get_running_loop().time()
+        turn = self._turns[queue]
+        topology = await self._reader.connection.current_topology()
+        patient = self._doubts.seconds(queue, now) < self._options.patience_ms / 1e3
+        must_say = who_must_say(topology, self._reader.read_from, patient=patient)
+        if self._turns.get(queue) != turn:
+            return
+        gone = self._doubts.gone(queue, must_say)
+        if gone is not None:
+            self._lost(queue, gone.following, gone.min_offset, gone.max_offset)
+            return
+        if patient or not self._doubts.is_behind(queue):
+            return
+        held = await self._positions.held_by_master([queue[0]])
+        if self._turns.get(queue) != turn:
+            return
+        self._doubts.again(queue, now)
+        if held is None:
+            logger.warning("%s/%d waits: no master can say whether messages are lost", *queue)
+            return
+        low, end = (held[queue].min_offset, held[queue].max_offset) if queue in held else (0, 0)
+        if self._fetched[queue] > end:
+            self._lost(queue, low, low, end)
+        elif self.stops is not None and self.stops.get(queue, 0) > end:
+            logger.warning("%s/%d ends at %d: what came behind it was cut", *queue, end)
+            self.stops[queue] = end
+
+    def _lost(self, queue: Queue, following: int, low: int, end: int) -> None:
+        """Messages that were to be read are in no node: continues elsewhere in the queue."""
+        offset = self._fetched[queue]
+        text = f"{queue[0]}/{queue[1]}: offset {offset} is not there, the queue holds {low}..{end}"
+        if self._options.on_data_loss == "error":
+            raise OffsetOutOfRangeError(text, field="queue_offset", actual=offset)
+        if self._options.on_data_loss == LATEST and not low <= offset < end:
+            following = end
+        logger.warning("messages are lost here, reading continues at %d: %s", following, text)
+        self._doubts.settle(queue)
+        self._fetched[queue] = following
+        nothing = ReceivedBatch(
+            *queue, "OFFSET_TOO_SMALL", following, low, end, b"", np.zeros(0, np.uint32)
+        )
+        self.buffer.append((nothing, self._turns[queue]))
+
+    async def _somewhere_else(self, node: Node, reason: str) -> None:
+        """The node lacks something: another one may have it, else a short wait."""
+        if self._reader.read_from is not ReadFrom.MASTER:
+            self._reader.leave(node, reason)
+        await asyncio.sleep(0.05)

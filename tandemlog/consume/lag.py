@@ -1,0 +1,142 @@
+"""How far behind the end of its queues a reader is, in messages and in seconds.
+
+queue    | . . . . . m m m m m m |
+                     ^           ^ end, by the master's word
+                     offset: the next one to read
+messages   end - offset
+seconds    the age of the message at offset, by its store time: how long it has waited;
+           0 where nothing waits, so an idle topic has no lag
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cluster.connection import Connection, Node
+from ..cluster.knowing import Knowing
+from ..cluster.paging import MAX_POSITIONS
+from ..cluster.pull_answer import PullAnswer
+from ..format.columns.headers import gather_headers
+from ..v1 import broker_pb2
+from .positions import Positions, Queue, QueueRange
+
+_SAMPLE_BYTES = 4 << 20
+"""Of one response with the first message of each queue."""
+
+NowMs = Callable[[], int]
+
+
+def wall_clock_ms() -> int:
+    """The time of this machine, ms."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """What waits in a queue. `committed`: the offset from which it is counted, of a group or of a
+    running stream; None if there is none, then all that the queue holds waits. `end`: one past the
+    last message. `seconds`: how long the oldest of the waiting `messages` has been stored."""
+
+    topic: str
+    queue_id: int
+    committed: int | None
+    end: int
+    messages: int
+    seconds: float
+
+
+class Lags:
+    """Asks the master what waits behind offsets."""
+
+    def __init__(
+        self, connection: Connection, positions: Positions, now_ms: NowMs = wall_clock_ms
+    ) -> None:
+        self._positions = positions
+        self._knowing = Knowing(connection)
+        self._timeout_ms = connection.options.request_timeout_ms
+        self._now_ms = now_ms
+
+    async def of(self, offsets: Mapping[Queue, int | None]) -> dict[Queue, QueueLag]:
+        """The lag of each queue from its offset on (None: from its beginning)."""
+        if not offsets:
+            return {}
+        held, _ = await self._positions.held(sorted({topic for topic, _ in offsets}))
+        waiting = {
+            queue: begin
+            for queue, offset in offsets.items()
+            if (begin := begin_of(offset, held.get(queue))) < end_of(held.get(queue))
+        }
+        times = await self._store_times(waiting)
+        now = self._now_ms()
+        found = {}
+        for queue, offset in offsets.items():
+            end = end_of(held.get(queue))
+            messages = end - waiting[queue] if queue in waiting else 0
+            stored = times.get(queue, now)
+            if queue in waiting and queue not in times:
+                stored = held[queue].min_timestamp
+            seconds = max(0, now - stored) / 1000 if messages else 0.0
+            found[queue] = QueueLag(*queue, offset, end, messages, seconds)
+        return found
+
+    async def _store_times(self, waiting: Mapping[Queue, int]) -> dict[Queue, int]:
+        """By queue, the store time (ms) of the first message at its offset or behind."""
+        times: dict[Queue, int] = {}
+        left = dict(waiting)
+        while left:
+            asked = list(left.items())[:MAX_POSITIONS]
+            request = broker_pb2.PullRequest(
+                positions=[
+                    broker_pb2.QueuePosition(topic=topic, queue_id=queue_id, queue_offset=offset)
+                    for (topic, queue_id), offset in asked
+                ],
+                max_messages=1,
+                max_bytes=_SAMPLE_BYTES,
+            )
+
+            async def ask(node: Node, request: broker_pb2.PullRequest = request) -> PullAnswer:
+                return await node.pull(request, self._timeout_ms)
+
+            answers, _ = await self._knowing.ask(ask, "looking for the oldest message that waits")
+            if not self._note(answers, [queue for queue, _ in asked], left, times):
+                return times
+        return times
+
+    @staticmethod
+    def _note(
+        answers: list[PullAnswer],
+        asked: list[Queue],
+        left: dict[Queue, int],
+        times: dict[Queue, int],
+    ) -> bool:
+        """Moves what the answers tell from `left` to `times`; False if they tell nothing more."""
+        moved = False
+        for part in (part for answer in answers for part in answer.parts):
+            head, queue = part.head, asked[part.head.position_index]
+            if queue not in left:
+                continue
+            if head.count:
+                sizes = np.frombuffer(head.sizes, "<u4")[:1]
+                headers = gather_headers(part.records, np.zeros(1, np.int64), sizes)
+                times[queue] = int(headers.store_timestamp[0])
+                del left[queue]
+                moved = True
+            elif head.next_offset > left[queue]:
+                left[queue] = head.next_offset
+                moved = True
+            if queue in left and left[queue] >= head.max_offset:
+                del left[queue]
+        return moved
+
+
+def begin_of(offset: int | None, held: QueueRange | None) -> int:
+    """Where reading would begin: not before what the queue still holds."""
+    low = held.min_offset if held is not None else 0
+    return low if offset is None else max(offset, low)
+
+
+def end_of(held: QueueRange | None) -> int:
+    """One past the last message; a queue that holds none has its end at 0."""
+    return held.max_offset if held is not None else 0

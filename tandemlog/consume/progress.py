@@ -1,0 +1,133 @@
+"""How far a stream has come in each queue, and what of it may still be delivered.
+
+    turn        the number of a queue's present reading: seek, resume and a new assignment begin
+                another one; a batch that was read in an older turn is dropped
+    leaving     queues that are being given up, or paused: nothing more of them is delivered
+    in hand     the queue of the messages that the caller has now
+
+Two threads meet here without a lock: the caller's, which delivers, and the loop's, which takes
+queues away. The caller first says what it takes in hand and then looks whether it may; the loop
+first says that a queue is leaving and then looks whether it is in hand. So at least one of them
+sees the other.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+from .positions import Queue
+
+
+class Progress:
+    """See the module; offsets are queue offsets."""
+
+    def __init__(self) -> None:
+        self.delivered: dict[Queue, int] = {}
+        self.done: dict[Queue, int] = {}
+        self.committed: dict[Queue, int] = {}
+        self.starts: dict[Queue, int] = {}
+        self.in_hand: Queue | None = None
+        self._turns: dict[Queue, int] = {}
+        self._since: dict[Queue, int] = {}
+        self.counts = self._since.get
+        """The turn from which on what is delivered of a queue counts."""
+        self._leaving: frozenset[Queue] = frozenset()
+        self._paused: frozenset[Queue] = frozenset()
+        self._numbers = itertools.count(1)
+
+    # the loop's thread
+
+    @property
+    def queues(self) -> frozenset[Queue]:
+        """All that are read, paused ones too."""
+        return frozenset(self._turns)
+
+    @property
+    def paused(self) -> frozenset[Queue]:
+        return self._paused
+
+    @property
+    def leaving(self) -> frozenset[Queue]:
+        return self._leaving
+
+    def begin(self, queue: Queue, offset: int) -> None:
+        """A new queue, or another place in it: what was done before does not count any more."""
+        number = next(self._numbers)
+        self._since[queue] = number
+        self._turns[queue] = number
+        self.starts[queue] = offset
+        for offsets in (self.delivered, self.done, self.committed):
+            offsets.pop(queue, None)
+
+    def sought(self, queue: Queue, offset: int) -> None:
+        """A commit saves the new place, although nothing was delivered there yet."""
+        self.begin(queue, offset)
+        self.delivered[queue] = self.done[queue] = offset
+
+    def pause(self, queues: Iterable[Queue]) -> None:
+        self._paused |= self.queues.intersection(queues)
+
+    def resume(self, queues: Iterable[Queue]) -> dict[Queue, int]:
+        """Those that were paused, with the offsets at which they continue."""
+        resumed = self._paused.intersection(queues)
+        for queue in resumed:
+            self._turns[queue] = next(self._numbers)
+        self._paused -= resumed
+        return {queue: self.position(queue) for queue in resumed}
+
+    def leave(self, queues: Iterable[Queue]) -> None:
+        """From now on nothing more of `queues` is delivered."""
+        self._leaving |= self.queues.intersection(queues)
+
+    def forget(self, queues: Iterable[Queue]) -> None:
+        """They belong to another reader, or to none."""
+        gone = frozenset(queues)
+        self._paused -= gone
+        for queue in gone:
+            for table in (self._turns, self._since, self.starts):
+                table.pop(queue, None)
+            for offsets in (self.delivered, self.done, self.committed):
+                offsets.pop(queue, None)
+        self._leaving -= gone
+
+    def position(self, queue: Queue) -> int:
+        """The offset of the next message to deliver."""
+        return self.delivered.get(queue, self.starts.get(queue, 0))
+
+    def turn(self, queue: Queue) -> int:
+        return self._turns.get(queue, 0)
+
+    def to_commit(self, offsets: Mapping[Queue, int]) -> dict[Queue, int]:
+        """Those that the group does not have yet."""
+        return {
+            queue: offset
+            for queue, offset in dict(offsets).items()  # another thread may add to it
+            if self.committed.get(queue) != offset and queue in self._turns
+        }
+
+    # the caller's thread
+
+    def may_deliver(self, queue: Queue, turn: int) -> bool:
+        """Whether a batch that was read in `turn` still counts."""
+        return (
+            self._turns.get(queue) == turn
+            and queue not in self._leaving
+            and queue not in self._paused
+        )
+
+    def take_in_hand(self, queue: Queue, turn: int) -> bool:
+        """The caller gets messages of `queue`, unless False."""
+        self.in_hand = queue
+        if self.may_deliver(queue, turn):
+            return True
+        self.in_hand = None
+        return False
+
+    def handed_out(self, queue: Queue, next_offset: int, turn: int) -> None:
+        """The caller got everything before `next_offset`."""
+        if turn >= self._since.get(queue, turn + 1):
+            self.delivered[queue] = next_offset
+
+    def handled(self, queue: Queue, next_offset: int, turn: int) -> None:
+        """The caller came back for more."""
+        if turn >= self._since.get(queue, turn + 1):
+            self.done[queue] = next_offset

@@ -1,0 +1,79 @@
+"""A span of topics as Arrow batches, read once from its start to its end.
+
+    queues, start, end ──▶ Follower with stops ──▶ what has come, up to WINDOW bytes ──▶ RecordBatch
+
+The end is found when the scan begins, so a scan of topics that are still written to ends. A scan
+belongs to no group and commits nothing. At most FollowOptions.prefetch_bytes, one response and one
+window are in memory.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Final, Self
+
+from .columns import as_arrow, as_table
+from .received import ReceivedBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .follower import Follower
+
+WINDOW: Final = 8 << 20
+"""Bytes of records in one Arrow batch; more only if one response has more of a queue."""
+
+
+class AsyncScan:
+    """The result of `AsyncConsumer.scan`: Arrow batches, in order for each queue, with the columns
+    of `schema`. Read it once; close it, or use `async with`.
+
+    Reading raises BadRecordError for a damaged record, and what ended the reading.
+    """
+
+    def __init__(
+        self, follower: "Follower", schema: "pa.Schema", closed: Callable[["AsyncScan"], None]
+    ) -> None:
+        self.schema = schema
+        self._follower = follower
+        self._closed = closed
+        self._taken: deque[ReceivedBatch] = deque()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops reading."""
+        self._closed(self)
+        await self._follower.close()
+
+    async def next_batch(self) -> "pa.RecordBatch | None":
+        """The next messages, decoded in another thread; None at the end."""
+        window = await self.next_window()
+        return await asyncio.to_thread(as_arrow, window, self.schema) if window else None
+
+    async def __aiter__(self) -> AsyncIterator["pa.RecordBatch"]:
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+        await self.close()
+
+    async def read_all(self) -> "pa.Table":
+        """All that is left, as one table in memory."""
+        return as_table([batch async for batch in self], self.schema)
+
+    async def next_window(self) -> list[ReceivedBatch]:
+        """What is decoded at once, not empty; an empty list at the end."""
+        window: list[ReceivedBatch] = []
+        size = 0
+        while not window:
+            if not self._taken and not await self._follower.next_batches(self._taken):
+                break
+            while self._taken and (not window or size + len(self._taken[0].records) <= WINDOW):
+                batch = self._taken.popleft()
+                if len(batch):
+                    window.append(batch)
+                    size += len(batch.records)
+        return window

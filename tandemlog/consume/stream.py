@@ -1,0 +1,180 @@
+"""What `AsyncConsumer.follow` returns: messages as they come, and control over the reading."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Collection
+from typing import Self
+
+from ..forks import inherited, watch
+from .commits import Commit
+from .follower import Follower
+from .handing import Handing
+from .lag import QueueLag
+from .positions import Queue, Start
+from .received import ReceivedBatch, ReceivedMessage
+from .statistics import ConsumerStatistics
+
+
+class AsyncStream:
+    """The result of `follow`: messages, or whole batches of them. Close it, or use `async with`.
+
+    With automatic commits a message counts as processed when you ask for the next one. After you
+    leave a loop, another loop or `next_batch` may continue there.
+    """
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._handing = Handing(follower)
+        watch(self)
+
+    @property
+    def follower(self) -> Follower:
+        """What does the reading."""
+        return self._follower
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops reading; with automatic commits saves what is done. A member of a group leaves it,
+        after `on_revoked`. May be called by another task: a reader that waits gets
+        ClientClosedError."""
+        if inherited(self):
+            return
+        call = self._follower.leaving_call()
+        try:
+            if call is not None:
+                await _awaited(call.run(self))
+        finally:
+            await self._follower.close()
+
+    # messages
+
+    async def next_batch(
+        self, timeout_ms: float | None = None, max_messages: int | None = None
+    ) -> ReceivedBatch | None:
+        """The next batch, of at most `max_messages`; None at the end (`until_end`). Raises
+        TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
+        if not await self._begin(timeout_ms):
+            return None
+        return self._handing.some(max_messages)
+
+    async def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
+        """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
+        self._handing.came_back()
+        while (message := self._handing.one()) is None:
+            try:
+                if not await self._begin(timeout_ms):
+                    return None
+            except TimeoutError:
+                return None
+        return message
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self.messages()
+
+    async def messages(self, timeout_ms: float | None = None) -> AsyncIterator[ReceivedMessage]:
+        """Messages as they come; ends after `timeout_ms` without one, and at the end
+        (`until_end`)."""
+        while True:
+            try:
+                if not await self._begin(timeout_ms):
+                    return
+            except TimeoutError:
+                return
+            for message in self._handing.messages():
+                yield message
+
+    async def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """Batches of one queue each, without an object per message."""
+        while (batch := await self.next_batch()) is not None:
+            yield batch
+
+    async def _begin(self, timeout_ms: float | None) -> bool:
+        """The caller is back: begins the next batch that may be delivered; False at the end."""
+        handing, follower = self._handing, self._follower
+        handing.empty()
+        now = asyncio.get_running_loop().time
+        until = None if timeout_ms is None else now() + timeout_ms / 1e3
+        while True:
+            if follower.must_stop:
+                await self._attend()
+            portion = handing.rest() or follower.pop()
+            if portion is None:
+                left = None if until is None else max(0.0, until - now()) * 1e3
+                if not await follower.wait(left):
+                    return False
+            elif handing.begin(portion):
+                return True
+
+    async def _attend(self) -> None:
+        try:
+            for call in self._handing.calls():
+                try:
+                    await _awaited(call.run(self))
+                finally:
+                    call.ran.set()
+        except BaseException:
+            self._follower.interrupted = True  # the other calls are still to come
+            raise
+        self._follower.attended()
+
+    # queues
+
+    @property
+    def assignment(self) -> frozenset[Queue]:
+        """The queues (topic, queue id) that are read now."""
+        return self._follower.assignment
+
+    @property
+    def positions(self) -> dict[Queue, int]:
+        """By (topic, queue id), the offset after the last message delivered."""
+        return dict(self._follower.progress.delivered)
+
+    @property
+    def paused(self) -> frozenset[Queue]:
+        """Those of the assignment that are paused."""
+        return self._follower.progress.paused
+
+    def pause(self, queues: Collection[Queue]) -> None:
+        """Delivers nothing of `queues` until `resume`; they stay assigned. Raises
+        InvalidArgumentError for a queue that is not."""
+        self._follower.pause(queues)
+
+    def resume(self, queues: Collection[Queue]) -> None:
+        """Continues paused queues behind the last message delivered."""
+        self._follower.resume(queues)
+
+    async def seek(self, queue: Queue, to: Start) -> None:
+        """Continues `queue` elsewhere: at an offset (a number), EARLIEST, LATEST, COMMITTED, or the
+        first message of a time (datetime)."""
+        await self._follower.seek(queue, to)
+
+    async def lag(self) -> dict[Queue, QueueLag]:
+        """By assigned queue, what waits behind the last message delivered, by the master's word."""
+        return await self._follower.lag()
+
+    def statistics(self) -> ConsumerStatistics:
+        """What it has read, how long that took, and what waits now."""
+        return self._follower.statistics()
+
+    # commits
+
+    async def commit(self, what: Commit | None = None) -> None:
+        """Saves, for the group, everything delivered so far, the newest message included; or what
+        is done up to and with a message or a batch; or offsets by (topic, queue id). Raises
+        FencedMemberError for queues that are not this member's any more."""
+        await self._follower.commits.commit(what)
+
+    def commit_async(self, what: Commit | None = None) -> "asyncio.Future[None]":
+        """As `commit`, without waiting. A failure is also told to `on_commit_error`."""
+        return self._follower.commits.commit_soon(what)
+
+
+async def _awaited(result: object) -> None:
+    """A callback may be a coroutine function."""
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,70 @@
+"""Message objects into columns: what a list of them is turned into before it is framed.
+
+    [Message, Message, ...] ── parts of about a request ──▶ attributes as lists ──▶ Columns
+
+One call takes the attributes of a message, and the rest is done for all of a part. Messages that
+have more than topic, body, queue, keys and tags are left to be framed one by one.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from ..errors import InvalidMessageError
+from ..message import Message
+from .column_framing import Columns
+from .unique_columns import MAX_AT_ONCE
+
+_MOST: Final = 1 << 14
+"""Messages of a part."""
+_OVERHEAD: Final = 200
+"""Bytes of a record beside its body, about."""
+_FIRST_LOOK: Final = 16
+
+assert _MOST <= MAX_AT_ONCE
+
+
+def message_parts(messages: Iterable[Message], max_bytes: int) -> Iterator[list[Message]]:
+    """The messages in parts of about `max_bytes`. No more are asked for at once than are expected
+    to fit, so that an iterator of large messages does not fill the memory. Raises
+    InvalidMessageError for a body that has no length."""
+    iterator = iter(messages)
+    part: list[Message] = []
+    size, step = 0, _FIRST_LOOK
+    while more := list(islice(iterator, step)):
+        part += more
+        try:
+            size += sum([len(message.body) for message in more]) + _OVERHEAD * len(more)
+        except TypeError as error:
+            raise InvalidMessageError(f"a body is bytes: {error}", field="body") from error
+        mean = size // len(part)
+        if size + mean > max_bytes or len(part) >= _MOST:
+            yield part
+            part, size = [], 0
+        step = max(min((max_bytes - size) // mean, _MOST - len(part)), 1)
+    if part:
+        yield part
+
+
+def columns_of(part: list[Message]) -> Columns | None:
+    """The messages as columns, or None if one of them has anything unusual."""
+    # A comprehension for each attribute: a tuple for each message would cost twice as much.
+    unusual = [message.properties or message.sharding_key or message.flag for message in part]
+    born = [message.born_timestamp for message in part]
+    queues = [message.queue_id for message in part]
+    unset = queues.count(None)
+    if any(unusual) or born.count(None) != len(part) or unset not in (0, len(part)):
+        return None
+    bodies = [message.body for message in part]
+    keys = [message.keys for message in part]
+    tags = [message.tags for message in part]
+    if set(map(type, bodies)) != {bytes} or not set(map(type, (*keys, *tags))) <= {str}:
+        return None
+    return Columns.of(
+        bodies,
+        keys if any(keys) else None,
+        tags if any(tags) else None,
+        None if unset else queues,
+        None,
+        [message.topic for message in part],
+    )

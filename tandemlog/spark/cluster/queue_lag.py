@@ -1,0 +1,57 @@
+"""How far a stream is behind, from what Spark tells of a batch that it has finished.
+
+    sources[i].endOffset      {"orders": {"0": 40, "1": 38}}     read up to here
+    sources[i].latestOffset   {"orders": {"0": 90, "1": 38}}     what there was when the batch began
+                                            50        0          the lag, in messages
+
+A queue that is new since the batch was planned is in neither.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from .offsets import Offsets, parse_offsets
+
+_OF_PYTHON: Final = "PythonMicroBatchStream"
+"""In the description of every source in Python; none can have a description of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """`source` counts the sources of a query; `position` is the queue offset of the next message to
+    be read, and `messages` are there from it on. `oldest_ms` is the store time of the first of
+    them, None if that is not known."""
+
+    source: int
+    topic: str
+    queue_id: int
+    position: int
+    messages: int
+    oldest_ms: int | None = None
+
+    def seconds(self, now_ms: float) -> float | None:
+        """The age of the oldest message that is not read yet; 0 if there is none."""
+        if not self.messages:
+            return 0.0
+        return None if self.oldest_ms is None else max(now_ms - self.oldest_ms, 0) / 1000
+
+
+def lags_of(source: int, description: str, end: str, latest: str) -> list[QueueLag]:
+    """The lag of each queue of one source, by topic and queue; none for sources of other kinds."""
+    if _OF_PYTHON not in description:
+        return []
+    ends, newest = _offsets(end), _offsets(latest)
+    return [
+        QueueLag(source, topic, queue_id, position, max(newest[topic, queue_id] - position, 0))
+        for (topic, queue_id), position in sorted(ends.items())
+        if (topic, queue_id) in newest
+    ]
+
+
+def _offsets(text: str) -> Offsets:
+    """Nothing for what is not of our form: another source, or one that has no offset yet."""
+    try:
+        return parse_offsets(json.loads(text))
+    except (TypeError, ValueError):
+        return {}

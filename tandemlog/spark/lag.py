@@ -1,0 +1,214 @@
+"""A listener that tells how far streams are behind, by queue, to the log and to Prometheus.
+
+    Spark ──progress of a batch──▶ LagListener ──▶ one line of the log
+                                     │   ▲
+                      one pull for   │   │  store times of the messages that come next
+                      each batch     ▼   │
+                                    cluster        collect() ◀── Prometheus' registry
+
+Spark has no metrics of its own for a source in Python. Messages come from the progress alone. For
+seconds the cluster has to be asked, and so they need the options by which the source reaches it.
+
+Spark calls listeners one after the other in a thread of its own, so one call must be short: a
+cluster that does not answer costs the seconds of a batch, never the query.
+"""
+# Methods have the names that Spark calls.
+# ruff: noqa: N802
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from .cluster.cluster import Cluster
+from .cluster.errors import ClusterError
+from .cluster.offsets import to_json
+from .cluster.option_reading import cluster_options
+from .cluster.options import Selection
+from .cluster.queue_lag import QueueLag, lags_of
+
+logger = logging.getLogger(__name__)
+
+MAX_QUEUES: Final = 1_000
+"""Queues of a query that have series of their own; the rest is summed up as topic `other`."""
+_LOGGED_QUEUES: Final = 20
+_QUICK: Final = {"requestTimeoutMs": "2000", "retryTimeoutMs": "2000"}
+_LABELS: Final = ("query", "source", "topic", "queue_id")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryLag:
+    """Of one query after its last batch; `query` is its name, or its id if it has none."""
+
+    query: str
+    batch: int
+    time_ms: float
+    queues: tuple[QueueLag, ...]
+
+    @property
+    def messages(self) -> int:
+        return sum(each.messages for each in self.queues)
+
+    def seconds(self, now_ms: float) -> float | None:
+        """The largest of the queues; None if none is known."""
+        known = [each.seconds(now_ms) for each in self.queues]
+        return max((each for each in known if each is not None), default=None)
+
+
+class LagListener(StreamingQueryListener, Collector):
+    """For `spark.streams.addListener`, on a session of its own and on one of Connect.
+
+    cluster   the options by which the source reaches its cluster ("endpoint", "tokenFile", ...);
+              None: no seconds. Raises OptionError for options that cannot be
+    queries   the names of the queries to listen to; None: all that read format("tandemlog")
+    clock     seconds since 1970
+    """
+
+    def __init__(
+        self,
+        cluster: Mapping[str, str] | None = None,
+        *,
+        queries: Collection[str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._cluster: Cluster | None = None
+        if cluster is not None:
+            self._cluster = Cluster(cluster_options(_QUICK | dict(cluster)), Selection())
+        self._queries = None if queries is None else frozenset(queries)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lags: dict[str, QueryLag] = {}
+        self._silent = False
+
+    def lags(self) -> list[QueryLag]:
+        """Of the queries that run, by name."""
+        with self._lock:
+            return sorted(self._lags.values(), key=lambda each: each.query)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Its lag is known with its first batch."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        query = progress.name or str(progress.id)
+        if self._queries is not None and query not in self._queries:
+            return
+        queues = [
+            lag
+            for number, each in enumerate(progress.sources)
+            for lag in lags_of(number, each.description, each.endOffset, each.latestOffset)
+        ]
+        if not queues:
+            return
+        lag = QueryLag(
+            query, progress.batchId, self._clock() * 1000, tuple(self._with_times(queues))
+        )
+        with self._lock:
+            self._lags[str(progress.id)] = lag
+        logger.info("%s", _Line(lag))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """A query without new messages keeps its lag: none, or less than a batch waits for."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        with self._lock:
+            self._lags.pop(str(event.id), None)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """What Prometheus' registry calls for a scrape. Seconds grow between two batches."""
+        messages = GaugeMetricFamily(
+            "tandemlog_spark_lag_messages",
+            "Messages of the queue that were there when the last batch began and are not read yet.",
+            labels=_LABELS,
+        )
+        seconds = GaugeMetricFamily(
+            "tandemlog_spark_lag_seconds",
+            "Age of the oldest of them: now minus its store time; 0 without lag.",
+            labels=_LABELS,
+        )
+        batches = GaugeMetricFamily(
+            "tandemlog_spark_last_batch_timestamp_seconds",
+            "When the last batch of the query was finished, in seconds since 1970.",
+            labels=("query",),
+        )
+        now_ms = self._clock() * 1000
+        for lag in self.lags():
+            batches.add_metric((lag.query,), lag.time_ms / 1000)
+            for labels, count, age in _series(lag, now_ms):
+                messages.add_metric((lag.query, *labels), count)
+                if age is not None:
+                    seconds.add_metric((lag.query, *labels), age)
+        yield from (messages, seconds, batches)
+
+    def _with_times(self, queues: list[QueueLag]) -> Iterable[QueueLag]:
+        """The same, with the store time of the next message where there is one to ask for."""
+        behind = sorted((each for each in queues if each.messages), key=lambda each: -each.messages)
+        if self._cluster is None or not behind:
+            return queues
+        try:
+            times = self._cluster.store_times(
+                [(each.topic, each.queue_id, each.position) for each in behind]
+            )
+        except ClusterError as error:
+            if not self._silent:
+                logger.warning("the lag in seconds is not known: %s", error)
+            self._silent = True
+            return queues
+        self._silent = False
+        return [
+            replace(each, oldest_ms=times.get((each.topic, each.queue_id, each.position)))
+            for each in queues
+        ]
+
+
+class _Line:
+    """A line of the log, made only if it is wanted."""
+
+    def __init__(self, lag: QueryLag) -> None:
+        self._lag = lag
+
+    def __str__(self) -> str:
+        lag = self._lag
+        seconds = lag.seconds(lag.time_ms)
+        worst = sorted(lag.queues, key=lambda each: -each.messages)[:_LOGGED_QUEUES]
+        queues: dict[tuple[str, int], int] = {}
+        for each in worst:
+            if each.messages:
+                place = each.topic, each.queue_id
+                queues[place] = max(each.messages, queues.get(place, 0))
+        return (
+            f"query={lag.query} batch={lag.batch} lag_messages={lag.messages} "
+            f"lag_seconds={'?' if seconds is None else f'{seconds:.1f}'} "
+            f"queues={json.dumps(to_json(queues))}"
+        )
+
+
+def _series(
+    lag: QueryLag, now_ms: float
+) -> Iterator[tuple[tuple[str, str, str], int, float | None]]:
+    """Labels, messages and seconds of each queue; of those beyond MAX_QUEUES together."""
+    queues = sorted(lag.queues, key=lambda each: -each.messages)
+    for each in queues[:MAX_QUEUES]:
+        labels = str(each.source), each.topic, str(each.queue_id)
+        yield labels, each.messages, each.seconds(now_ms)
+    rest = queues[MAX_QUEUES:]
+    if rest:
+        ages = [age for each in rest if (age := each.seconds(now_ms)) is not None]
+        total = sum(each.messages for each in rest)
+        yield ("", "other", ""), total, max(ages, default=None)
+
+
+__all__ = ["LagListener", "QueryLag", "QueueLag"]

@@ -1,0 +1,129 @@
+"""The options of CREATE TABLE, which Spark itself does not hand back to a source in Python.
+
+    CREATE TABLE t USING tandemlog OPTIONS (endpoint ..., topic ...)
+        schema()           gets the options, and what Spark adds to them
+        catalog            keeps the schema with the metadata of its columns
+    SELECT ... FROM t      reader(schema) and streamReader(schema) get no options
+    INSERT INTO t          writer(schema) gets none either: only the schema
+
+So the options travel in the schema: as metadata of its first column. Spark copies the metadata of a
+table's columns onto rows that it has to adapt to the table, and leaves rows alone that fit already:
+rows of another table of ours would then carry the options of that one, and would be written there.
+To make all rows need adapting, one text column of a table is a varchar of a length that no other
+table has (a checksum of the options), far beyond any text. That length is cleared from adapted
+rows. Rows that still have it were not adapted to any table, and are refused.
+"""
+
+import json
+import zlib
+from collections.abc import Collection, Mapping
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql.types import DataType, StringType, StructField, StructType, VarcharType
+
+from .errors import OptionError
+
+_KEY: Final = "tandemlog.table"
+_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
+"""Where Spark keeps what a string was declared as."""
+_ADDED: Final = frozenset(
+    {"provider", "owner", "comment", "location", "external", "is_managed_location"}
+)
+_MARKS: Final = ("keys", "tags", "topic", "uniq_key", "msg_id")
+"""The text columns that may carry the mark, the first one there does."""
+_LONG: Final = 1 << 30
+
+NOT_HANDED_OVER: Final = (
+    "Spark hands the options of CREATE TABLE only to tables that were created without a list of "
+    "columns: leave it out, the option columns chooses them. A CREATE TABLE ... AS SELECT and "
+    "toTable get no options either: use INSERT INTO, and writeStream.format(...).option(...)"
+)
+
+
+def is_new_table(options: Mapping[str, str]) -> bool:
+    """Whether a CREATE TABLE asks for the schema."""
+    return any(name.lower() == "provider" for name in options)
+
+
+def given_to_table(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that the user gave to a new table, without what Spark adds, by lower-case name.
+    A path is a URL by then. Raises OptionError for a secret."""
+    lower = {name.lower(): value for name, value in options.items()}
+    chosen = {name for name in lower if f"option.{name}" in lower} | ({"path"} & set(lower))
+    given = {name: lower[name] for name in lower if name in chosen and name not in _ADDED}
+    if "token" in given:
+        raise OptionError(
+            "option token would stay in the catalog, where others can read it: a table takes "
+            "tokenFile, or cluster with a profile"
+        )
+    url = urlsplit(given.get("path", ""))
+    if url.scheme == "file":
+        given["path"] = unquote(url.path)
+    return given
+
+
+def table_schema(schema: StructType, given: Mapping[str, str]) -> StructType:
+    """The columns of a new table, with its options in them."""
+    mark = next((name for name in _MARKS if name in schema.names), None)
+    kept = json.dumps(dict(sorted(given.items())))
+    length = _LONG + zlib.crc32(kept.encode()) % (_LONG - 1)
+    fields = []
+    for number, field in enumerate(schema.fields):
+        kind: DataType = VarcharType(length) if field.name == mark else field.dataType
+        metadata = {_KEY: kept} if number == 0 else {}
+        fields.append(StructField(field.name, kind, field.nullable, metadata))
+    return StructType(fields)
+
+
+def without_marks(schema: StructType) -> StructType:
+    """The schema as it would be without a table."""
+    return StructType(
+        [
+            StructField(
+                each.name,
+                StringType() if isinstance(each.dataType, VarcharType) else each.dataType,
+                each.nullable,
+            )
+            for each in schema.fields
+        ]
+    )
+
+
+def options_of_read(
+    options: Mapping[str, str], schema: StructType, where: Collection[str]
+) -> tuple[dict[str, str], bool]:
+    """The options of a read, and whether they are a table's: its own, below those of this query
+    (`SELECT ... WITH (...)`). Options that say where to read (one of `where`, in lower case) are
+    not a table's: the schema may come from one all the same."""
+    given = {name.lower(): value for name, value in options.items()}
+    kept = _kept(schema)
+    if kept is None or any(name in given for name in where):
+        return given, False
+    return kept | given, True
+
+
+def options_of_write(
+    options: Mapping[str, str], schema: StructType, where: Collection[str]
+) -> tuple[dict[str, str], bool]:
+    """As options_of_read, of a batch write. Raises OptionError for rows that may not have been
+    adapted to the table whose options they carry."""
+    given, of_table = options_of_read(options, schema, where)
+    if of_table and (
+        not any(name in schema.names for name in _MARKS)
+        or any(_VARCHAR in (field.metadata or {}) for field in schema.fields)
+    ):
+        raise OptionError(
+            "the rows carry the options of the table that they were read from, and where they go "
+            "is not known: to write, give endpoint and topic. A table for INSERT INTO needs one of "
+            f"the columns {', '.join(_MARKS[:3])}, and takes no rows of itself"
+        )
+    return given, of_table
+
+
+def _kept(schema: StructType) -> dict[str, str] | None:
+    for field in schema.fields:
+        if _KEY in (field.metadata or {}):
+            kept: dict[str, str] = json.loads(field.metadata[_KEY])
+            return kept
+    return None

@@ -1,0 +1,1 @@
+"""What a client tells about itself: counters, latencies, and events of its cluster."""

@@ -33,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 LANES = {
     "spark": "session",
+    "documents": "session",
+    "packaging": "machine",
     "fault": "machine",
     "docker": "machine",
     "failover": "elections",
@@ -46,15 +48,15 @@ LANES = {
 def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
-    One is for those that share a Spark session; one for disks and containers, since a container
-    that starts holds the disks that are mounted just then; one for elections, which are mostly
-    waited for; one for brokers and what is short; one for the rest, programs of our own. They take
-    about the same time. Two tests that start half a dozen of Java at once do so one after the
-    other.
+    One is for those that share a Spark session, and for pages that are tried; one for disks and
+    containers, since a container that starts holds the disks that are mounted just then; one for
+    elections, which are mostly waited for; one for brokers and what is short; one for the rest,
+    programs of our own. They take about the same time. Two tests that start half a dozen of Java
+    at once do so one after the other.
     """
     if "test_coordinator_backup" in nodeid:
         return "brokers"
-    if "test_live_crashes" in nodeid or "test_on_a_standalone_cluster" in nodeid:
+    if "test_on_a_standalone_cluster" in nodeid:
         return "programs"
     return LANES.get(nodeid.split("/")[1], "programs")
 

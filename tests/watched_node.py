@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from node.node import run_node
 from node.process.log_setup import set_up_logging
 from node.process.process_setup import prepare_process
+from node.run import run_node
 from node.settings.config import load_config
 from running import ROOT, NodeProcess, toml
 

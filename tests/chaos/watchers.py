@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import grpc
 
 from chaos.checks import Bodies, Finding, Place
-from node.cli.drills import QUEUES, TOPIC
+from node.cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess
 from tandemlog.cluster.connection import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions
@@ -127,7 +127,7 @@ class Follower(_Reader):
         self.delivered = 0
 
     def _run(self) -> None:
-        options = FollowOptions(on_lost="error", wait_ms=1_000)
+        options = FollowOptions(on_data_loss="error", wait_ms=1_000)
         with Consumer(self._endpoints, read_from="slave", options=options) as consumer:
             while not self._end.is_set():
                 start = {(TOPIC, queue_id): offset for queue_id, offset in self._next.items()}

@@ -11,7 +11,7 @@ from elected import Elected
 from elected_nodes import Account
 
 import tandemlog
-from node.cli.drills import QUEUES, TOPIC
+from node.cli.local.drills import QUEUES, TOPIC
 from running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 
@@ -25,7 +25,9 @@ class Reading:
     """A consumer in a thread of its own; `with` it while things happen to the nodes. What it got,
     by queue, as (offset, body) in the order in which it came."""
 
-    def __init__(self, endpoints: list[str]) -> None:
+    def __init__(self, endpoints: list[str], queues: range | None = None) -> None:
+        """`queues`: named by hand, which needs no master; None: as a member of the group."""
+        self._queues = queues
         self.got: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
         self.fault: BaseException | None = None
         self.positions: dict[tuple[str, int], int] = {}
@@ -56,7 +58,7 @@ class Reading:
         try:
             with (
                 tandemlog.Consumer(self._endpoints, group=GROUP, options=OPTIONS) as consumer,
-                consumer.follow(TOPIC, start="earliest") as stream,
+                consumer.follow(TOPIC, queues=self._queues, start="earliest") as stream,
             ):
                 while not self._end.is_set():
                     try:
@@ -124,7 +126,7 @@ def test_a_consumer_reads_on_from_a_slave_while_there_is_no_master(tmp_path: Pat
         master = cluster.wait_master()
         master.kill()
         wait_until("the master to be missed", lambda: not cluster.masters(), 60)
-        with Reading(cluster.endpoints) as reading:
+        with Reading(cluster.endpoints, range(QUEUES)) as reading:
             places = {(each.queue_id, each.queue_offset) for each in account.acknowledged.values()}
             wait_until("all messages, from slaves", lambda: places <= reading.places().keys(), 60)
             assert not cluster.masters()

@@ -13,7 +13,7 @@ from made_certificates import Authority, now
 
 from node.certs.folder import cluster_in, make_certificate
 from node.certs.names import Kind, Owner
-from node.cli.local_security import HOSTS, LocalSecurity
+from node.cli.local.security import HOSTS, LocalSecurity
 from running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
 from tandemlog.cluster.elections import ClusterChange

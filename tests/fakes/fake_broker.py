@@ -23,6 +23,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from fakes.fake_groups import FakeGroups
 from fakes.fake_log import MAX_BATCH_SIZE, MAX_MESSAGE_SIZE, FakeLog, RefusedError
 from tandemlog.format.record.record import decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
@@ -307,10 +308,39 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             self._master_only()
         except RefusedError as refusal:
             return broker_pb2.CommitOffsetsResponse(error=refusal.error)
-        for each in request.offsets:
-            self.log.committed[request.group, each.topic, each.queue_id] = each.queue_offset
+        try:
+            answer = self.cluster.groups.commit(request)
+        except RefusedError as refusal:
+            return broker_pb2.CommitOffsetsResponse(error=refusal.error)
         self.committed.set()
-        return broker_pb2.CommitOffsetsResponse()
+        return answer
+
+    async def GroupHeartbeat(  # noqa: N802
+        self, request: broker_pb2.GroupHeartbeatRequest, context: Any
+    ) -> broker_pb2.GroupHeartbeatResponse:
+        try:
+            return await self.cluster.groups.heartbeat(request, self._master_only)
+        except RefusedError as refusal:
+            return broker_pb2.GroupHeartbeatResponse(error=refusal.error)
+
+    async def DescribeGroup(  # noqa: N802
+        self, request: broker_pb2.DescribeGroupRequest, context: Any
+    ) -> broker_pb2.DescribeGroupResponse:
+        try:
+            self._master_only()
+            return self.cluster.groups.describe(request.group)
+        except RefusedError as refusal:
+            return broker_pb2.DescribeGroupResponse(error=refusal.error)
+
+    async def DeleteGroup(  # noqa: N802
+        self, request: admin_pb2.DeleteGroupRequest, context: Any
+    ) -> admin_pb2.DeleteGroupResponse:
+        try:
+            self._master_only()
+            self.cluster.groups.delete(request.group, dry_run=request.dry_run)
+        except RefusedError as refusal:
+            return admin_pb2.DeleteGroupResponse(error=refusal.error)
+        return admin_pb2.DeleteGroupResponse()
 
     async def FetchOffsets(  # noqa: N802
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
@@ -454,6 +484,7 @@ class FakeCluster:
         self.credentials, self.tokens = credentials, tokens
         self.refused = asyncio.Event()
         self.log = FakeLog()
+        self.groups = FakeGroups(self.log)
         self.master_id = "n0"
         self.epoch = 1
         self.nodes = {f"n{number}": FakeNode(self, f"n{number}") for number in range(slaves + 1)}
@@ -479,6 +510,7 @@ class FakeCluster:
         """Makes `node_id` the master; nobody with ""."""
         self.master_id = node_id
         self.epoch += 1
+        self.groups.changed()
 
     async def appended(self) -> None:
         event, self._appended = self._appended, asyncio.Event()

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
-from fakes.memory_files import MemoryFiles
 from fakes.stores import DIRECTORY
 from storage.config import StoreConfig
 from storage.errors import StoreError
@@ -30,6 +29,7 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record, decode_record
+from tandemlog.testing.memory_files import MemoryFiles
 
 CONFIG = StoreConfig(
     directory=DIRECTORY,

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from fakes.memory_files import MemoryFiles, _Failure
 from storage.state_files.lock_file import _held
+from tandemlog.testing.memory_file import Failure
+from tandemlog.testing.memory_files import MemoryFiles
 
 
 class DeathError(BaseException):
@@ -24,7 +25,7 @@ class MortalFiles(MemoryFiles):
         died, self.calls_left = self.calls_left == 0, -1
         return died
 
-    def _failing(self, call: str, path: Path) -> _Failure | None:
+    def _failing(self, call: str, path: Path) -> Failure | None:
         if self.calls_left == 0:
             raise DeathError(f"{call} {path}")
         self.calls_left -= 1

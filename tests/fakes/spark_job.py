@@ -8,23 +8,45 @@ MASTER is Spark's, also sc://HOST:PORT; NAME=VALUE are settings of Spark. It pri
 import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 from tandemlog.spark.executors import run_tasks
 from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.spark.lag import LagListener
 from tandemlog.spark.session import Profile, spark_session
 
 SIZES = RebuildOptions(index_slots=20, index_entries=100, queue_file_size=200, target_bytes=6_000)
 
 
+class Lags(LagListener):
+    """Keeps what is not read yet after each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self.over = threading.Event()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        super().onQueryProgress(event)
+        self.seen += [each.messages for each in self.lags()]
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        super().onQueryTerminated(event)
+        self.over.set()
+
+
 def run_job(spark: SparkSession, arguments: Sequence[str]) -> dict[str, Any]:
     """The job in a session that there is."""
     store, out, endpoint, source, target, checkpoint = arguments
+    listener = Lags()
+    spark.streams.addListener(listener)
     result = rebuild(spark, store, out, SIZES)
     rows = spark.readStream.format("tandemlog").options(
         endpoint=endpoint,
@@ -42,11 +64,14 @@ def run_job(spark: SparkSession, arguments: Sequence[str]) -> dict[str, Any]:
         .start()
     )
     query.awaitTermination()
+    listener.over.wait(60)
+    spark.streams.removeListener(listener)
     copied = spark.read.format("tandemlog").options(endpoint=endpoint, topic=target).load()
     bodies = copied.select(F.col("body").cast("string")).orderBy("body").collect()
     return {
         "records": result.summary["records"],
         "batches": [each.numInputRows for each in query.recentProgress if each.numInputRows],
+        "lags": listener.seen,
         "copied": [row[0] for row in bodies],
     }
 

@@ -6,7 +6,6 @@ from random import Random
 
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
-from fakes.memory_files import MemoryFiles
 from storage.config import StoreConfig
 from storage.message_store import MessageStore
 from storage.metadata.topics import TopicConfig
@@ -14,6 +13,7 @@ from storage.puts.put_path import AppendResult
 from storage.reads.results import GetResult
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record, decode_record
+from tandemlog.testing.memory_files import MemoryFiles
 
 DIRECTORY = Path("/store")
 CONFIG = StoreConfig(

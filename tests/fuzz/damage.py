@@ -18,7 +18,6 @@ from signal import ITIMER_REAL, SIGALRM, setitimer, signal
 from typing import Any
 
 from fakes.batches import Put, batch_of
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench, records_of
 from fuzz.situations import Picture, picture_of, restore
 from storage.config import FlushMode
@@ -30,6 +29,7 @@ from storage.tools.verify import verify
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark
 from tandemlog.format.record.record import Record
+from tandemlog.testing.memory_files import MemoryFiles
 
 STORES = ("closed", "killed")
 STORE_CONFIG = replace(CONFIG, flush=FlushMode.SYNC)

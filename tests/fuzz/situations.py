@@ -15,7 +15,6 @@ from functools import cache
 from pathlib import Path
 
 from fakes.batches import Put, batch_of
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, Bench
 from ha.config import HaConfig, Replication, Role
 from ha.errors import ProtocolError
@@ -45,6 +44,7 @@ from ha.slave.store import SlaveStore
 from ha.state import HaState, InSyncRecord, Member
 from storage.config import ConfirmSource, FlushMode, StoreConfig
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import common_pb2, replication_pb2
 
 NOW = 100.0

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from ha.config import HaConfig
 from ha.errors import StateFileError
 from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
@@ -15,6 +14,7 @@ from storage.config import StoreConfig
 from storage.errors import DiskFullError
 from storage.message_store import MessageStore
 from storage.tools.verify import verify
+from tandemlog.testing.memory_files import MemoryFiles
 
 A, B = Member("a", "1"), Member("b", "2")
 STATE = HaState("c", "n", "i", 5, A, InSyncRecord(4, 9, frozenset({A, B}), unheard=frozenset({B})))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from node.cli import app
-from node.cli.exit_codes import MEANING, USAGE
-from node.cli.verdict import Level
+from node.cli.cluster.verdict import Level
+from node.cli.frame.exit_codes import MEANING, USAGE
 
 
 def run(

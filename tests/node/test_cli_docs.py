@@ -1,6 +1,7 @@
-"""docs/cli.md has every command with every option."""
+"""docs/cli.md has every command with every option, and the exit codes once."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ import pytest
 import typer
 
 from node.cli.app import app
+from node.cli.docs_page import cli_markdown
+from node.cli.frame.exit_codes import MEANING
 
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md").read_text()
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    yield path, command
+    if path != "tandemlog":  # its options are the page's first part
+        yield path, command
     if hasattr(command, "list_commands"):
         for name in command.list_commands(None):
             yield from commands(command.get_command(None, name), f"{path} {name}")
@@ -43,3 +47,29 @@ def test_the_page_has_the_command_as_it_is(path: str, command: Any) -> None:
     names = [name for option in shown for name in option.opts if name.startswith("--")]
     missing = [name for name in names if not re.search(rf"{name}(?![\w-])", text)]
     assert not missing, f"run `make docs`: {path} has {missing}"
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert cli_markdown() == PAGE, "run `make docs`"
+
+
+def test_the_exit_codes_stand_there_once() -> None:
+    assert [PAGE.count(meaning) for meaning in MEANING.values() if " " in meaning] == [
+        1 for meaning in MEANING.values() if " " in meaning
+    ]
+
+
+def test_the_examples_are_understood() -> None:
+    """Parsed by the program, not run."""
+    block = PAGE.split("```sh\n")[1].split("```")[0]
+    lines = [line.split("#")[0].split("|")[0] for line in block.splitlines()]
+    assert len(lines) > 10
+    for line in lines:
+        words = shlex.split(re.sub(r"[<>] \S+", "", line))
+        command: Any = typer.main.get_command(app)
+        assert words.pop(0) == "tandemlog"
+        context = None
+        while hasattr(command, "get_command"):
+            context = typer.Context(command, parent=context, info_name="tandemlog")
+            command = command.get_command(context, words.pop(0))
+        command.make_context(command.name, words, parent=context)

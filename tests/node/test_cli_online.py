@@ -1,23 +1,20 @@
 """The commands against a running node: fields, formats, exit codes."""
 
-import asyncio
 import base64
-import io
-import json
-import os
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cli_node import (  # noqa: F401 - fixtures
+    Run,
+    node_of_a_module,
+    objects,
+    run_of_a_test,
+    topic_of_a_test,
+)
 
-from node.cli import app
 from node.node import Node
-from node.settings.config import NodeConfig
-from node.settings.sections import StoreSection
 from tandemlog.errors import QueuesNotEmptyError
 from tandemlog.message import Message
 from tandemlog.produce.options import ProducerOptions
@@ -47,78 +44,6 @@ DUMP_FIELDS = {
     "body_crc",
     "body",
 }
-
-
-def serve(directory: Path, started: "Future[Node]", stop: "Future[None]") -> None:
-    async def run() -> None:
-        node = Node(
-            NodeConfig(
-                listen="127.0.0.1:0",
-                http_listen="",
-                store=StoreSection(
-                    directory=directory,
-                    commit_log_file_size=1 << 20,
-                    queue_file_size=8_000,
-                    index_slots=500,
-                    index_entries=2_000,
-                ),
-            )
-        )
-        await node.start()
-        started.set_result(node)
-        await asyncio.wrap_future(stop)
-        await node.stop()
-
-    asyncio.run(run())
-
-
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    """A node with a loop and a thread of its own."""
-    started: Future[Node] = Future()
-    stop: Future[None] = Future()
-    directory = tmp_path_factory.mktemp("store")
-    thread = threading.Thread(target=serve, args=(directory, started, stop))
-    thread.start()
-    yield started.result(20)
-    stop.set_result(None)
-    thread.join(20)
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(node: Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run the program; the answer is exit code, stdout, stderr."""
-
-    def call(*arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        endpoint = [] if "--endpoint" in arguments else ["--endpoint", node.endpoints.listen]
-        monkeypatch.setattr("sys.argv", ["tandemlog", *arguments, *endpoint])
-        read, write = os.pipe()
-        os.write(write, stdin)
-        os.close(write)
-        with io.FileIO(read) as source, monkeypatch.context() as patch:
-            patch.setattr("sys.stdin", source)
-            with pytest.raises(SystemExit) as ended:
-                app.main()
-        out, err = capfd.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    return call
-
-
-@pytest.fixture
-def topic(run: Run, request: pytest.FixtureRequest) -> str:
-    name = request.node.name.split("[")[0][-100:]
-    code, _, err = run("topic", "create", name, "--queues", "2")
-    assert code == 0, err
-    return name
-
-
-def objects(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("dry", [(), ("--dry-run",)])
@@ -173,7 +98,7 @@ def test_topics(run: Run) -> None:
     assert "made" in run("topic", "list")[1]
     code, _, err = run("topic", "delete", "made", "--dry-run")
     assert (code, err) == (0, "made: nothing was changed\n")
-    assert run("topic", "delete", "made")[0] == 0
+    assert run("topic", "delete", "made") == (0, "made: deleted\n", "")
     for command in ("describe", "delete"):
         code, _, err = run("topic", command, "made")
         assert code == 4
@@ -357,9 +282,24 @@ def test_a_group_goes_on_where_it_stopped(run: Run, topic: str) -> None:
 
     assert pull("--max", "2") == [b"a", b"b"]
     rows = objects(run("offsets", topic, "--group", "readers", "--format", "jsonl")[1])
-    assert [(each["committed_offset"], each["lag"]) for each in rows] == [(2, 1), (None, None)]
+    assert [(each["committed_offset"], each["lag"]) for each in rows] == [(2, 1), (None, 0)]
     assert pull() == [b"c"]
     assert pull() == []
+
+
+def test_a_group_from_its_first_commit_to_its_end(run: Run, topic: str) -> None:
+    run("put", topic, "--queue", "0", stdin=b"a\nb\nc\n")
+    assert run("group", "describe", "service")[0] == 4
+    run("pull", topic, "--group", "service", "--max", "2")
+    (found,) = objects(run("group", "describe", "service", "--format", "jsonl")[1])
+    assert (found["state"], found["members"], found["lag"]) == ("empty", [], 1)
+    assert found["lag_seconds"] > 0
+    assert "service" in run("group", "list")[1]
+    (moved, _) = objects(run("group", "reset", "service", "--shift-by=-1", "-f", "jsonl")[1])
+    assert (moved["before"], moved["after"], moved["shift"]) == (2, 1, -1)
+    assert run("pull", topic, "--group", "service", "--format", "text")[1] == "b\nc\n"
+    assert run("group", "delete", "service") == (0, "service: deleted\n", "")
+    assert run("offsets", topic, "--group", "service")[0] == 4
 
 
 def test_offsets(run: Run, topic: str) -> None:

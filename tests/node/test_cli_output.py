@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from node.cli import exit_codes
-from node.cli.commands.put import lines_of
-from node.cli.failures import CommandError, exit_code_of
-from node.cli.local_cluster import locked
-from node.cli.output import fits, table_of, write_table
+from node.cli.frame import exit_codes
+from node.cli.frame.failures import CommandError, exit_code_of
+from node.cli.local.cluster import locked
+from node.cli.messages.lines import lines_of
+from node.cli.showing.output import fits, table_of, write_table
 from storage.errors import StoreLockedError
 
 ROWS = [

@@ -12,13 +12,15 @@ import typer
 from ha import errors as ha_errors
 from ha.config import HaConfig
 from ha.state_file import StateFile
-from node.cli import app, exit_codes, failures
-from node.cli.commands import put
-from node.cli.commands.pull import EveryQueue
-from node.cli.failures import CommandError, exit_code_of, one_line_errors
-from node.cli.options import connection_options
-from node.cli.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
-from node.cli.times import parse_time_ms
+from node.cli import app
+from node.cli.frame import exit_codes, failures
+from node.cli.frame.failures import CommandError, exit_code_of, one_line_errors
+from node.cli.frame.options import connection_options
+from node.cli.frame.times import parse_time_ms
+from node.cli.messages.lines import lines_of
+from node.cli.messages.reading import EveryQueue
+from node.cli.messages.sending import generated_bodies
+from node.cli.showing.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLockedError
 from tandemlog import errors as client_errors
@@ -125,14 +127,14 @@ def test_cells() -> None:
 
 
 def test_generated_bodies_begin_with_their_number() -> None:
-    bodies = put.generated_bodies(99, 3, 20)
+    bodies = generated_bodies(99, 3, 20)
     assert [bytes(row) for row in bodies] == [
         b"000000000099mnopqrst",
         b"000000000100mnopqrst",
         b"000000000101mnopqrst",
     ]
-    assert bytes(put.generated_bodies(7, 1, 3)[0]) == b"007"
-    assert put.generated_bodies(0, 2, 0).shape == (2, 0)
+    assert bytes(generated_bodies(7, 1, 3)[0]) == b"007"
+    assert generated_bodies(0, 2, 0).shape == (2, 0)
 
 
 @pytest.fixture
@@ -145,14 +147,14 @@ def pipe() -> Iterator[tuple[int, int]]:
 async def test_lines_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\n\ntwo\r\nlast")
-    assert [line async for line in put.lines_of(path)] == [b"one", b"", b"two\r", b"last"]
+    assert [line async for line in lines_of(path)] == [b"one", b"", b"two\r", b"last"]
 
 
 async def test_lines_of_a_pipe_come_as_they_are_written(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.FileIO(pipe[0], closefd=False))
-    lines = put.lines_of(None)
+    lines = lines_of(None)
     os.write(pipe[1], b"first\nsec")
     assert await anext(lines) == b"first"
     os.write(pipe[1], b"ond\n")

@@ -247,6 +247,18 @@ def test_a_node_says_why_it_does_not_start(tmp_path: Path) -> None:
     assert (code, "unknown key rolle; valid: advertise" in line) == (2, True)
 
 
+def test_sighup_does_not_end_a_node_without_a_terminal(tmp_path: Path) -> None:
+    """Log rotation sends it, and a service manager asked to reload."""
+    node = node_at(tmp_path).start()
+    assert node.process is not None
+    node.process.send_signal(signal.SIGHUP)
+    wait_until("the line in the log", lambda: "SIGHUP changes nothing" in node.tail())
+    with Admin(node.endpoint) as admin:
+        admin.create_topic("after", 1)
+    node.process.terminate()
+    assert node.process.wait(30) == 0
+
+
 def test_sigterm_under_load_loses_nothing_acknowledged(tmp_path: Path) -> None:
     node = node_at(tmp_path).start()
     with Admin(node.endpoint) as admin:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from configparser import ConfigParser
 from email import message_from_bytes
 from email.message import Message
 from zipfile import ZipFile
@@ -50,6 +51,13 @@ def test_the_license_is_in_it(wheel: dict[str, bytes]) -> None:
     assert wheel[name] == (ROOT / "LICENSE").read_bytes()
     assert b"Apache License" in wheel[name]
     assert metadata(wheel)["License-Expression"] == "Apache-2.0"
+
+
+def test_pytest_finds_the_fixtures(wheel: dict[str, bytes]) -> None:
+    (name,) = (each for each in wheel if each.endswith(".dist-info/entry_points.txt"))
+    said = ConfigParser()
+    said.read_string(wheel[name].decode())
+    assert dict(said["pytest11"]) == {"tandemlog": "tandemlog.testing.pytest_plugin"}
 
 
 def test_it_says_what_it_is(wheel: dict[str, bytes]) -> None:

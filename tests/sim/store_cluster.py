@@ -111,7 +111,7 @@ class StoreCluster(Cluster):
         try:
             with node.troubled():
                 self.open(node)
-        except (StoreError, HaError) as fault:
+        except (StoreError, HaError, OSError) as fault:  # of a real node the process ends
             self.note(f"{node.name} does not start: {fault}")
             self.count("failed opens")
             self.stop(node)

@@ -13,9 +13,10 @@ from pathlib import Path
 from random import Random
 
 from fakes.clock import FakeClock
-from fakes.memory_files import ENDLESS, MemoryFiles, _Failure, _File
 from fakes.mortal_files import DeathError
 from storage.state_files.lock_file import _held
+from tandemlog.testing.memory_file import Failure, MemoryFile
+from tandemlog.testing.memory_files import ENDLESS, MemoryFiles
 
 MAY_FAIL = frozenset(
     {
@@ -100,7 +101,7 @@ class NodeFiles(MemoryFiles):
     def copy(self, clock: FakeClock) -> "NodeFiles":
         """The same disk once more, without a process and without misfortune."""
         twin = NodeFiles(clock)
-        copies: dict[int, _File] = {}
+        copies: dict[int, MemoryFile] = {}
         for mine, its in ((self._tree, twin._tree), (self._durable, twin._durable)):
             for path, entries in mine.items():
                 its[path] = {
@@ -112,7 +113,7 @@ class NodeFiles(MemoryFiles):
 
     # -- the calls
 
-    def _failing(self, call: str, path: Path) -> _Failure | None:
+    def _failing(self, call: str, path: Path) -> Failure | None:
         if self.dead or self.die_in == 0:
             self.dead = True
             raise NodeDeathError(self, f"{call} {path}")
@@ -124,12 +125,12 @@ class NodeFiles(MemoryFiles):
             if self.fail_in < 0:
                 self.calls[call] += 1
                 self.refused += 1
-                return _Failure(call, self.fail_number, "", 0, 1, 0)
+                return Failure(call, self.fail_number, "", 0, 1, 0)
         failure = super()._failing(call, path)
         self.refused += failure is not None
         return failure
 
-    def _allocate(self, file: _File, path: Path, size: int) -> None:
+    def _allocate(self, file: MemoryFile, path: Path, size: int) -> None:
         try:
             super()._allocate(file, path, size)
         except OSError:
@@ -137,8 +138,8 @@ class NodeFiles(MemoryFiles):
             raise
 
 
-def _twin(file: _File) -> _File:
-    return _File(
+def _twin(file: MemoryFile) -> MemoryFile:
+    return MemoryFile(
         data=bytearray(file.data),
         durable=bytearray(file.durable),
         unsynced=list(file.unsynced),

@@ -65,7 +65,7 @@ def orders(cluster: Running) -> None:
     [
         (
             "docs/pipeline.md",
-            {"orders-archive": ROWS, "orders-copy": ROWS, "orders-large": ROWS // 2},
+            {"orders-archive": ROWS + 1, "orders-copy": ROWS, "orders-large": ROWS // 2},
         ),
         ("README.md", {"orders-mirror": ROWS}),
     ],
@@ -86,6 +86,8 @@ def test_examples(
         code = code.replace("10.0.0.1:10911", cluster.master.endpoint)
         code = code.replace("/data/", f"{tmp_path}/")
         exec(compile(code, document, "exec"), names)
+    if "listener" in names:
+        spark.streams.removeListener(names["listener"])
     assert examples
     assert names["spark"] is spark
     assert {topic: stored(cluster, topic) for topic in copies} == copies

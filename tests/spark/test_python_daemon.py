@@ -1,12 +1,14 @@
 """Python workers import an installed PySpark, not its archive, and collect no garbage among it."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tandemlog.spark.executors import run_tasks
-from tandemlog.spark.python_daemon import without_archive
+from tandemlog.spark.python_daemon import quiet, without_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,40 @@ def test_a_link_on_the_way_to_it_does_not_matter(tmp_path: Path) -> None:
 def test_an_archive_of_its_own_stays() -> None:
     path = [ARCHIVE, "/elsewhere/site-packages"]
     assert without_archive(path) == path
+
+
+def child(work: Callable[[], int]) -> tuple[int, str]:
+    """The exit code of a forked process, and what it said on stderr."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(writing, 2)
+        os._exit(work())
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        text = said.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
+
+
+def test_a_worker_on_which_spark_hangs_up_ends_without_a_word() -> None:
+    def writes(_: object, __: bool) -> int:
+        reading, writing = os.pipe()
+        stream = os.fdopen(writing, "wb", 65_536)
+        stream.write(b"rows")  # stays in the buffer: to close the stream would fail again
+        os.close(reading)
+        stream.flush()
+        return 0
+
+    assert child(lambda: quiet(writes)(None, True)) == (1, "")
+
+
+def test_other_errors_of_a_worker_are_passed_on() -> None:
+    def fails(_: object, __: bool) -> int:
+        raise ConnectionRefusedError("no route")
+
+    with pytest.raises(ConnectionRefusedError, match="no route"):
+        quiet(fails)(None, True)
+    assert quiet(lambda _, __: 7)(None, True) == 7
 
 
 @pytest.mark.spark

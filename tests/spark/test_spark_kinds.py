@@ -36,6 +36,8 @@ class Job:
         assert answer["records"] == len(self.log.records)
         assert sum(answer["batches"]) == ROWS
         assert len(answer["batches"]) > 1
+        left = [ROWS - sum(answer["batches"][: number + 1]) for number in range(3)]
+        assert answer["lags"] == left
         assert answer["copied"] == sorted(f"row {number}" for number in range(ROWS))
         self._check_files()
 
@@ -125,6 +127,9 @@ def test_beside_a_package_of_the_users_own_called_pipeline(
             spark = spark_session("users", "local[2]", Profile.TEST)
             rows = spark.read.format("tandemlog").options(endpoint=endpoint, topic=topic).load()
             bodies = sorted(bytes(row.body).decode() for row in rows.collect())
+            # Spark hangs up on the task that makes these while it still writes.
+            long = spark.sparkContext.range(50_000, numSlices=1).map(lambda each: "x" * 1_000)
+            assert long.take(1) == ["x" * 1_000]
             print(json.dumps([OWNER, *bodies]), flush=True)
             spark.stop()
             """
@@ -141,3 +146,4 @@ def test_beside_a_package_of_the_users_own_called_pipeline(
     finally:
         program.kill()
     assert json.loads(output.splitlines()[-1]) == ["user", "a", "b"]
+    assert "Broken pipe" not in program.tail(1_000_000)

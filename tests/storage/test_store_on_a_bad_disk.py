@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, RetentionConfig
 from storage.disk.files import Buffer
@@ -27,6 +26,7 @@ from storage.tools.compare import compare
 from storage.tools.dump import dump
 from storage.tools.recover import plan
 from storage.tools.verify import verify
+from tandemlog.testing.memory_files import MemoryFiles
 
 
 def fail_to_flush(bench: Bench) -> None:

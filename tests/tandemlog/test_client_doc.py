@@ -51,6 +51,9 @@ def test_the_page_names_every_setting() -> None:
         "answer_timeout_ms",
         "prefetch_bytes",
         "auto_commit_ms",
-        "on_lost",
+        "on_data_loss",
+        "session_timeout_ms",
+        "rebalance_timeout_ms",
+        "max_poll_interval_ms",
     ):
         assert f"`{name}`" in text

@@ -10,7 +10,8 @@ import pytest
 
 import tandemlog
 from tandemlog.admin import AsyncAdmin
-from tandemlog.consume.consumer import AsyncConsumer, AsyncStream
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.stream import AsyncStream
 from tandemlog.produce.producer import AsyncProducer
 from tandemlog.sync import Admin, Consumer, Producer, Stream
 

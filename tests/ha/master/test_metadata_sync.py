@@ -11,7 +11,7 @@ from ha.master.metadata_sync import (
 from ha.protocol import table_pieces
 from ha.protocol.frames import decode_master_frame
 from ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
-from ha.store_port import CONSUMER_OFFSETS, GROUPS, TOPICS, tables_of
+from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS, TOPICS, tables_of
 
 
 def pieces(cursor: TableCursor) -> list[Piece]:
@@ -28,15 +28,20 @@ def test_a_new_slave_gets_all_tables_and_then_what_changes() -> None:
     source = MetadataSource(tables_of(store), FakeClock())
     assert source.refresh()
     first = TableCursor(source)
-    assert [piece.kind for piece in pieces(first)] == [TOPICS, GROUPS, CONSUMER_OFFSETS]
+    assert [piece.kind for piece in pieces(first)] == [
+        TOPICS,
+        GROUPS,
+        CONSUMER_OFFSETS,
+        GROUP_MEMBERS,
+    ]
     assert first.frame() is None
     store.groups.change(b'{"g": 1}')
     assert first.frame() is None
     assert source.refresh()
     assert pieces(first) == [Piece(GROUPS, 1, 0, True, b'{"g": 1}')]
     assert not source.refresh()
-    assert len(pieces(TableCursor(source))) == 3
-    assert source.versions() == {TOPICS: 0, GROUPS: 1, CONSUMER_OFFSETS: 0}
+    assert len(pieces(TableCursor(source))) == 4
+    assert source.versions() == {TOPICS: 0, GROUPS: 1, CONSUMER_OFFSETS: 0, GROUP_MEMBERS: 0}
 
 
 def test_a_change_while_a_table_is_read_is_sent_again() -> None:
@@ -79,7 +84,11 @@ def test_a_table_that_is_too_large_stays_here_and_the_others_go(
     source = MetadataSource(tables_of(store), FakeClock())
     source.refresh()
     source.refresh()
-    assert [piece.kind for piece in pieces(TableCursor(source))] == [GROUPS, CONSUMER_OFFSETS]
+    assert [piece.kind for piece in pieces(TableCursor(source))] == [
+        GROUPS,
+        CONSUMER_OFFSETS,
+        GROUP_MEMBERS,
+    ]
     assert "11 bytes" in source.faults[TOPICS]
     assert len(caplog.records) == 1
     store.topics.change(b"{}")

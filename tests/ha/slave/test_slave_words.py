@@ -11,12 +11,12 @@ from made_certificates import Authority
 from fakes.clock import FakeClock
 from fakes.fake_broker import FakeCluster
 from fakes.fake_store import FakeDisk, FakeStore
-from fakes.memory_files import MemoryFiles
 from ha.config import HaConfig, Role
 from ha.errors import HandshakeRefusedError
 from ha.slave.session import Disconnect
 from ha.slave.slave import ReplicationSlave, StreamEndedError
 from node.certs.names import Kind
+from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.transport.security import Security
 
 CONFIG = HaConfig(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.local_cluster import DEFAULT_LOG_FILE_SIZE, LocalCluster, Wishes, ending, plan_cluster
+from node.cli.local.cluster import DEFAULT_LOG_FILE_SIZE, LocalCluster, Wishes, ending, plan_cluster
 from node.settings.config import ConfigError, load_config
 from storage.errors import StoreLayoutError
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from node.cli import app, connecting, options
-from node.cli.connecting import taken_out
+from node.cli import app
+from node.cli.frame import connecting, options
+from node.cli.frame.connecting import taken_out
 from tandemlog.transport.security import Security
 
 
@@ -32,7 +33,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Sec
         found.append((endpoint, options.connection_options(timeout).security))
         raise typer.Exit(0)
 
-    monkeypatch.setattr("node.cli.commands.topic.run_admin", run_admin)
+    monkeypatch.setattr("node.cli.commands.messages.topic.run_admin", run_admin)
     return found
 
 

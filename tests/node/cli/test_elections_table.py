@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from node.cli.elections_table import (
+from node.cli.cluster.elections_table import (
     SINGLE,
     duration,
     failover_lines,

@@ -13,8 +13,8 @@ from node.access.identities import hash_of
 from node.certs.authority import CertificateError
 from node.certs.folder import make_certificate
 from node.certs.names import Kind, Owner
-from node.cli.local_cluster import LocalCluster, Wishes, plan_cluster
-from node.cli.local_security import HOSTS, LocalSecurity
+from node.cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from node.cli.local.security import HOSTS, LocalSecurity
 from node.settings.config import load_config
 from tandemlog import load_profile
 from tandemlog.transport.files import SecurityFiles

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from node.cli.nodes_table import node_rows, picture
+from node.cli.cluster.nodes_table import node_rows, picture
 from tandemlog.cluster.topology import NodeInfo, Topology
 
 ALARM = "slave n1 has followed n0 with another store: " + "and more of this " * 9

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.asked_admin import AskedAdmin
-from node.cli import resyncing
-from node.cli.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from node.cli.failures import CommandError
-from node.cli.output import Format
-from node.cli.resyncing import Resync, resync
+from node.cli.cluster import resyncing
+from node.cli.cluster.resyncing import Resync, resync
+from node.cli.frame.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from node.cli.frame.failures import CommandError
+from node.cli.showing.output import Format
 from tandemlog.cluster.elections import (
     ClusterChange,
     Coordination,

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from fakes.asked_admin import AskedAdmin
-from node.cli.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from node.cli.failures import CommandError
-from node.cli.output import Format
-from node.cli.switching import Wish, carry_out
+from node.cli.cluster.switching import Wish, carry_out
+from node.cli.frame.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from node.cli.frame.failures import CommandError
+from node.cli.showing.output import Format
 from tandemlog.cluster.elections import (
     ClusterChange,
     Coordination,

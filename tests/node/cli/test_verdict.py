@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from node.cli.verdict import Level, judge
+from node.cli.cluster.verdict import Level, judge
 from tandemlog.cluster.elections import CoordinatorInfo
 from tandemlog.cluster.topology import NodeInfo, Topology
 

@@ -23,7 +23,9 @@ from tandemlog.v1 import broker_pb2, common_pb2
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 OF_THE_NODE = (
     "flush_behind_bytes", "confirm_behind_bytes", "reput_behind_bytes", "puts_waiting", "calls",
-    "streams", "long_polls", "answer_bytes",
+    "streams", "long_polls", "answer_bytes", "group_rebalances_total",
+    "group_fenced_commits_total", "group_members_removed_total", "groups_with_members",
+    "groups_reconciling",
 )  # fmt: skip
 
 

@@ -47,10 +47,16 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "GetByOffset": (broker_pb2.GetByOffsetRequest(physical_offsets=[0]), "read"),
     "CommitOffsets": (broker_pb2.CommitOffsetsRequest(group="secret"), "consume"),
     "FetchOffsets": (broker_pb2.FetchOffsetsRequest(group="secret"), "consume"),
+    "GroupHeartbeat": (
+        broker_pb2.GroupHeartbeatRequest(group="secret", member_id="m", topics=["other"]),
+        "consume",
+    ),
+    "DescribeGroup": (broker_pb2.DescribeGroupRequest(group="secret"), "consume"),
     "DescribeProducer": (broker_pb2.DescribeProducerRequest(producer_id="p"), "write"),
     "FetchSegmentRange": (broker_pb2.FetchSegmentRangeRequest(), "read"),
     "CreateTopic": (admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name="other")), "admin"),
     "DeleteTopic": (admin_pb2.DeleteTopicRequest(name="other"), "admin"),
+    "DeleteGroup": (admin_pb2.DeleteGroupRequest(group="other"), "admin"),
     "ChangeCluster": (admin_pb2.ChangeClusterRequest(action=admin_pb2.PAUSE), "admin"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }

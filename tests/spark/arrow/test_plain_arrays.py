@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
-from tandemlog.spark.arrow.plain_arrays import batch_of, integers, numbers, strings
-from tandemlog.spark.arrow.schema import STRING_MAP, TIMESTAMP
+from tandemlog.arrow.plain_arrays import batch_of, integers, numbers, strings
+from tandemlog.arrow.types import STRING_MAP
+from tandemlog.spark.arrow.schema import TIMESTAMP
 
 EVERY_NINTH = [None if number % 9 == 0 else number for number in range(20)]
 

@@ -33,6 +33,75 @@ def test_the_servers_have_other_names_too(name: str) -> None:
     assert options.cluster.endpoint == ("a:1", "b:10911")
 
 
+KAFKA = {"kafka.bootstrap.servers": "a:1,b:2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ({"subscribe": "a,b"}, {"topics": "a,b"}),
+        ({"subscribePattern": "a.*"}, {"topicsPattern": "a.*"}),
+        ({"assign": '{"a": [0, 1]}'}, {"assign": '{"a": [0, 1]}'}),
+        (
+            {
+                "subscribe": "a",
+                "startingOffsets": '{"a": {"0": 23, "1": -2}}',
+                "kafkaConsumer.pollTimeoutMs": "7",
+                "maxOffsetsPerTrigger": "9",
+                "minPartitions": "3",
+                "failOnDataLoss": "false",
+            },
+            {
+                "topic": "a",
+                "startingOffsets": '{"a": {"0": 23, "1": -2}}',
+                "pullTimeoutMs": "7",
+                "maxOffsetsPerTrigger": "9",
+                "minPartitions": "3",
+                "failOnDataLoss": "false",
+            },
+        ),
+    ],
+)
+def test_kafkas_names_mean_what_they_mean_there(
+    given: dict[str, str], same: dict[str, str]
+) -> None:
+    ours = read_options({"endpoint": "a:1,b:2"} | same, Use.STREAM)
+    assert read_options(KAFKA | given, Use.STREAM) == ours
+    assert write_options(KAFKA | {"topic": "t"}, stream=True).cluster == ours.cluster
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("kafka.group.id", "the option here is groupId"),
+        ("groupIdPrefix", "groupId names one"),
+        ("includeHeaders", "the column properties"),
+        ("kafka.acks", "waitForCluster"),
+        ("kafka.max.poll.records", "pullBytes"),
+        ("fetchOffset.numRetries", "retryTimeoutMs"),
+        ("kafka.transactional.id", "idempotencyId"),
+        ("kafka.security.protocol", "caFile, .* token and tokenFile"),
+        ("kafka.ssl.truststore.location", "caFile"),
+        ("kafka.sasl.jaas.config", "token and tokenFile"),
+        ("kafka.metrics.num.samples", "docs/pipeline.md has all options"),
+    ],
+)
+@pytest.mark.parametrize("use", [Use.BATCH, Use.WRITE])
+def test_kafkas_other_names_are_answered_with_those_here(name: str, words: str, use: Use) -> None:
+    given = KAFKA | {"topic": "t", name: "1"}
+    with pytest.raises(OptionError, match=f"option {name.lower()} is one of Kafka's: .*{words}"):
+        read_options(given, use) if use is Use.BATCH else write_options(given, stream=False)
+    with pytest.raises(OptionError, match=words):
+        chosen_columns(given)
+
+
+def test_one_thing_under_two_names() -> None:
+    with pytest.raises(OptionError, match="endpoint is given twice"):
+        read_options(ONE | KAFKA, Use.BATCH)
+    with pytest.raises(OptionError, match="given: topic, topics"):
+        read_options(ONE | {"subscribe": "t"}, Use.BATCH)
+
+
 @pytest.mark.parametrize(
     ("given", "topics", "pattern", "assigned"),
     [

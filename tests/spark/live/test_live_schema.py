@@ -63,6 +63,8 @@ def test_rows_that_are_messages(schema: StructType) -> None:
     [
         (rows(id=LongType()), "column id is not one that the sink writes"),
         (rows(tags=StringType()), "no column body"),
+        (rows(value=StringType()), "value is here body"),
+        (rows(body=StringType(), key=StringType()), "key is here sharding_key"),
         (rows(body=DoubleType()), "column body must be binary or string, not double"),
         (rows(body=StringType(), queue_id=StringType()), "column queue_id must be int"),
         (

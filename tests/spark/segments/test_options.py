@@ -61,3 +61,26 @@ def test_how_the_node_lets_the_job_in() -> None:
     assert dict(options.connecting) == {"ca_file": "/ca", "token": "tl_secret"}
     assert "tl_secret" not in repr(options)
     assert parse_segment_options({"cluster": "prod"}).endpoint == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("subscribe", "filter by the column topic"),
+        ("startingOffsets", "fromOffset and toOffset are positions in the log"),
+        ("maxOffsetsPerTrigger", "format tandemlog has streams"),
+        ("minPartitions", "targetBytes"),
+        ("failOnDataLoss", "onCorruption"),
+        ("includeHeaders", "the column properties"),
+        ("kafka.group.id", "groupId"),
+    ],
+)
+def test_names_of_kafka_and_of_live_topics_are_answered(name: str, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        parse_segment_options({"path": "/data", name: "1"})
+
+
+def test_kafkas_name_of_the_endpoint() -> None:
+    assert parse_segment_options({"kafka.bootstrap.servers": "a:1"}).endpoint == "a:1"
+    with pytest.raises(OptionError, match="given twice"):
+        parse_segment_options({"kafka.bootstrap.servers": "a:1", "endpoint": "a:1"})

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from fakes.mortal_files import DeathError, MortalFiles
 from fakes.stores import Bench
 from storage.disk.allocator import SPARE_NAME, FileAllocator
 from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreReadOnlyError
+from tandemlog.testing.memory_files import MemoryFiles
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.disk.file_pool import DRAFT_NAME, SYNC_TOGETHER, FilePool, remove_drafts
 from storage.errors import FlushFailedError, StoreError
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store/consumequeue")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conformance.files_suite import FilesSuite
-from fakes.memory_files import MemoryFiles
 from storage.disk.files import DiskUsage, write_fully, zero_by_writing
 from storage.disk.real_files import RealFileSystem
+from tandemlog.testing.memory_files import MemoryFiles
 
 STORE = Path("/store")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.disk.mapped_file import MappedFile
 from storage.disk.residency import CHUNK
 from storage.errors import StoreClosedError, UnreadableError
+from tandemlog.testing.memory_files import MemoryFiles
 
 PATH = Path("/log/00000000000000001000")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.disk.mapped_file_queue import MappedFileQueue
 from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreLayoutError, StoreReadOnlyError
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/queue")
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fakes.crashed_stores import QUEUE
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import ConfirmSource, FlushMode
 from storage.disk.allocator import FileAllocator
@@ -17,6 +16,7 @@ from storage.disk.small_files import write_small
 from storage.errors import DiskFullError
 from storage.tools.recover import recover
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.testing.memory_files import MemoryFiles
 
 OWN = Path("/store/tandemlog")
 LOG = Path("/store/commitlog")

@@ -8,12 +8,12 @@ from unittest.mock import patch
 import pytest
 
 from fakes.derived import Derived
-from fakes.memory_files import MemoryFiles
 from fakes.memory_log import MemoryLog
 from storage.errors import CorruptStoreError, DiskFullError, StoreBusyError, StoreError
 from storage.producers.outcomes import Duplicate, Resume
 from tandemlog.format.files.index_layout import key_hash
 from tandemlog.format.record.producer_mark import ProducerMark
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store")
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakes.memory_files import MemoryFiles
 from storage.disk.file_pool import FilePool
 from storage.errors import CorruptStoreError
 from storage.index.index_file import IndexFile, create_index_file
@@ -17,6 +16,7 @@ from tandemlog.format.files.index_layout import (
     entry_position,
     index_file_size,
 )
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store")
 PATH = ROOT / "index" / "20261121071456450"

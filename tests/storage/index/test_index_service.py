@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from fakes.clock import FakeClock
-from fakes.memory_files import MemoryFiles
 from storage.errors import FlushFailedError, StoreError
 from storage.index.index_service import IndexService, next_index_name
 from storage.index.index_state import IndexState, decode_index_state, encode_index_state
@@ -21,6 +20,7 @@ from storage.recovery.index_checking import check_newest
 from storage.recovery.index_loading import IndexFindings, load_index
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.index_layout import key_hash
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store")
 NOW = 1_700_000_000_000

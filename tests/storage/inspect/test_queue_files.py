@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
@@ -14,6 +13,7 @@ from storage.inspect.geometry import Geometry
 from storage.store_paths import StorePaths
 from storage.tools.recover import plan
 from storage.tools.verify import verify
+from tandemlog.testing.memory_files import MemoryFiles
 
 QUEUE = DIRECTORY / "consumequeue" / "T" / "0"
 MIDDLE = QUEUE / "00000000000000000400"

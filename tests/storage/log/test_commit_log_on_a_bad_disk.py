@@ -5,7 +5,6 @@ import errno
 import pytest
 
 from fakes.batches import Put
-from fakes.memory_files import MemoryFiles
 from fakes.small_log import FILE_SIZE, NOW, SIZE, Log, positions, sized
 from storage.errors import (
     DiskFullError,
@@ -13,6 +12,7 @@ from storage.errors import (
     StoreReadOnlyError,
 )
 from tandemlog.format.columns.walk import walk
+from tandemlog.testing.memory_files import MemoryFiles
 
 
 @pytest.fixture

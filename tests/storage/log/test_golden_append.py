@@ -7,7 +7,6 @@ import pytest
 
 import golden
 from fakes.clock import FakeClock
-from fakes.memory_files import MemoryFiles
 from storage.config import StoreConfig
 from storage.disk.mapped_file_queue import MappedFileQueue
 from storage.disk.real_files import RealFileSystem
@@ -17,6 +16,7 @@ from tandemlog.format.constants import MULTI_QUEUE_OFFSET
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.record.record import Record, decode_record, is_blank
 from tandemlog.format.record.sys_flag import INNER_BATCH
+from tandemlog.testing.memory_files import MemoryFiles
 
 pytestmark = pytest.mark.golden
 

@@ -13,7 +13,6 @@ import pytest
 
 from fakes.batches import Put, batch_of
 from fakes.clock import FakeClock
-from fakes.memory_files import MemoryFiles
 from fakes.small_log import append
 from storage.config import StoreConfig
 from storage.errors import DiskFullError, StoreError
@@ -21,6 +20,7 @@ from storage.log.commit_log import CommitLog
 from storage.queues.queue_table import QueueTable
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.walk import StopReason
+from tandemlog.testing.memory_files import MemoryFiles
 
 FILE_SIZE = 16384
 STEPS = 60

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.errors import CorruptStoreError, StoreReadOnlyError
 from storage.metadata.topics import GroupTable, MetadataError, TopicConfig, TopicTable
 from tandemlog.format.errors import FormatError
+from tandemlog.testing.memory_files import MemoryFiles
 
 PATH = Path("/store/config/topics.json")
 GROUPS = Path("/store/config/subscriptionGroup.json")

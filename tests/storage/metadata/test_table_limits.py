@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, Bench
 from storage.errors import BatchRefusedError
 from storage.metadata.consumer_offsets import ConsumerOffsets
@@ -19,6 +18,7 @@ from storage.metadata.topics import (
     TopicTable,
 )
 from storage.queues.queue_table import LEAST_SLOTS, SLOTS_PER_QUEUE, QueueTable
+from tandemlog.testing.memory_files import MemoryFiles
 
 
 def files() -> MemoryFiles:

@@ -12,7 +12,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from fakes.memory_files import MemoryFiles
 from storage.errors import DiskFullError, FlushFailedError, StoreBusyError, StoreError
 from storage.inspect.geometry import queue_directories
 from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
@@ -20,6 +19,7 @@ from storage.queues.queue_table import QueueTable
 from storage.queues.search import Boundary
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, UNIT_SIZE
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store/consumequeue")
 UNITS_A_FILE = 5

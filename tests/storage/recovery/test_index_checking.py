@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fakes.derived import Derived
-from fakes.memory_files import MemoryFiles
 from fakes.memory_log import MemoryLog
 from storage.dispatch.source import DispatchSource
 from storage.recovery.index_checking import IndexCheck, check_newest, has_tag_entries
 from tandemlog.format.files.index_layout import entry_position, slot_position
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store")
 SLOTS, ENTRIES = 11, 24

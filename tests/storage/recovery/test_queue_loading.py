@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.errors import StoreLayoutError
 from storage.inspect.geometry import queue_directories
 from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
@@ -13,6 +12,7 @@ from storage.queues.queue_table import QueueTable
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT, UNIT_SIZE
+from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store/consumequeue")
 UNITS = 5

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreLockedError
 from storage.state_files.abort_file import AbortFile
 from storage.state_files.lock_file import LockFile
+from tandemlog.testing.memory_files import MemoryFiles
 
 HOLD = """
 import fcntl, os, sys

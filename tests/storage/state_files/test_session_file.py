@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from storage.config import FlushMode, StoreConfig
 from storage.errors import StoreError
@@ -21,6 +20,7 @@ from storage.state_files.session_file import (
     next_session,
 )
 from storage.tools.recover import plan, recover
+from tandemlog.testing.memory_files import MemoryFiles
 
 PATH = Path("/store/session.json")
 LOG = DIRECTORY / "commitlog" / f"{0:020d}"

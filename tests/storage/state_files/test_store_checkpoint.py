@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.memory_files import MemoryFiles
 from storage.state_files.checkpoint import StoreCheckpoint
 from tandemlog.format.files.checkpoint import Checkpoint
+from tandemlog.testing.memory_files import MemoryFiles
 
 PATH = Path("/store/checkpoint")
 VALUE = Checkpoint(1, 2, 3, 4, 5, 6)

@@ -282,7 +282,7 @@ async def test_a_slave_that_only_the_lost_master_knows_of_can_be_named(
     once = ConnectionOptions(retry_timeout_ms=1)
     async with AsyncConsumer([master], read_from="slave", connection=once) as reader:
         with pytest.raises(
-            errors.NoNodeError, match=r"no slave can be reached.*another node's.*--endpoint"
+            errors.NoNodeError, match=r"no slave can be reached.*name another node's endpoint"
         ):
             await reader.pull("orders", 0, 0)
 
@@ -310,16 +310,16 @@ async def test_a_slave_that_is_behind_is_left(cluster: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on_lost", "first"), [("earliest", 20), ("latest", None), ("error", None)]
+    ("on_data_loss", "first"), [("earliest", 20), ("latest", None), ("error", None)]
 )
 async def test_messages_deleted_before_they_were_read(
-    cluster: FakeCluster, on_lost: str, first: int | None
+    cluster: FakeCluster, on_data_loss: str, first: int | None
 ) -> None:
     for queue in range(4):
         cluster.log.removed["orders", queue] = 5
     start = {("orders", queue): 2 for queue in range(4)}
-    async with consumer(cluster, options=FollowOptions(on_lost=on_lost)) as reader:
-        if on_lost == "error":
+    async with consumer(cluster, options=FollowOptions(on_data_loss=on_data_loss)) as reader:
+        if on_data_loss == "error":
             with pytest.raises(errors.OffsetOutOfRangeError, match=r"5\.\.25"):
                 await read_all(reader, "orders", start=start)
         else:
@@ -331,7 +331,7 @@ async def test_an_offset_beyond_the_end_of_a_master_that_lost_messages(
     cluster: FakeCluster,
 ) -> None:
     start = {("orders", queue): 40 for queue in range(4)}
-    patient = FollowOptions(patience_ms=1, on_lost="latest", wait_ms=10)
+    patient = FollowOptions(patience_ms=1, on_data_loss="latest", wait_ms=10)
     async with (
         consumer(cluster, read_from="master", options=patient) as reader,
         await reader.follow("orders", start=start) as stream,
@@ -389,7 +389,7 @@ async def test_ranges_are_what_the_queues_hold(cluster: FakeCluster) -> None:
 
 
 def test_settings_that_cannot_be() -> None:
-    for fields in ({"on_lost": "x"}, {"max_bytes": 0}, {"auto_commit_ms": 0}, {"wait_ms": -1}):
+    for fields in ({"on_data_loss": "x"}, {"max_bytes": 0}, {"auto_commit_ms": 0}, {"wait_ms": -1}):
         with pytest.raises(ValueError, match=r"must"):
             FollowOptions(**fields)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="group"):

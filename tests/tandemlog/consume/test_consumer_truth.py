@@ -11,8 +11,9 @@ import pytest
 from fakes.fake_broker import FakeCluster
 from tandemlog import errors
 from tandemlog.cluster.connection import ConnectionOptions
-from tandemlog.consume.consumer import AsyncConsumer, AsyncStream
+from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.consume.follow_options import FollowOptions
+from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 
@@ -129,7 +130,7 @@ async def test_what_one_node_deleted_is_read_from_another(
 ) -> None:
     cluster.nodes["n0"].removed[QUEUE] = 30
     cluster.nodes["n1"].removed[QUEUE] = 60
-    strict = FollowOptions(on_lost="error", wait_ms=10)
+    strict = FollowOptions(on_data_loss="error", wait_ms=10)
     async with (
         consumer(cluster, read_from=read_from, options=strict) as reader,
         await reader.follow("t", start={QUEUE: 10}) as stream,
@@ -148,7 +149,7 @@ async def test_what_all_nodes_deleted_is_lost_and_told(
     ):
         assert await take(stream, 80) == list(range(20, 100))
     assert "t/0: offset 5 is not there" in caplog.text
-    strict = FollowOptions(on_lost="error", wait_ms=10)
+    strict = FollowOptions(on_data_loss="error", wait_ms=10)
     async with (
         consumer(cluster, options=strict) as reader,
         await reader.follow("t", start={QUEUE: 5}) as stream,
@@ -182,7 +183,7 @@ async def test_a_hole_in_one_node_is_filled_from_another(
     cluster: FakeCluster, holes: set[int]
 ) -> None:
     cluster.nodes["n0"].holes = {(*QUEUE, offset) for offset in holes}
-    strict = FollowOptions(on_lost="error", wait_ms=10)
+    strict = FollowOptions(on_data_loss="error", wait_ms=10)
     async with (
         consumer(cluster, options=strict) as reader,
         await reader.follow("t", start={QUEUE: 0}) as stream,
@@ -199,7 +200,7 @@ async def test_a_hole_in_all_nodes_is_told(
     async with consumer(cluster) as reader, await reader.follow("t", start={QUEUE: 0}) as stream:
         assert await take(stream, 98) == rest
     assert "t/0: offset 7 is not there" in caplog.text
-    strict = FollowOptions(on_lost="error", wait_ms=10)
+    strict = FollowOptions(on_data_loss="error", wait_ms=10)
     async with (
         consumer(cluster, options=strict) as reader,
         await reader.follow("t", start={QUEUE: 0}) as stream,
@@ -265,6 +266,7 @@ async def test_a_group_goes_on_in_a_queue_that_is_found_later(cluster: FakeClust
         await take(stream, 100)
         cluster.log.committed["g", "t", 1] = 3
         cluster.log.create_topic("t", 2)
+        cluster.groups.rebalance()
         async with AsyncProducer(cluster.endpoints) as producer:
             await producer.send_many("t", [b"%d" % n for n in range(100, 106)], queues=1)
         assert await take(stream, 3) == [103, 104, 105]

@@ -11,6 +11,11 @@ from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
 from tandemlog.produce.framing import compressed
 
+FIELDS = (
+    "body", "keys", "tags", "properties", "record", "raw", "size", "topic", "queue_offset",
+    "physical_offset", "born_host", "uniq_key", "flag",
+)  # fmt: skip
+
 
 def batch_of(records: list[bytes], next_offset: int = 0) -> ReceivedBatch:
     return ReceivedBatch(
@@ -95,6 +100,57 @@ def test_a_batch_is_a_sequence_of_messages() -> None:
     assert batch[2].queue_offset == 2
     assert len(batch) == 4
     assert batch.headers.queue_offset.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [4, 40, 600])
+def test_damage_is_an_error_of_its_message_alone(count: int) -> None:
+    records = [record(number, f"tag{number}") for number in range(count)]
+    damaged = bytearray(records[3])
+    damaged[90] ^= 1
+    records[3] = bytes(damaged)
+    position = sum(map(len, records[:3]))
+    with pytest.raises(BadRecordError) as alone:
+        _ = ReceivedMessage(b"".join(records), position, len(damaged)).body
+    messages = list(batch_of(records))
+    for read in (
+        lambda message: message.body,
+        lambda message: message.keys,
+        lambda message: message.tags,
+        lambda message: message.properties,
+        lambda message: message.record,
+    ):
+        for number, message in enumerate(messages):
+            if number != 3:
+                read(message)
+                continue
+            with pytest.raises(BadRecordError) as caught:
+                read(message)
+            assert str(caught.value) == str(alone.value)
+    assert messages[3].queue_offset == 3, "the header is not what the CRC is of"
+
+
+def test_messages_of_a_large_batch_are_what_they_are_alone() -> None:
+    body, flag = compressed(b"abc" * 50)
+    records = [
+        encode_record(
+            topic="t",
+            body=body if number % 7 == 0 else b"body %d" % number,
+            sys_flag=flag if number % 7 == 0 else 0,
+            properties={"KEYS": f"a{number} b", "TAGS": "x"} if number % 300 else {},
+            queue_offset=number,
+            born_host="[0:0:0:0:0:0:0:1]:5" if number % 5 == 0 else "1.2.3.4:5",
+        )
+        for number in range(600)
+    ]
+    position = 0
+    for message, raw in zip(batch_of(records), records, strict=True):
+        alone = ReceivedMessage(b"".join(records), position, len(raw))
+        position += len(raw)
+        for name in FIELDS:
+            assert getattr(message, name) == getattr(alone, name), name
+        assert repr(message) == repr(alone)
+        assert isinstance(message, ReceivedMessage)
+        assert not hasattr(message, "nothing")
 
 
 def test_only_the_tags_that_were_asked_for_not_those_of_the_same_hash() -> None:

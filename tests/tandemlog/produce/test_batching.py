@@ -10,6 +10,7 @@ from tandemlog.produce.accumulator import Accumulator
 from tandemlog.produce.framing import Framer
 from tandemlog.produce.futures import SendFuture, SyncGroup
 from tandemlog.produce.put_batch import OpenBatch, PutBatch
+from tandemlog.produce.sender import CROWDED, CROWDED_LINGER_S, linger_for
 from tandemlog.v1 import broker_pb2
 
 RECORD = Framer(unique_ids=False).frame(Message("t", b"x" * 9), 0)
@@ -215,3 +216,10 @@ def test_messages_are_taken_out_of_a_request() -> None:
     request = rest.request(None, 0)
     assert decode_record(request.records, 0).body == b"1"
     assert [future.done() for future in futures] == [True, False, True, False]
+
+
+def test_batches_wait_for_an_answer_where_many_requests_are_on_their_way() -> None:
+    assert linger_for(0.005, CROWDED - 1) == 0.005
+    assert linger_for(0.005, CROWDED) == CROWDED_LINGER_S
+    assert linger_for(1.0, CROWDED) == 1.0, "never shorter than what was asked for"
+    assert linger_for(0.0, 30) == 0.0

@@ -1,4 +1,7 @@
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +24,7 @@ def framed(
     generation = iter(range(1000))
     return list(
         ColumnFramer(framer or Framer(), properties or {}).frame(
-            "t", columns, Route("t", queues, 0), lambda: next(generation), max_bytes
+            columns, [Route("t", queues, 0)], lambda: next(generation), max_bytes
         )
     )
 
@@ -131,3 +134,64 @@ def test_cuts_are_full_and_never_too_large(sizes: list[int], limit: int, count: 
         assert sum(sizes[start:stop]) <= limit or stop - start == 1
         if stop < len(sizes) and stop - start < count:
             assert sum(sizes[start : stop + 1]) > limit
+
+
+ROUTES = [Route("a", 4, 0), Route("bb", 2, 0)]
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        ["bb", "a", "bb", "a", "a"],
+        np.array(["bb", "a", "bb", "a", "a"]),
+        pa.array(["bb", "a", "bb", "a", "a"]),
+        pa.chunked_array([["bb", "a"], ["bb", "a", "a"]]),
+        pa.array(["bb", "a", "bb", "a", "a"]).dictionary_encode(),
+    ],
+)
+def test_each_row_goes_to_its_topic(topics: Any) -> None:
+    columns = Columns.of(
+        [b"%d" % row for row in range(5)], None, None, [1, 3, 0, 1, 2], None, topics
+    )
+    assert columns.topics is not None
+    routes = [
+        next(route for route in ROUTES if route.topic == name) for name in columns.topics.names
+    ]
+    parts = list(ColumnFramer(Framer(), {}).frame(columns, routes, lambda: 1, 250))
+    assert len(parts) > 1
+    found = records(parts)
+    assert [(each.topic, each.queue_id) for each in found] == [
+        ("bb", 1), ("a", 3), ("bb", 0), ("a", 1), ("a", 2)
+    ]  # fmt: skip
+    assert [each.body for each in found] == [b"0", b"1", b"2", b"3", b"4"]
+    for part in parts:
+        batch = part.batch
+        chosen = batch.queue_indexes.tolist()
+        assert set(chosen) == set(range(len(batch.queue_ids))), "no entry without a record"
+        assert {batch.topics[topic] for topic in batch.queue_topics} == set(batch.topics)
+
+
+def test_a_queue_is_held_against_the_topic_of_its_row() -> None:
+    columns = Columns.of([b"1", b"2", b"3"], None, None, [3, 1, 3], None, ["a", "bb", "bb"])
+    with pytest.raises(errors.UnknownQueueError, match="'bb' has the queues") as caught:
+        list(ColumnFramer(Framer(), {}).frame(columns, ROUTES, lambda: 1, 1 << 20))
+    assert caught.value.record_index == 2
+
+
+def test_queues_of_several_topics_are_chosen_by_key_or_for_a_request() -> None:
+    topics = ["a", "bb", "a", "bb"]
+    by_key = Columns.of([b""] * 4, None, None, None, ["k", "k", "l", "l"], topics)
+    found = records(list(ColumnFramer(Framer(), {}).frame(by_key, ROUTES, lambda: 1, 1 << 20)))
+    assert [each.queue_id for each in found] == [
+        shard("k", 4), shard("k", 2), shard("l", 4), shard("l", 2)
+    ]  # fmt: skip
+    free = Columns.of([b""] * 4, None, None, None, None, topics)
+    found = records(list(ColumnFramer(Framer(), {}).frame(free, ROUTES, lambda: 1, 1 << 20)))
+    assert [each.topic for each in found] == topics
+    assert len({(each.topic, each.queue_id) for each in found}) == 2
+
+
+@pytest.mark.parametrize("topics", ["a", [1, 2], pa.array(["a", None]), ["a"]])
+def test_a_column_that_is_none_of_topics_is_refused(topics: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="topics"):
+        Columns.of([b"", b""], None, None, None, None, topics)

@@ -1,0 +1,21 @@
+"""A node process passes the suite of a cluster; so does tandemlog.testing, in tests/testing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from conformance.cluster_suite import ClusterSuite
+from running import Running
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("node")
+    with Running(folder, store={"commit_log_file_size": 16 << 20}) as running:
+        yield running.master.endpoint
+
+
+class TestNodeProcess(ClusterSuite):
+    """See the module."""

@@ -1,0 +1,326 @@
+"""What a program sees of a cluster: the same of a node process and of tandemlog.testing.
+
+A subclass gives the fixture `endpoint`, of a cluster whose store has its default limits. Each test
+has a topic of its own with two queues.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import grpc
+import numpy as np
+import pytest
+
+from tandemlog import (
+    EARLIEST,
+    LATEST,
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    FollowOptions,
+    Message,
+    Producer,
+    ProducerOptions,
+    ReceivedMessage,
+    errors,
+)
+from tandemlog.format.record.record import encode_record
+from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
+
+NUMBERS = itertools.count(1)
+QUEUES = 2
+MANUAL = FollowOptions(auto_commit_ms=None)
+
+
+def read(endpoint: str, topic: str, **how: object) -> list[ReceivedMessage]:
+    with (
+        Consumer(endpoint) as consumer,
+        consumer.follow(topic, until_end=True, **how) as stream,  # type: ignore[arg-type]
+    ):
+        return list(stream)
+
+
+def bodies(messages: Sequence[ReceivedMessage]) -> list[bytes]:
+    return [message.body for message in messages]
+
+
+def raw_append(endpoint: str, request: broker_pb2.AppendRequest) -> broker_pb2.AppendResponse:
+    with grpc.insecure_channel(endpoint) as channel:
+        stub = broker_pb2_grpc.BrokerStub(channel)  # type: ignore[no-untyped-call]
+        return next(stub.Append(iter([request]), timeout=10))
+
+
+def put_request(topic: str, body: bytes = b"body", **fields: object) -> broker_pb2.AppendRequest:
+    record = encode_record(topic=topic, body=body, **fields)  # type: ignore[arg-type]
+    return broker_pb2.AppendRequest(
+        request_id=1,
+        topics=[topic],
+        queue_topics=[0],
+        queue_ids=[0],
+        records=record,
+        sizes=len(record).to_bytes(4, "little"),
+        queue_indexes=b"\0\0",
+    )
+
+
+class ClusterSuite:
+    """See the module."""
+
+    @pytest.fixture
+    def admin(self, endpoint: str) -> Iterator[Admin]:
+        with Admin(endpoint) as admin:
+            yield admin
+
+    @pytest.fixture
+    def producer(self, endpoint: str) -> Iterator[Producer]:
+        with Producer(endpoint, ProducerOptions(linger_ms=0)) as producer:
+            yield producer
+
+    @pytest.fixture
+    def topic(self, admin: Admin) -> str:
+        name = f"suite-{next(NUMBERS)}"
+        admin.create_topic(name, QUEUES)
+        return name
+
+    # ---- puts
+
+    def test_a_put_has_a_position(self, producer: Producer, topic: str) -> None:
+        first = producer.send(Message(topic, b"a", queue_id=1)).result(10)
+        second = producer.send(Message(topic, b"b", queue_id=1)).result(10)
+        assert (first.queue_id, first.queue_offset, second.queue_offset) == (1, 0, 1)
+        assert second.physical_offset > first.physical_offset
+        assert abs(second.store_timestamp - time.time() * 1000) < 60_000
+
+    def test_every_field_comes_back(self, endpoint: str, producer: Producer, topic: str) -> None:
+        sent = producer.send(
+            Message(
+                topic,
+                b"body \xff\x00",
+                keys=["k1", "k2"],
+                tags="paid",
+                properties={"source": "web", "name": "Grüße"},
+                flag=7,
+                born_timestamp=1_700_000_000_123,
+            )
+        ).result(10)
+        [message] = read(endpoint, topic)
+        assert message.body == b"body \xff\x00"
+        assert (message.keys, message.tags, message.flag) == (["k1", "k2"], "paid", 7)
+        assert message.properties["source"] == "web"
+        assert message.properties["name"] == "Grüße"
+        assert message.born_timestamp == 1_700_000_000_123
+        assert (message.msg_id, message.physical_offset) == (sent.msg_id, sent.physical_offset)
+
+    def test_columns(self, endpoint: str, producer: Producer, topic: str) -> None:
+        result = producer.send_many(
+            topic,
+            [b"%d" % number for number in range(1000)],
+            keys=[f"k{number}" for number in range(1000)],
+            tags="bulk",
+            queues=np.arange(1000, dtype=np.int32) % QUEUES,
+        )
+        assert result.count == 1000
+        assert result.queue_offsets.tolist() == [number // QUEUES for number in range(1000)]
+        for queue_id in range(QUEUES):
+            found = read(endpoint, topic, queues=[queue_id])
+            assert bodies(found) == [b"%d" % n for n in range(queue_id, 1000, QUEUES)]
+
+    def test_equal_sharding_keys_keep_their_order(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        for number in range(20):
+            producer.send(Message(topic, b"%d" % number, sharding_key="customer-4"))
+        producer.flush()
+        found = read(endpoint, topic)
+        assert len({message.queue_id for message in found}) == 1
+        assert bodies(found) == [b"%d" % number for number in range(20)]
+
+    def test_a_compressed_body(self, endpoint: str, topic: str) -> None:
+        with Producer(endpoint, ProducerOptions(compress_above=100)) as producer:
+            producer.send(Message(topic, b"text " * 5000)).result(10)
+        [message] = read(endpoint, topic)
+        assert message.body == b"text " * 5000
+        assert message.size < 1000
+
+    def test_the_largest_body(self, endpoint: str, producer: Producer, topic: str) -> None:
+        body = bytes(4 << 20)
+        producer.send(Message(topic, body)).result(30)
+        [message] = read(endpoint, topic)
+        assert message.body == body
+
+    # ---- refusals
+
+    def test_an_unknown_topic(self, endpoint: str, producer: Producer) -> None:
+        with pytest.raises(errors.UnknownTopicError, match="missing-topic"):
+            producer.send(Message("missing-topic", b"x"))
+        with pytest.raises(errors.UnknownTopicError, match="missing-topic"):
+            read(endpoint, "missing-topic")
+
+    def test_an_unknown_queue(self, endpoint: str, producer: Producer, topic: str) -> None:
+        with pytest.raises(errors.UnknownQueueError):
+            producer.send(Message(topic, b"x", queue_id=QUEUES))
+        with pytest.raises(errors.UnknownQueueError):
+            read(endpoint, topic, queues=[QUEUES])
+
+    def test_a_body_that_is_too_large(self, producer: Producer, topic: str) -> None:
+        with pytest.raises(errors.MessageTooLargeError) as raised:
+            producer.send(Message(topic, bytes((4 << 20) + 1)))
+        assert (raised.value.limit, raised.value.actual) == (4 << 20, (4 << 20) + 1)
+
+    def test_a_reserved_property(self, producer: Producer, topic: str) -> None:
+        with pytest.raises(errors.ReservedPropertyError, match="DELAY"):
+            producer.send(Message(topic, b"x", properties={"DELAY": "3"}))
+
+    def test_the_node_checks_what_a_client_did_not(self, endpoint: str, topic: str) -> None:
+        unknown = raw_append(endpoint, put_request("missing-topic"))
+        assert unknown.error.code == common_pb2.UNKNOWN_TOPIC
+        request = put_request(topic)
+        request.records = request.records.replace(b"body", b"BODY")
+        assert raw_append(endpoint, request).error.code == common_pb2.BAD_RECORD
+        assert raw_append(endpoint, put_request(topic)).status == broker_pb2.PUT_OK
+
+    def test_a_topic_is_created_once(self, admin: Admin, topic: str) -> None:
+        with pytest.raises(errors.TopicExistsError, match=topic):
+            admin.create_topic(topic, QUEUES)
+        with pytest.raises(errors.InvalidTopicNameError):
+            admin.create_topic("no spaces please")
+        assert admin.topic(topic).read_queues == QUEUES
+        admin.delete_topic(topic)
+        with pytest.raises(errors.UnknownTopicError):
+            admin.topic(topic)
+
+    # ---- retries
+
+    def test_a_repeated_request_is_stored_once(self, endpoint: str, topic: str) -> None:
+        options = ProducerOptions(producer_id=f"job-{topic}", epoch=1, linger_ms=0)
+        places = []
+        for _ in range(2):
+            with Producer(endpoint, options) as producer:
+                places.append(producer.send(Message(topic, b"once", queue_id=0)).result(10))
+        assert [place.duplicate for place in places] == [False, True]
+        assert places[0].physical_offset == places[1].physical_offset
+        assert bodies(read(endpoint, topic)) == [b"once"]
+
+    def test_a_successor_fences_a_producer(self, endpoint: str, topic: str) -> None:
+        options = ProducerOptions(producer_id=f"name-{topic}", linger_ms=0)
+        with Producer(endpoint, options) as old, Producer(endpoint, options) as new:
+            old.send(Message(topic, b"first", queue_id=0)).result(10)
+            new.send(Message(topic, b"new", queue_id=0)).result(10)
+            with pytest.raises(errors.ProducerFencedError):
+                old.send(Message(topic, b"old")).result(10)
+        assert bodies(read(endpoint, topic)) == [b"first", b"new"]
+
+    # ---- reads
+
+    def test_pulls_say_where_the_queue_ends(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        producer.send_many(topic, [b"0", b"1", b"2"], queues=np.zeros(3, np.int32))
+        with Consumer(endpoint) as consumer:
+            batch = consumer.pull(topic, 0, 1, wait_ms=5_000)
+            assert bodies(list(batch)) == [b"1", b"2"]
+            assert (batch.status, batch.next_offset, batch.max_offset) == ("FOUND", 3, 3)
+            assert len(consumer.pull(topic, 0, 0, max_messages=2)) == 2
+            assert consumer.pull(topic, 0, 3).status == "OFFSET_OVERFLOW_ONE"
+            assert consumer.pull(topic, 0, 9).status == "OFFSET_OVERFLOW_BADLY"
+            assert consumer.pull(topic, 1, 0).status == "NO_MATCHED_LOGIC_QUEUE"
+
+    def test_tags_select(self, endpoint: str, producer: Producer, topic: str) -> None:
+        # "Aa" and "BB" have the same hash
+        for tag in ("Aa", "BB", "paid", ""):
+            producer.send(Message(topic, tag.encode(), tags=tag, queue_id=0)).result(10)
+        assert bodies(read(endpoint, topic, tags="Aa")) == [b"Aa"]
+        assert bodies(read(endpoint, topic, tags="BB || paid")) == [b"BB", b"paid"]
+        assert len(read(endpoint, topic, tags="*")) == 4
+
+    def test_a_waiting_pull_gets_the_next_message(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        with Consumer(endpoint) as consumer, ThreadPoolExecutor(1) as threads:
+            waiting = threads.submit(consumer.pull, topic, 0, 0, wait_ms=20_000)
+            producer.send(Message(topic, b"late", queue_id=0)).result(10)
+            assert bodies(list(waiting.result(20))) == [b"late"]
+
+    def test_a_waiting_pull_ends_without_a_message(self, endpoint: str, topic: str) -> None:
+        with Consumer(endpoint) as consumer:
+            batch = consumer.pull(topic, 0, 0, wait_ms=50)
+        assert (len(batch), batch.status) == (0, "NO_MATCHED_LOGIC_QUEUE")
+
+    def test_a_stream_follows(self, endpoint: str, producer: Producer, topic: str) -> None:
+        with Consumer(endpoint) as consumer, consumer.follow(topic, start=LATEST) as stream:
+            producer.send(Message(topic, b"new")).result(10)
+            batch = stream.next_batch(timeout_ms=10_000)
+            assert batch is not None
+            assert bodies(list(batch)) == [b"new"]
+            with pytest.raises(TimeoutError):
+                stream.next_batch(timeout_ms=30)
+
+    def test_keys_and_ids_are_found(self, admin: Admin, producer: Producer, topic: str) -> None:
+        sent = producer.send(Message(topic, b"x", keys=["order-17"])).result(10)
+        producer.send(Message(topic, b"y", keys=["order-18"])).result(10)
+        with Consumer(admin.cluster().nodes[0].endpoint) as consumer:
+            consumer.pull(topic, sent.queue_id, sent.queue_offset, wait_ms=5_000)
+        [found] = admin.query_by_key(topic, "order-17")
+        assert found.body == b"x"
+        by_id = admin.query_by_id(sent.msg_id)
+        assert by_id is not None
+        assert by_id.body == b"x"
+        [at] = admin.messages_at([sent.physical_offset])
+        assert at.body == b"x"
+        with pytest.raises(errors.OffsetOutOfRangeError):
+            admin.messages_at([1 << 40])
+
+    def test_offsets_by_time(self, endpoint: str, admin: Admin, topic: str) -> None:
+        with Producer(endpoint, ProducerOptions(linger_ms=0)) as producer:
+            first = producer.send(Message(topic, b"0", queue_id=0)).result(10)
+            while int(time.time() * 1000) <= first.store_timestamp + 5:
+                pass
+            second = producer.send(Message(topic, b"1", queue_id=0)).result(10)
+        assert bodies(read(endpoint, topic)) == [b"0", b"1"]
+        between = first.store_timestamp + 1
+        assert admin.search_offset(topic, between, queue_id=0) == {(topic, 0): 1}
+        assert admin.search_offset(topic, 0, queue_id=0) == {(topic, 0): 0}
+        date = datetime.fromtimestamp(second.store_timestamp / 1000, UTC)
+        assert bodies(read(endpoint, topic, start=date)) == [b"1"]
+
+    def test_ranges(self, endpoint: str, admin: Admin, producer: Producer, topic: str) -> None:
+        producer.send_many(topic, [b"0", b"1"], queues=np.ones(2, np.int32))
+        assert len(read(endpoint, topic)) == 2
+        [held] = admin.ranges(topic)
+        assert (held.queue_id, held.min_offset, held.max_offset) == (1, 0, 2)
+
+    # ---- groups
+
+    def test_a_group_continues_where_it_stopped(
+        self, endpoint: str, producer: Producer, topic: str
+    ) -> None:
+        group = f"group-{topic}"
+        producer.send_many(topic, [b"%d" % n for n in range(4)], queues=np.zeros(4, np.int32))
+        with Consumer(endpoint, group=group, options=MANUAL) as consumer:
+            with consumer.follow(topic, queues=[0], until_end=True) as stream:
+                messages = iter(stream)
+                assert [next(messages).body, next(messages).body] == [b"0", b"1"]
+                stream.commit()
+            assert consumer.committed(topic) == {(topic, 0): 2}
+            with consumer.follow(topic, queues=[0], until_end=True) as stream:
+                assert bodies(list(stream)) == [b"2", b"3"]
+            consumer.commit({(topic, 0): 1})
+        with Admin(endpoint) as admin:
+            assert group in admin.groups()
+            assert admin.committed(group, topic) == {(topic, 0): 1}
+
+    # ---- asyncio
+
+    async def test_asyncio(self, endpoint: str, topic: str) -> None:
+        async with AsyncProducer(endpoint) as producer:
+            await (await producer.send(Message(topic, b"x", queue_id=0)))
+            await producer.send_many(topic, [b"y", b"z"], queues=np.zeros(2, np.int32))
+        async with AsyncConsumer(endpoint) as consumer:
+            stream = await consumer.follow(topic, start=EARLIEST, until_end=True)
+            async with stream:
+                found = [message.body async for message in stream]
+        assert found == [b"x", b"y", b"z"]

@@ -1,0 +1,24 @@
+"""What a node stands on."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from node.process.machine import Machine
+from storage.config import StoreConfig
+
+
+def test_an_empty_folder_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "node.process.machine")
+    config = StoreConfig(
+        directory=tmp_path / "mistyped",
+        commit_log_file_size=1 << 16,
+        queue_file_size=8_000,
+        index_slots=100,
+        index_entries=400,
+    )
+    Machine().open_store(config).close()
+    assert [each.args for each in caplog.records] == [(config.directory,)]
+    Machine().open_store(config).close()
+    assert len(caplog.records) == 1

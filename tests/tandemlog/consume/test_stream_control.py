@@ -1,0 +1,335 @@
+"""Pausing, seeking, lag, timeouts and commits of a running stream; members without a master."""
+
+# ruff: noqa: SIM117 - which stream closes first is plain to see
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import grpc
+import pytest
+
+from fakes.fake_broker import FakeCluster, running_cluster
+from fakes.fake_log import RefusedError
+from tandemlog import Consumer, Message, Producer, errors
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.consume.follow_options import FollowOptions
+from tandemlog.produce.producer import AsyncProducer
+from tandemlog.v1 import common_pb2
+
+QUICK = ConnectionOptions(retry_timeout_ms=1_000, discovery_timeout_ms=300)
+ZERO, ONE = ("orders", 0), ("orders", 1)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    """Topic orders with the messages 0..99 in turns over 2 queues."""
+    async with FakeCluster(slaves=1) as cluster:
+        cluster.log.create_topic("orders", 2)
+        await fill(cluster, range(100))
+        yield cluster
+
+
+async def fill(cluster: FakeCluster, numbers: range) -> None:
+    async with AsyncProducer(cluster.endpoints) as producer:
+        await producer.send_many(
+            None, [Message("orders", b"%d" % n, queue_id=n % 2) for n in numbers]
+        )
+
+
+def consumer(cluster: FakeCluster, **fields: Any) -> AsyncConsumer:
+    return AsyncConsumer(cluster.endpoints, **{"connection": QUICK, **fields})
+
+
+async def test_a_paused_queue_gives_nothing_and_continues_where_it_was(
+    cluster: FakeCluster,
+) -> None:
+    async with consumer(cluster) as reader, await reader.follow("orders") as stream:
+        first = await stream.poll(10_000)
+        assert first is not None
+        paused = ("orders", first.queue_id)
+        stream.pause([paused])
+        assert (stream.paused, stream.assignment) == ({paused}, {ZERO, ONE})
+        rest = [message async for message in stream.messages(timeout_ms=50)]
+        assert {message.queue_id for message in rest} == {1 - first.queue_id}
+        assert len(rest) == 50
+        stream.resume([paused])
+        assert stream.paused == frozenset()
+        more = [message.queue_offset async for message in stream.messages(timeout_ms=50)]
+        assert more == list(range(1, 50))
+        with pytest.raises(errors.InvalidArgumentError, match="orders/7 is not read"):
+            stream.pause([("orders", 7)])
+
+
+async def test_a_message_in_hand_is_no_reason_to_deliver_a_paused_queue(
+    cluster: FakeCluster,
+) -> None:
+    async with consumer(cluster) as reader, await reader.follow("orders", queues=[0]) as stream:
+        seen = []
+        async for message in stream.messages(timeout_ms=50):
+            seen.append(message.queue_offset)
+            if len(seen) == 3:
+                stream.pause([ZERO])
+        assert seen == [0, 1, 2]
+        stream.resume([ZERO])
+        again = await stream.poll(10_000)
+        assert again is not None
+        assert again.queue_offset == 3
+
+
+async def test_seek(cluster: FakeCluster) -> None:
+    later = cluster.log.now_ms + 1
+    await fill(cluster, range(100, 104))
+    async with (
+        consumer(cluster, group="g") as reader,
+        await reader.follow("orders", queues=[0]) as stream,
+    ):
+
+        async def next_offset() -> int:
+            message = await stream.poll(10_000)
+            assert message is not None
+            return message.queue_offset
+
+        assert [await next_offset() for _ in range(3)] == [0, 1, 2]
+        await stream.seek(ZERO, 40)
+        assert stream.positions == {ZERO: 40}
+        assert [await next_offset() for _ in range(2)] == [40, 41]
+        await stream.seek(ZERO, "earliest")
+        assert await next_offset() == 0
+        await stream.seek(ZERO, datetime.fromtimestamp(later / 1000, UTC))
+        assert await next_offset() == 50
+        await stream.seek(ZERO, "latest")
+        assert await stream.poll(30) is None
+        await stream.seek(ZERO, 7)
+        await stream.commit()
+        assert await reader.committed() == {ZERO: 7}
+        with pytest.raises(errors.InvalidArgumentError, match="no offset -1"):
+            await stream.seek(ZERO, -1)
+
+
+async def test_seek_while_a_message_is_in_hand_commits_the_new_place(cluster: FakeCluster) -> None:
+    async with consumer(cluster, group="g") as reader:
+        async with await reader.follow("orders", queues=[0]) as stream:
+            assert await stream.poll(10_000) is not None
+            await stream.seek(ZERO, 30)
+        assert await reader.committed() == {ZERO: 30}
+
+
+async def test_lag_of_a_stream(cluster: FakeCluster) -> None:
+    async with consumer(cluster) as reader, await reader.follow("orders", queues=[0]) as stream:
+        assert (await stream.lag())[ZERO].messages == 50
+        for _ in range(10):
+            await stream.poll(10_000)
+        lag = (await stream.lag())[ZERO]
+        assert (lag.committed, lag.end, lag.messages) == (10, 50, 40)
+        assert lag.seconds > 0
+
+
+async def test_batches_of_at_most_so_many_messages(cluster: FakeCluster) -> None:
+    async with consumer(cluster, group="g") as reader:
+        async with await reader.follow("orders", queues=[0], until_end=True) as stream:
+            sizes, seen = [], []
+            while (batch := await stream.next_batch(max_messages=20)) is not None:
+                sizes.append(len(batch))
+                seen += [message.queue_offset for message in batch]
+                assert stream.positions == {ZERO: seen[-1] + 1}
+            assert sizes == [20, 20, 10]
+            assert seen == list(range(50))
+            assert await stream.poll(0) is None
+
+
+async def test_commits_of_a_message_a_batch_and_offsets(cluster: FakeCluster) -> None:
+    by_hand = FollowOptions(auto_commit_ms=None)
+    async with (
+        consumer(cluster, group="g", options=by_hand) as reader,
+        await reader.follow("orders", queues=[0]) as stream,
+    ):
+        message = await stream.poll(10_000)
+        await stream.poll(10_000)
+        assert message is not None
+        await stream.commit(message)
+        assert await reader.committed() == {ZERO: 1}
+        batch = await stream.next_batch(max_messages=10)
+        assert batch is not None
+        await stream.commit_async(batch)
+        assert await reader.committed() == {ZERO: 12}
+        await stream.commit({ZERO: 5})
+        assert await reader.committed() == {ZERO: 5}
+        await stream.commit()
+        assert await reader.committed() == {ZERO: 12}
+
+
+async def test_a_failed_commit_is_told(cluster: FakeCluster) -> None:
+    failed: list[tuple[errors.TandemlogError, dict[Any, int]]] = []
+    often = FollowOptions(auto_commit_ms=1)
+    async with consumer(cluster, group="g", options=often) as reader:
+        stream = await reader.follow(
+            "orders", queues=[0], on_commit_error=lambda *told: failed.append(told)
+        )
+        async with stream:
+            cluster.promote("")
+            assert await stream.poll(10_000) is not None
+            async with asyncio.timeout(20):
+                while not failed:
+                    await stream.poll(10)
+            cluster.promote("n0")
+    error, offsets = failed[0]
+    assert isinstance(error, errors.NodeUnavailableError)
+    assert ZERO in offsets
+
+
+async def test_a_member_without_a_master_stops_before_its_queues_can_be_given_away(
+    cluster: FakeCluster,
+) -> None:
+    lost: list[Any] = []
+    short = FollowOptions(session_timeout_ms=300)
+    async with consumer(cluster, group="g", options=short) as reader:
+        stream = await reader.follow("orders", on_lost=lambda _, queues: lost.append(queues))
+        async with stream:
+            for _ in range(3):
+                assert await stream.poll(10_000) is not None
+            cluster.promote("")
+            async with asyncio.timeout(20):
+                while not lost:
+                    await stream.poll(10)
+            assert (stream.assignment, lost) == (frozenset(), [[ZERO, ONE]])
+            assert await stream.poll(20) is None
+            cluster.promote("n1")
+            async with asyncio.timeout(20):
+                while len(stream.assignment) < 2:
+                    await stream.poll(10)
+            assert len(cluster.groups.group("g").members) == 1
+            assert cluster.groups.group("g").epoch == 1, "nobody else was asked to move"
+
+
+async def test_a_member_reads_on_while_the_master_changes(cluster: FakeCluster) -> None:
+    lost: list[Any] = []
+    async with consumer(cluster, group="g") as reader:
+        stream = await reader.follow("orders", on_lost=lambda _, queues: lost.append(queues))
+        async with stream:
+            seen = [await stream.poll(10_000) for _ in range(3)]
+            cluster.promote("n1")
+            await fill(cluster, range(100, 110))
+            while len(seen) < 110:
+                seen.append(await stream.poll(10_000))
+            assert all(message is not None for message in seen)
+            assert (lost, len(stream.assignment)) == ([], 2)
+
+
+async def test_a_member_that_is_fenced_joins_again(cluster: FakeCluster) -> None:
+    calls: list[str] = []
+    async with consumer(cluster, group="g") as reader:
+        stream = await reader.follow(
+            "orders",
+            on_assigned=lambda *_: calls.append("assigned"),
+            on_lost=lambda *_: calls.append("lost"),
+        )
+        async with stream:
+            assert await stream.poll(10_000) is not None
+            [member] = cluster.groups.group("g").members
+            cluster.groups.expire("g", member)
+            async with asyncio.timeout(20):
+                while calls != ["assigned", "lost", "assigned"]:
+                    await stream.poll(10)
+            assert member not in cluster.groups.group("g").members
+
+
+async def test_what_a_master_refuses_ends_the_join(cluster: FakeCluster) -> None:
+    cluster.groups.refusal = RefusedError(common_pb2.INVALID_ARGUMENT, "session_timeout_ms: no")
+    async with consumer(cluster, group="g") as reader:
+        with pytest.raises(errors.InvalidArgumentError, match="session_timeout_ms"):
+            await reader.follow("orders")
+    with pytest.raises(errors.InvalidArgumentError, match="needs a group"):
+        consumer(cluster, instance_id="i")
+
+
+async def test_a_node_of_before_says_what_to_do(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unknown(_: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    for node in cluster.nodes.values():
+        monkeypatch.setattr(node, "GroupHeartbeat", unknown)
+        await node.stop()
+        await node.start()
+    async with consumer(cluster, group="g") as reader:
+        with pytest.raises(errors.InvalidArgumentError, match=r"too old .*queues="):
+            await reader.follow("orders")
+
+
+def test_another_thread_wakes_a_reader() -> None:
+    with running_cluster() as cluster:
+        cluster.log.create_topic("orders", 1)
+        with Producer(cluster.endpoints) as producer:
+            producer.send(Message("orders", b"one")).result()
+        with Consumer(cluster.endpoints, group="g") as reader:
+            stream = reader.follow("orders")
+            seen, ended = [], []
+
+            def read() -> None:
+                try:
+                    for body in (message.body for message in stream):
+                        seen.append(body)  # noqa: PERF402 - one by one, as they come
+                except errors.ClientClosedError as error:
+                    ended.append(error)
+
+            thread = threading.Thread(target=read)
+            thread.start()
+            deadline = time.monotonic() + 20
+            while stream.positions != {("orders", 0): 1} and time.monotonic() < deadline:
+                pass
+            stream.seek(("orders", 0), 0)
+            while seen != [b"one", b"one"] and time.monotonic() < deadline:
+                pass
+            stream.close()
+            thread.join(20)
+        assert seen == [b"one", b"one"]
+        assert len(ended) == 1
+        assert cluster.cluster.groups.group("g").members == {}
+
+
+def test_the_sync_stream_has_it_all() -> None:
+    with running_cluster() as cluster:
+        cluster.log.create_topic("orders", 2)
+        with Producer(cluster.endpoints) as producer:
+            producer.send_many(
+                None, [Message("orders", b"%d" % n, queue_id=n % 2) for n in range(20)]
+            )
+        calls: list[Any] = []
+        caller = threading.get_ident()
+
+        def revoked(stream: Any, queues: Any) -> None:
+            stream.commit()
+            calls.append(("revoked", queues, threading.get_ident() == caller))
+
+        with Consumer(cluster.endpoints, group="g") as reader:
+            with reader.follow(
+                "orders",
+                on_assigned=lambda _, queues: calls.append(
+                    ("assigned", queues, threading.get_ident() == caller)
+                ),
+                on_revoked=revoked,
+            ) as stream:
+                first = stream.poll(10_000)
+                assert first is not None
+                assert stream.poll(10_000) is not None
+                stream.commit_async(first).result(10)
+                mine = ("orders", first.queue_id)
+                assert reader.committed()[mine] == 1
+                stream.pause([mine])
+                other = [message.queue_id for message in stream.messages(timeout_ms=100)]
+                assert first.queue_id not in other
+                stream.resume([mine])
+                stream.seek(mine, "earliest")
+                assert [m.queue_offset for m in stream.messages(timeout_ms=100)] == list(range(10))
+                assert {each.messages for each in stream.lag().values()} == {0}
+                with pytest.raises(TimeoutError):
+                    stream.next_batch(timeout_ms=1)
+            both = [ZERO, ONE]
+            assert calls == [("assigned", both, True), ("revoked", both, True)]
+            assert reader.committed() == {ZERO: 10, ONE: 10}

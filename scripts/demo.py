@@ -11,6 +11,7 @@ usage: demo.py [--messages N] [--keep DIR]      ends non-zero if anything is off
 
 import argparse
 import json
+import os
 import shutil
 import socket
 import sys
@@ -49,6 +50,13 @@ TOPIC = "tandemlog-demo"
 QUEUES = 8
 PRODUCERS = 4
 LARGE = [("grpc.max_receive_message_length", 64 << 20)]
+
+# On a disk that others have nearly filled a node would delete its oldest files, which are small
+# here, or refuse puts; the demo counts every message, and removes them all in the end.
+KEEP_EVERYTHING = {
+    "TANDEMLOG_STORE__RETENTION__CLEAN_FORCIBLY": "false",
+    "TANDEMLOG_STORE__RETENTION__DISK_WARNING_PERCENT": "100",
+}
 
 console = Console(highlight=False)
 
@@ -454,6 +462,7 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=40_000, help="messages to produce")
     parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     arguments = parser.parse_args()
+    os.environ.update(KEEP_EVERYTHING)
     try:
         if arguments.keep is not None:
             arguments.keep.mkdir(parents=True)

@@ -3,18 +3,23 @@
 Those that need more than one process run in lanes side by side.
 """
 
+import os
 import signal
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+import borrowed_disk
 import needs
 import tandemlog  # noqa: F401 - before gRPC, which a test may load first: see there
 
 # The same examples in every run, and none fails because the machine is busy.
 settings.register_profile("tandemlog", deadline=None, derandomize=True)
 settings.load_profile("tandemlog")
+
+# Nodes inherit it, however a test starts them.
+os.environ.update(borrowed_disk.ENVIRONMENT)
 
 # A shell starts what runs in the background with SIGINT ignored, and every program started from
 # there inherits that: one that a test interrupts would not notice.

@@ -22,11 +22,13 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+import borrowed_disk
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
@@ -142,6 +144,22 @@ class Place:
 LOOPBACK = Place()
 
 
+def _environment() -> dict[str, str]:
+    """Without the settings that whoever runs the tests may have made for nodes."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("TANDEMLOG_")}
+    return inherited | borrowed_disk.ENVIRONMENT
+
+
+def _stopped(pid: int) -> bool:
+    """Whether each thread of the process is stopped, or the process is gone."""
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            # the state follows the name in parentheses, which may hold any character
+            if thread.read_text().rpartition(")")[2].split()[0] not in "TtZX":
+                return False
+    return True
+
+
 class ServerProcess:
     """What the process of a server may suffer, once it was started."""
 
@@ -159,7 +177,11 @@ class ServerProcess:
             self.process.wait(10)
 
     def pause(self) -> None:
+        """Stop it, and wait until none of its threads runs: a signal takes a moment to reach those
+        on other processors, and a busy machine a long one."""
         self._signal(signal.SIGSTOP)
+        assert self.process is not None
+        wait_until(f"{self.log.stem} to stand still", partial(_stopped, self.process.pid))
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
@@ -216,7 +238,7 @@ class NodeProcess(ServerProcess):
                 stdout=out,
                 stderr=out,
                 cwd=self.program,
-                env={k: v for k, v in os.environ.items() if not k.startswith("TANDEMLOG_")},
+                env=_environment(),
             )
         if wait:
             self.wait_ready(timeout_s)

@@ -54,7 +54,10 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """With every program that still runs there."""
+        """With every program that still runs there, and with our own end of the cable: the kernel
+        removes it some time after the router's namespace, which has the other."""
+        if re.search(rf"\b{self._prefix}@", _run("ip", "link")):
+            _run("ip", "link", "del", "dev", self._prefix)
         for namespace in _namespaces():
             if namespace.startswith(f"{self._prefix}-"):
                 _remove(namespace)

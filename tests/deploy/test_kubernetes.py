@@ -20,6 +20,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+import borrowed_disk
 from node.http.health import PATHS
 from node.settings.config import NodeConfig
 from running import ROOT, free_ports, wait_until
@@ -137,7 +138,7 @@ def test_a_node_starts_from_what_a_pod_is_told(tmp_path: Path) -> None:
         text = text.replace(old, new)
     config.write_text(text)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TANDEMLOG_")}
-    environment |= {
+    environment |= borrowed_disk.ENVIRONMENT | {
         name: value.replace("/secrets/", f"{secrets}/") for name, value in variables.items()
     }
     with (tmp_path / "log").open("wb") as log:

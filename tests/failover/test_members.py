@@ -185,6 +185,14 @@ def test_members_come_and_go_and_the_master_changes(tmp_path: Path) -> None:
                 for _ in range(MEMBERS - 1):
                     members.start()
                 wait_until("seven members", lambda: settled(admin, MEMBERS - 1), 60)
+                wait_until(
+                    "each queue to be worked on",
+                    lambda: (
+                        {e.queue for e in members.lines() if e.what == "handled"}
+                        == set(range(QUEUES))
+                    ),
+                    60,
+                )
                 time.sleep(0.5)  # a little load before, to compare with
 
                 joins = time.monotonic()

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 from testcontainers.core.container import DockerContainer
 
+import borrowed_disk
 from running import wait_until
 
 pytestmark = pytest.mark.docker
@@ -28,6 +29,8 @@ def test_a_node_in_a_read_only_container_keeps_its_data(image: str, own_name: st
         .with_volume_mapping(volume, "/data", "rw")
         .with_kwargs(read_only=True, cap_drop=["ALL"], init=True)
     )
+    for name, value in borrowed_disk.ENVIRONMENT.items():
+        container.with_env(name, value)
     try:
         container.start()
         node = container.get_wrapped_container()

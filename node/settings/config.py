@@ -20,6 +20,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
@@ -41,6 +42,7 @@ from .sections import (
     PullSection,
     PutSection,
     ReplicationSection,
+    Section,
     StoreSection,
 )
 from .security_sections import SecuritySection, TlsSection, exposure_fault
@@ -135,8 +137,13 @@ class NodeConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # the file's content comes as init arguments; the environment stands above it
-        return env_settings, init_settings
+        # The file's content comes as init arguments, and the environment stands above it, key by
+        # key: of a section that is an object already no single key could be replaced.
+        given = {
+            name: value.model_dump(exclude_unset=True) if isinstance(value, Section) else value
+            for name, value in init_settings().items()
+        }
+        return env_settings, InitSettingsSource(settings_cls, init_kwargs=given)
 
     @field_validator("listen", "advertise", "http_listen", "master")
     @classmethod

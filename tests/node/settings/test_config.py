@@ -49,6 +49,16 @@ def test_the_environment_stands_over_the_file(
     )
 
 
+def test_the_environment_replaces_one_key_of_a_section_that_is_an_object(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.environ", {"TANDEMLOG_STORE__FLUSH": "sync"})
+    config = NodeConfig(store=StoreSection(directory=Path("/elsewhere"), warm_up=True))
+    assert config.store == StoreSection(
+        directory=Path("/elsewhere"), warm_up=True, flush=FlushMode.SYNC
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

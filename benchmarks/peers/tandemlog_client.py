@@ -58,13 +58,15 @@ def send(endpoint: str, count: int) -> None:
 
 
 def send_messages(endpoint: str, count: int) -> None:
-    """Made and sent: an object for each message belongs to it."""
+    """Made and sent: an object for each message belongs to it. An iterator, as a program gives that
+    has more of them than a few thousand: Python's garbage collector looks again and again at a
+    list of half a million objects."""
     body = b"x" * BODY_BYTES
     with Producer(endpoint) as producer:
 
         def work(chosen: list[tuple[str, int]]) -> None:
             producer.send_many(
-                None, [Message(topic, body, queue_id=queue) for topic, queue in chosen]
+                None, (Message(topic, body, queue_id=queue) for topic, queue in chosen)
             )
 
         work(places(count // 5, seed=2))

@@ -28,7 +28,9 @@ FutureT = TypeVar("FutureT")
 class FutureGroup(Sink, Protocol[FutureT_co]):
     """A sink whose waiters each have a future."""
 
-    def add(self) -> FutureT_co: ...
+    def add(self, index: int) -> FutureT_co:
+        """That of message `index` of the request; called for 0, 1, ... in this order."""
+        ...
 
 
 class Accumulator(Generic[FutureT]):
@@ -58,9 +60,10 @@ class Accumulator(Generic[FutureT]):
         self.rows: Rows | None = None
         """Makes the records of what was added as bodies; used by one thread, the event loop's."""
         self._lock = threading.Lock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._room = threading.Condition(self._lock)
         self._open: OpenBatch | None = None
-        self._new_future: Callable[[], FutureT] = new_group().add
+        self._new_future: Callable[[int], FutureT] = new_group().add
         self._sealed: deque[PutBatch | OpenBatch] = deque()
         self._held = 0
         self._woken = False
@@ -85,41 +88,40 @@ class Accumulator(Generic[FutureT]):
         if own is None:
             size = len(record)
         # Not `with`: that looks up and binds both ends of the lock, which costs more than the lock.
-        self._lock.acquire()
+        self._acquire()
         try:
             if self._closed is not None:
                 raise self._closed.copy()
-            if self._held + size > self.max_bytes and self._held:
+            held = self._held + size
+            if held > self.max_bytes and self._held:
                 return None
-            self._held += size
+            self._held = held
             batch = self._open
-            wake = batch is None
-            if batch is None or (
-                batch.byte_size + size > self.batch_bytes
+            wake = False
+            if (
+                batch is None
+                or (filled := batch.byte_size + size) > self.batch_bytes
                 or batch.durability != durability
                 or len(batch.queue_ids) == MAX_TABLE
             ):
-                self._seal_locked()
-                group = self._new_group()
-                self._new_future = group.add
-                batch = self._open = OpenBatch(durability, group, self._clock())
-                wake = True
-            entry = batch.table.get((topic, queue_id))
-            if entry is None:
+                batch = self._open_locked(durability)
+                filled = size
+                wake = not self._woken
+                self._woken = True
+            batch.byte_size = filled
+            entries = batch.table.get(topic)
+            if entries is None or (entry := entries.get(queue_id)) is None:
                 entry = batch.new_entry(topic, queue_id)
-            batch.records.append(record)
+            batch.queue_indexes.append(entry)
+            records = batch.records
+            future = self._new_future(len(records))
+            records.append(record)
             batch.own.append(own)
             batch.born.append(self._wall_clock())
             if own is None:
                 batch.framed += 1
-            batch.queue_indexes.append(entry)
-            batch.byte_size += size
-            future = self._new_future()
-            if wake:
-                wake = not self._woken
-                self._woken = True
         finally:
-            self._lock.release()
+            self._release()
         if wake:
             self._wake()
         return future
@@ -221,6 +223,14 @@ class Accumulator(Generic[FutureT]):
             if self._closed is None:
                 self._closed = reason
             self._room.notify_all()
+
+    def _open_locked(self, durability: broker_pb2.Durability.ValueType) -> OpenBatch:
+        """A new batch, behind the one that was open."""
+        self._seal_locked()
+        group = self._new_group()
+        self._new_future = group.add
+        self._open = OpenBatch(durability, group, self._clock())
+        return self._open
 
     def _seal_locked(self) -> None:
         """Caller holds the lock."""

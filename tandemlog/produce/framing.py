@@ -162,6 +162,10 @@ class Framer:
             self._frames[topic] = frame
         return frame
 
+    def empty_size(self, topic: str) -> int:
+        """The bytes of a record of `topic` without a body and properties of the user."""
+        return self.topic_frame(topic).empty_size + self.id_size
+
     def frame(self, message: Message, queue_id: int) -> bytes:
         """The record for `message`; raises InvalidMessageError and its kinds, naming the part."""
         topic = message.topic

@@ -106,7 +106,6 @@ class SyncGroup:
     __slots__ = (
         "__weakref__",
         "_answer",
-        "_count",
         "_error",
         "_errors",
         "_places",
@@ -119,7 +118,6 @@ class SyncGroup:
     def __init__(self) -> None:
         self.condition = threading.Condition()
         self.interested: dict[int, SendFuture] = {}
-        self._count = 0
         self._answer: PutAnswer | None = None
         self._error: TandemlogError | None = None
         # Only where a message of the request was refused alone: its error, and where the others
@@ -135,11 +133,10 @@ class SyncGroup:
         if self._answer is None and self._error is None:
             self._error = error
 
-    def add(self) -> SendFuture:
+    def add(self, index: int) -> SendFuture:
         future = _new_future(SendFuture)
         future._group = self
-        future._index = index = self._count
-        self._count = index + 1
+        future._index = index
         return future
 
     def is_known(self, index: int) -> bool:
@@ -169,7 +166,8 @@ class SyncGroup:
         self, kept: Sequence[int], dropped: Sequence[int], error: TandemlogError
     ) -> "SyncGroup":
         with self.condition:
-            before = range(self._count) if self._places is None else self._original_indexes()
+            everything = range(len(kept) + len(dropped))
+            before = everything if self._places is None else self._original_indexes()
             for place in dropped:
                 self._errors[before[place]] = error
             self._places = {before[place]: new for new, place in enumerate(kept)}
@@ -222,7 +220,7 @@ class AsyncGroup:
                 future.set_exception(error.copy())
                 future.exception()  # the program need not ask for it
 
-    def add(self) -> asyncio.Future[SendResult]:
+    def add(self, index: int) -> asyncio.Future[SendResult]:
         future: asyncio.Future[SendResult] = self._loop.create_future()
         self.futures.append(future)
         return future

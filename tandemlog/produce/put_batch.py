@@ -282,7 +282,7 @@ class OpenBatch:
         self.own: list[Any] = []
         self.born: list[float] = []
         self.queue_indexes = array("H")
-        self.table: dict[tuple[str, int], int] = {}
+        self.table: dict[str, dict[int, int]] = {}
         self.topics: dict[str, int] = {}
         self.queue_topics: list[int] = []
         self.queue_ids: list[int] = []
@@ -301,8 +301,8 @@ class OpenBatch:
         born: float = 0.0,
     ) -> None:
         """A record; or, with `own`, a body whose record will have `size` bytes."""
-        entry = self.table.get((topic, queue_id))
-        if entry is None:
+        entries = self.table.get(topic)
+        if entries is None or (entry := entries.get(queue_id)) is None:
             entry = self.new_entry(topic, queue_id)
         self.records.append(record)
         self.own.append(own)
@@ -315,7 +315,7 @@ class OpenBatch:
 
     def new_entry(self, topic: str, queue_id: int) -> int:
         """The place of a queue in the table."""
-        entry = self.table[topic, queue_id] = len(self.queue_ids)
+        entry = self.table.setdefault(topic, {})[queue_id] = len(self.queue_ids)
         self.queue_topics.append(self.topics.setdefault(topic, len(self.topics)))
         self.queue_ids.append(queue_id)
         return entry

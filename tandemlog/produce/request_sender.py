@@ -87,7 +87,7 @@ class RequestSender(Generic[FutureT]):
         self.connection = connection
         self.options = options
         self.numbers = numbers
-        self.routes = RouteTable(connection.topics)
+        self.routes = RouteTable(connection.topics, self._empty_size)
         self.accumulator: Accumulator[FutureT] = Accumulator(
             batch_bytes=options.batch_bytes,
             max_bytes=options.max_in_flight_bytes,
@@ -103,6 +103,8 @@ class RequestSender(Generic[FutureT]):
         self._store_ipv6 = False
         self._max_body = 4 << 20
         self._framer: Framer | None = None
+        # the event loop's
+        self._row_framer: Framer | None = None
 
     @staticmethod
     async def with_fixed_numbers(
@@ -143,7 +145,8 @@ class RequestSender(Generic[FutureT]):
         self._max_body = min(topology.max_message_size, largest)
         self.max_request_bytes = min(topology.max_batch_size, largest)
         options = self.options
-        self.accumulator.rows = RowFramer(self.new_framer())
+        self._row_framer = self.new_framer()
+        self.accumulator.rows = RowFramer(self._row_framer)
         self.accumulator.batch_bytes = min(options.batch_bytes, self.max_request_bytes)
         self.sender = Sender(
             self.connection,
@@ -179,6 +182,16 @@ class RequestSender(Generic[FutureT]):
             compress_above=self.options.compress_above,
             unique_ids=self.options.unique_ids,
         )
+
+    @property
+    def plain_limit(self) -> int:
+        """Bytes of a body up to which it is stored as it is; known once open."""
+        above = self.options.compress_above
+        return self._max_body if above is None else min(self._max_body, above - 1)
+
+    def _empty_size(self, topic: str) -> int:
+        assert self._row_framer is not None
+        return self._row_framer.empty_size(topic)
 
     def frame(self, *, bodies: ByteColumn, **columns: Any) -> RecordBatch:
         """The records of a request from rows that know their queues; `columns` as encode_columns

@@ -31,13 +31,15 @@ _hash_of = lru_cache(maxsize=1 << 16)(java_hash)
 
 
 class Route:
-    """A topic's queues for a producer."""
+    """A topic's queues for a producer; `empty_size` are the bytes of a record of this topic that
+    has neither a body nor properties of the user."""
 
-    __slots__ = ("_generation", "_next", "queues", "topic")
+    __slots__ = ("_generation", "_next", "empty_size", "queues", "topic")
 
-    def __init__(self, topic: str, queues: int, first: int) -> None:
+    def __init__(self, topic: str, queues: int, first: int, empty_size: int = 0) -> None:
         self.topic = topic
         self.queues = queues
+        self.empty_size = empty_size
         self._next = first % queues
         self._generation = -1
 
@@ -74,14 +76,17 @@ def unknown_queue(topic: str, queue_id: int, queues: int, index: int = -1) -> Un
 
 class RouteTable:
     """The routes of the topics a producer sends to: asked for once, and again at intervals, since
-    a topic may get more queues. `fetch` asks the master for topics by name."""
+    a topic may get more queues. `fetch` asks the master for topics by name, `empty_size` gives that
+    of a Route."""
 
     def __init__(
         self,
         fetch: Callable[[Sequence[str]], Awaitable[list[admin_pb2.Topic]]],
+        empty_size: Callable[[str], int],
         pick: Callable[[int], int] = random.randrange,
     ) -> None:
         self._fetch = fetch
+        self._empty_size = empty_size
         self._pick = pick
         self._routes: dict[str, Route] = {}
 
@@ -130,5 +135,7 @@ class RouteTable:
             )
         route = self._routes.get(topic)
         if route is None or route.queues != queues:
-            route = self._routes[topic] = Route(topic, queues, self._pick(queues))
+            route = self._routes[topic] = Route(
+                topic, queues, self._pick(queues), self._empty_size(topic)
+            )
         return route

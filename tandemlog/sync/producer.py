@@ -65,6 +65,8 @@ class Producer:
         # A program that ends without close sends what it has.
         atexit.register(self.close)
         self._accumulator = self._core.accumulator
+        self._add = self._accumulator.add
+        self._plain_limit = self._core.requests.plain_limit
         self._route = self._core.routes.get
         self._on_send = self._core.hooks.on_send
         self._watched = self._tracing is not None or self._on_send is not None
@@ -105,7 +107,33 @@ class Producer:
         """
         if self._watched:
             return self._send_watched(message, wait=wait)
-        return self._send(message, wait=wait)
+        # A short way for what most messages are; it does what `_send` does, in fewer calls.
+        body = message.body
+        route = self._route(message.topic)
+        if (
+            route is None
+            or body.__class__ is not bytes
+            or len(body) > self._plain_limit
+            or message.keys
+            or message.tags
+            or message.properties
+            or message.flag
+            or message.sharding_key is not None
+            or message.born_timestamp is not None
+        ):
+            return self._send(message, wait=wait)
+        queue_id = message.queue_id
+        if queue_id is None or not 0 <= queue_id < route.queues:
+            queue_id = route.queue_for(queue_id, None, self._accumulator.generation)
+        future = self._add(
+            body,
+            route.topic,
+            queue_id,
+            _CLUSTER if wait else _NO_WAIT,
+            b"",
+            route.empty_size + len(body),
+        )
+        return future or self._send(message, wait=wait)
 
     def _send_watched(self, message: Message, *, wait: bool) -> SendFuture:
         if self._on_send is not None:

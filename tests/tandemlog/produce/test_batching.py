@@ -207,7 +207,7 @@ def test_messages_are_taken_out_of_a_request() -> None:
     futures = []
     for number, topic in enumerate("abab"):
         batch.add(framer.frame(Message(topic, b"%d" % number), 0), topic, 0)
-        futures.append(group.add())
+        futures.append(group.add(number))
     sealed = batch.seal(5.0)
     guilty = sealed.messages_of_topic("a")
     rest = sealed.without(guilty, ClientClosedError("x"))

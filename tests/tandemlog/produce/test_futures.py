@@ -18,7 +18,7 @@ def place(result: object) -> int:
 
 def test_all_futures_of_a_request_are_answered_at_once() -> None:
     group = SyncGroup()
-    futures = [group.add() for _ in range(3)]
+    futures = [group.add(index) for index in range(3)]
     assert not any(future.done() for future in futures)
     group.acknowledged(Answer())  # type: ignore[arg-type]
     assert [place(future.result()) for future in futures] == [0, 1, 2]
@@ -27,7 +27,7 @@ def test_all_futures_of_a_request_are_answered_at_once() -> None:
 
 def test_a_failed_request_fails_all() -> None:
     group = SyncGroup()
-    futures = [group.add() for _ in range(2)]
+    futures = [group.add(index) for index in range(2)]
     group.failed(NotMasterError("no"))
     for future in futures:
         assert isinstance(future.exception(), NotMasterError)
@@ -37,7 +37,7 @@ def test_a_failed_request_fails_all() -> None:
 
 def test_a_message_that_fails_alone_leaves_the_others_their_places() -> None:
     group = SyncGroup()
-    futures = [group.add() for _ in range(4)]
+    futures = [group.add(index) for index in range(4)]
     rest = group.without([0, 2, 3], [1], NotMasterError("first"))
     rest = rest.without([0, 2], [1], NotMasterError("second"))
     assert [future.done() for future in futures] == [False, True, True, False]
@@ -49,7 +49,7 @@ def test_a_message_that_fails_alone_leaves_the_others_their_places() -> None:
 
 
 def test_waiting_with_a_time_limit() -> None:
-    future = SyncGroup().add()
+    future = SyncGroup().add(0)
     with pytest.raises(TimeoutError):
         future.result(0)
     with pytest.raises(TimeoutError):
@@ -58,7 +58,7 @@ def test_waiting_with_a_time_limit() -> None:
 
 def test_a_thread_that_waits_wakes_up() -> None:
     group = SyncGroup()
-    first, second = group.add(), group.add()
+    first, second = group.add(0), group.add(1)
     seen: list[int] = []
     thread = threading.Thread(target=lambda: seen.append(place(second.result(10))))
     thread.start()
@@ -70,7 +70,7 @@ def test_a_thread_that_waits_wakes_up() -> None:
 
 def test_callbacks_wait_and_as_completed_work_as_on_any_future() -> None:
     group = SyncGroup()
-    futures = [group.add() for _ in range(3)]
+    futures = [group.add(index) for index in range(3)]
     called: list[int] = []
     futures[1].add_done_callback(lambda future: called.append(place(future.result())))
     done, pending = concurrent.futures.wait(futures, 0)
@@ -87,7 +87,7 @@ def test_callbacks_wait_and_as_completed_work_as_on_any_future() -> None:
 
 def test_cancelling_stops_the_waiting() -> None:
     group = SyncGroup()
-    future, other = group.add(), group.add()
+    future, other = group.add(0), group.add(1)
     assert future.cancel()
     assert future.cancelled()
     group.acknowledged(Answer())  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_cancelling_stops_the_waiting() -> None:
 
 async def test_a_future_can_be_awaited() -> None:
     group = SyncGroup()
-    future = group.add()
+    future = group.add(0)
     waiting = asyncio.wrap_future(future)
     group.acknowledged(Answer())  # type: ignore[arg-type]
     assert place(await waiting) == 0
@@ -107,13 +107,13 @@ async def test_a_future_can_be_awaited() -> None:
 
 async def test_asyncio_futures_of_a_request() -> None:
     group = AsyncGroup(asyncio.get_running_loop())
-    futures = [group.add() for _ in range(3)]
+    futures = [group.add(index) for index in range(3)]
     futures[2].cancel()
     rest = group.without([1, 2], [0], NotMasterError("x"))
     rest.acknowledged(Answer())  # type: ignore[arg-type]
     assert isinstance(futures[0].exception(), NotMasterError)
     assert place(await futures[1]) == 0
     failing = AsyncGroup(asyncio.get_running_loop())
-    future = failing.add()
+    future = failing.add(0)
     failing.failed(NotMasterError("y"))
     assert isinstance(future.exception(), NotMasterError)

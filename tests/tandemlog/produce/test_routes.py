@@ -46,7 +46,7 @@ class Master:
 
 async def test_routes_are_loaded_refreshed_and_forgotten() -> None:
     master = Master(t=admin_pb2.Topic(name="t", write_queues=2, perm=6))
-    table = RouteTable(master.fetch, pick=lambda count: 0)
+    table = RouteTable(master.fetch, lambda _: 1, pick=lambda count: 0)
     route = await table.load("t")
     assert table.get("t") is route
     await table.refresh()
@@ -69,7 +69,7 @@ async def test_routes_are_loaded_refreshed_and_forgotten() -> None:
     ],
 )
 async def test_topics_without_a_route(topic: admin_pb2.Topic, error: type[Exception]) -> None:
-    table = RouteTable(Master(**{topic.name: topic}).fetch)
+    table = RouteTable(Master(**{topic.name: topic}).fetch, lambda _: 1)
     with pytest.raises(error):
         await table.load("t")
     assert table.get("t") is None

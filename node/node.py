@@ -268,6 +268,7 @@ class Node:
             turns,
             check=self._known.check_queue,
             dense=store.queue_table.get,
+            ends=store.queues.ends_of,
             on_slave=lambda: self.role.epoch() is None,
             limits=PullLimits(
                 config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind

@@ -8,6 +8,10 @@ entries.
     some position FOUND, or in a state on which the client has to act   ─▶ answer
     every position at its end                                          ─▶ wait, then another round
 
+Whether a position is at its end, the loop tells from memory, without a thread and without a read:
+before the first round of a long poll, and before and after each wait. What a round has seen of the
+ends counts until one of them has moved. A queue that is damaged has none, and is read at once.
+
 The states on which a client acts are those in which it asked for an offset that is not there (too
 small, beyond the end, removed). The end of a queue, or the start of an empty one, is a reason to
 wait. A slave gives back an offset beyond its end as it is: it may be behind the node that the
@@ -23,7 +27,7 @@ end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the di
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -40,6 +44,8 @@ from .raw_messages import pull_response
 from .read_turns import SMALL_BYTES, ReadTurns
 
 MAX_POSITIONS = 4_096
+QUICK_POSITIONS = 512
+"""Up to so many are looked at in the loop, before any round."""
 MAX_TAGS = 1_024
 # Gets of one queue in a filtered round before it returns its position.
 MAX_FILTER_ROUNDS = 64
@@ -118,15 +124,17 @@ class _Pull:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """An encoded answer, and whether to give it now."""
+    """An encoded answer, and whether to give it now; `ends` are those of its queues that it saw."""
 
     answer: bytes
     done: bool
+    ends: Sequence[int]
 
 
 class PullService:
     """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
-    `dense(topic, queue_id)` is the queue's number in reput's notices."""
+    `dense(topic, queue_id)` is the queue's number in reput's notices, -1 before its first message;
+    `ends(numbers)` is where these queues end, no offset for one that cannot be read."""
 
     def __init__(
         self,
@@ -136,6 +144,7 @@ class PullService:
         *,
         check: Callable[[str, int], None],
         dense: Callable[[str, int], int],
+        ends: Callable[[Sequence[int]], Sequence[int]],
         on_slave: Callable[[], bool],
         limits: PullLimits,
         groups: GroupActivity | None = None,
@@ -148,6 +157,7 @@ class PullService:
         self._turns = turns
         self._check = check
         self._dense = dense
+        self._ends = ends
         self._on_slave = on_slave
         self._limits = limits
         self._closed = False
@@ -181,27 +191,45 @@ class PullService:
 
     async def _answer(self, pull: _Pull, caller: Caller) -> bytes:
         loop = asyncio.get_running_loop()
-        found = await self._read_round(pull, caller)
         wait_ms = min(pull.request.wait_ms, self._limits.max_wait_ms)
-        if found.done or wait_ms <= 0:
-            return found.answer
+        if wait_ms <= 0:
+            return (await self._read_round(pull, caller)).answer
         deadline = loop.time() + wait_ms / 1000
-        while not found.done and not self._closed and loop.time() < deadline:
-            queues = {self._dense(each.topic, each.queue_id) for each in pull.positions}
-            queues = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
-            self._check_waiting(len(queues))
-            with caller.long_poll(), self._long_polling.waiting(queues, deadline) as touched:
-                found = await self._read_round(pull, caller)
-                if not found.done:
-                    if len(found.answer) > SMALL_BYTES:  # not kept while nothing happens
-                        self._turns.release(caller)
-                        found = _Round(b"", False)
-                    began = loop.time()
-                    await touched.wait()
-                    pull.waited_s += loop.time() - began
-        if not found.answer:
+        if len(pull.request.positions) <= QUICK_POSITIONS:
+            pull.positions = self._positions(pull.request)
+            # as if a round had found every queue to end where the request begins
+            found = _Round(b"", False, [each.queue_offset for each in pull.positions])
+        else:
             found = await self._read_round(pull, caller)
-        return found.answer
+        while not found.done and not self._closed and loop.time() < deadline:
+            queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
+            if self._ends(queues) != found.ends:
+                found = await self._read_round(pull, caller)
+                if not found.done and len(found.answer) > SMALL_BYTES:
+                    # not kept while nothing happens
+                    self._turns.release(caller)
+                    found = _Round(b"", False, found.ends)
+            else:
+                await self._wait(pull, caller, queues, found.ends, deadline)
+        return found.answer or (await self._read_round(pull, caller)).answer
+
+    async def _wait(
+        self,
+        pull: _Pull,
+        caller: Caller,
+        queues: Sequence[int],
+        ends: Sequence[int],
+        deadline: float,
+    ) -> None:
+        """Until something comes into one of `queues`, which ended at `ends`, or `deadline`."""
+        watched = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
+        self._check_waiting(len(watched))
+        with caller.long_poll(), self._long_polling.waiting(watched, deadline) as touched:
+            # of what came before this moment, this pull got no notice
+            if self._ends(queues) == ends:
+                began = asyncio.get_running_loop().time()
+                await touched.wait()
+                pull.waited_s += asyncio.get_running_loop().time() - began
 
     async def _read_round(self, pull: _Pull, caller: Caller) -> _Round:
         self._turns.release(caller)
@@ -270,7 +298,7 @@ class PullService:
         if not pull.positions:
             pull.positions = self._positions(request)
         head = broker_pb2.PullResponse()
-        queues = []
+        queues, ends = [], []
         room, scan = pull.room, SCAN_UNITS
         messages = 0
         hashes = frozenset(request.tag_hashes)
@@ -292,6 +320,7 @@ class PullService:
                 sizes=result.sizes.astype("<u4", copy=False).tobytes(),
             )
             queues.append((small, result.records))
+            ends.append(result.max_offset)
             head.suggest_slave |= result.behind > self._limits.far_behind_bytes
             messages += len(result.sizes)
             room -= len(result.records)
@@ -299,7 +328,7 @@ class PullService:
             if room <= 0 or scan <= 0:
                 break
         pull.messages, pull.record_bytes = messages, pull.room - room
-        return _Round(pull_response(head, queues), done)
+        return _Round(pull_response(head, queues), done, ends)
 
     def _read(
         self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int

@@ -118,6 +118,11 @@ class MappedFile:
         left = np.flatnonzero(self._there.missing(begins, ends) & ~long)
         if not len(left):
             return
+        # At the end of a log, the rest of a chunk is not written yet: what is asked for lies side
+        # by side, and one question for all of it costs as much as for one record.
+        first, last = int(begins[left].min()), int(ends[left].max())
+        if last - first <= CHUNK and self.in_memory(first, last - first):
+            return
         for chunk in np.unique(np.concatenate([begins[left], ends[left] - 1]) >> CHUNK_BITS):
             position = int(chunk) << CHUNK_BITS
             self.in_memory(position, min(CHUNK, self.size - position))

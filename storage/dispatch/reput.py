@@ -36,6 +36,7 @@ from ..producers.producer_table import ProducerTable
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable
 from ..queues.unit_queues import queue_of, queues_of
+from .gathering import gathering_s
 from .producer_feed import feed
 from .source import BATCH_BYTES, DispatchBatch, DispatchSource
 
@@ -96,7 +97,7 @@ class ReputService:
         self._index_retry_at = 0.0
         self._lock = threading.RLock()
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._stop_listening: Callable[[], None] | None = None
 
@@ -164,14 +165,14 @@ class ReputService:
 
     def start(self) -> None:
         """Dispatch in a thread, whenever `confirmed` moves."""
-        self._stopping = False
+        self._stopping.clear()
         self._stop_listening = self._confirmed.listen(self._wake.set)
         self._thread = threading.Thread(target=self._run, name="reput", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread after the batch that it is at; nothing where it does not run."""
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         if self._stop_listening is not None:
             self._stop_listening()
@@ -185,11 +186,13 @@ class ReputService:
         self._wake.set()
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             self._wake.clear()
+            began, done = self._clock.monotonic(), 0
             try:
                 self._retry_index()
-                idle = self.failure is not None or not self.run_once()
+                if self.failure is None:
+                    done = self.run_once()
                 self._recovered()
             except CorruptStoreError as error:
                 self._fail(error)
@@ -204,8 +207,16 @@ class ReputService:
             except Exception as error:
                 self._fail(error)
                 continue
-            if idle:
+            if done:
+                self._gather(done, self._clock.monotonic() - began)
+            else:
                 self._wake.wait(IDLE_WAIT_S)
+
+    def _gather(self, dispatched: int, spent_s: float) -> None:
+        left = self._confirmed.value - self.reputed.value
+        wait_s = gathering_s(dispatched, left, spent_s)
+        if wait_s > 0:
+            self._stopping.wait(wait_s)
 
     def _wait_out(self, fault: StoreError) -> None:
         """Nothing is lost by waiting: who puts is held back by the distance (pacing.py)."""

@@ -14,8 +14,7 @@ any thread reads, without a lock.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +29,7 @@ from ..errors import CorruptStoreError, StoreBusyError, StoreError
 from ..traffic import QueueTraffic
 from .consume_queue import ConsumeQueue
 from .mending import QueueMender
+from .queue_checkpoint import DAMAGED_END, QueueCheckpoint
 from .queue_table import QueueTable
 from .runs import regroup
 from .search import Boundary, search_by_time
@@ -37,19 +37,6 @@ from .tails import MEMORY_BYTES
 from .units import Change, QueueUnits
 
 logger = logging.getLogger(__name__)
-
-DAMAGED_END = -1
-
-
-@dataclass(frozen=True, slots=True)
-class QueueCheckpoint:
-    """What is durable: every unit of the log below `log_offset`, where each queue then ends at
-    ends[topic][queue id]; DAMAGED_END for a queue that has to be rebuilt, of which `least` has
-    the end that it will have at least."""
-
-    log_offset: int
-    ends: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class ConsumeQueueStore:
@@ -143,6 +130,16 @@ class ConsumeQueueStore:
         """The queue offset after the newest unit. Raises StoreBusyError for a damaged queue."""
         self.mender.check_whole(dense)
         return int(self._units.ends[dense])
+
+    def ends_of(self, queues: Sequence[int]) -> list[int]:
+        """The `max_offset` of many queues; DAMAGED_END for a damaged one, 0 for -1, which is no
+        queue."""
+        found: list[int] = self._units.ends[np.array(queues, np.int64)].tolist()
+        damaged = self.mender.damaged
+        return [
+            0 if dense < 0 else DAMAGED_END if dense in damaged else end
+            for dense, end in zip(queues, found, strict=True)
+        ]
 
     def min_offset(self, dense: int) -> int:
         """The first unit whose record the log still holds; max_offset where none has one."""

@@ -26,7 +26,7 @@ from tandemlog.format.files.checkpoint import Checkpoint
 from ..disk_refusal import refusing
 from ..errors import DiskFullError, FlushFailedError, StoreError, StoreReadOnlyError
 from ..producers.snapshot import TableSnapshot, write_snapshot
-from ..queues.consume_queue_store import QueueCheckpoint
+from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.recovery_point import RecoveryPoint
 from ..store_parts import StoreParts
 from .set_aside import reset_checkpoints

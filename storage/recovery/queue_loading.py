@@ -29,7 +29,8 @@ from tandemlog.format.words import counted
 
 from ..errors import CorruptStoreError, MissingFileError, StoreLayoutError
 from ..queues.consume_queue import ConsumeQueue
-from ..queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from ..queues.consume_queue_store import ConsumeQueueStore
+from ..queues.queue_checkpoint import QueueCheckpoint
 from ..queues.queue_table import QueueTable
 from ..state_files.queue_begins import Numbers
 

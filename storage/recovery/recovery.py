@@ -28,7 +28,7 @@ from ..errors import DiskFullError
 from ..inspect.examination import Examination
 from ..producers.snapshot import snapshot_offset
 from ..progress import Progress
-from ..queues.consume_queue_store import QueueCheckpoint
+from ..queues.queue_checkpoint import QueueCheckpoint
 from ..state_files.queue_begins import Numbers
 from ..store_parts import StoreParts
 from .cut_copy import save_copy

@@ -12,7 +12,8 @@ from storage.index.index_service import IndexService
 from storage.inspect.geometry import queue_directories
 from storage.positions import Position
 from storage.producers.producer_table import ProducerTable
-from storage.queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from storage.queues.consume_queue_store import ConsumeQueueStore
+from storage.queues.queue_checkpoint import QueueCheckpoint
 from storage.queues.queue_table import QueueTable
 from storage.recovery.index_loading import IndexFindings, load_index
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues

@@ -46,8 +46,9 @@ from storage.log.scan import LogScanner
 from storage.producers.outcomes import New
 from storage.producers.producer_table import ProducerTable
 from storage.producers.requests import Request
-from storage.queues.consume_queue_store import ConsumeQueueStore, QueueCheckpoint
+from storage.queues.consume_queue_store import ConsumeQueueStore
 from storage.queues.floors import QueueFloors
+from storage.queues.queue_checkpoint import QueueCheckpoint
 from storage.recovery.persistence import Persistence
 from storage.state_files.recovery_point import RecoveryPointFile
 

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from storage.errors import DiskFullError, FlushFailedError, StoreBusyError, StoreError
 from storage.inspect.geometry import queue_directories
-from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
+from storage.queues.consume_queue_store import ConsumeQueueStore
+from storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
 from storage.queues.queue_table import QueueTable
 from storage.queues.search import Boundary
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
@@ -137,6 +138,7 @@ def test_flush_answers_what_a_power_failure_leaves(store: Store) -> None:
     assert not findings.damaged
     assert store.queues.next_offset == 4 * SIZE
     assert [store.queues.max_offset(queue) for queue in range(4)] == [1, 2, 0, 1]
+    assert store.queues.ends_of([3, 1, -1, 1]) == [1, 2, 0, 2]
     store.dispatch(4)
     assert [store.held(queue) for queue in range(4)] == [store.expected(q) for q in range(4)]
 
@@ -198,6 +200,7 @@ def test_a_gap_damages_its_queue_alone(store: Store) -> None:
         store.queues.read(0, 0, 1)
     with pytest.raises(StoreBusyError):
         store.queues.max_offset(0)
+    assert store.queues.ends_of([0, -1]) == [DAMAGED_END, 0]
     assert store.held(1) == store.expected(1)
     assert store.queues.flush().ends == {"T": {0: DAMAGED_END, 1: 2}}
 

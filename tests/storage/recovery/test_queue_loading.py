@@ -7,7 +7,8 @@ import pytest
 
 from storage.errors import StoreLayoutError
 from storage.inspect.geometry import queue_directories
-from storage.queues.consume_queue_store import DAMAGED_END, ConsumeQueueStore, QueueCheckpoint
+from storage.queues.consume_queue_store import ConsumeQueueStore
+from storage.queues.queue_checkpoint import DAMAGED_END, QueueCheckpoint
 from storage.queues.queue_table import QueueTable
 from storage.recovery.queue_loading import LoadContext, QueueFindings, load_queues
 from tandemlog.format.files.names import offset_file_name

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-CROWDED: Final = 4
+CROWDED: Final = 2
 """Requests without an answer from which on a batch that is not full may wait for one of them."""
 CROWDED_LINGER_S: Final = 0.1
 """How long it waits at most."""

@@ -65,7 +65,7 @@ class Commits:
         if self._group is None:
             raise ClientClosedError("there is nothing to commit without a group")
         if what is None:
-            return dict(self._progress.delivered)
+            return self._progress.delivered
         if isinstance(what, ReceivedMessage):
             return {(what.topic, what.queue_id): what.queue_offset + 1}
         if isinstance(what, ReceivedBatch):

@@ -187,7 +187,7 @@ class Follower:
 
     def handed_out(self, queue: Queue, next_offset: int) -> None:
         """The caller of `next_batch` got everything before `next_offset`."""
-        self.progress.handed_out(queue, next_offset, self.progress.turn(queue))
+        self.progress.place(queue, self.progress.turn(queue)).delivered = next_offset
 
     async def next_batches(self, taken: deque[ReceivedBatch]) -> bool:
         """As `next_portions`, for a reader of queues that nothing takes away."""
@@ -228,9 +228,8 @@ class Follower:
 
     def skipped(self, batch: ReceivedBatch, turn: int) -> None:
         """Any thread. The tags left nothing of a batch: nothing to deliver, and done."""
-        queue = (batch.topic, batch.queue_id)
-        self.progress.handed_out(queue, batch.next_offset, turn)
-        self.progress.handled(queue, batch.next_offset, turn)
+        place = self.progress.place((batch.topic, batch.queue_id), turn)
+        place.delivered = place.done = batch.next_offset
 
     # queues
 
@@ -366,7 +365,7 @@ class Follower:
         self._fetcher.changed.set()
 
     def caller_step(self) -> object | None:
-        return None if self._waiting else (self.steps, dict(self.progress.delivered))
+        return None if self._waiting else (self.steps, self.progress.delivered)
 
     def _post(self, callback: OnQueues | None, queues: Collection[Queue]) -> Call | None:
         if callback is None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ..forks import watch
 from .fetching import Portion
 from .follower import Call, Follower
+from .progress import Place
 from .received import ReceivedBatch, ReceivedMessage
 
 
@@ -26,10 +27,9 @@ class Handing:
         "_counters",
         "_follower",
         "_index",
-        "_next_offset",
         "_on_receive",
+        "_place",
         "_progress",
-        "_queue",
         "_turn",
     )
 
@@ -42,8 +42,7 @@ class Handing:
         self._batch: ReceivedBatch | None = None
         self._turn = 0
         self._index = 0
-        self._queue = ("", 0)
-        self._next_offset: int | None = None
+        self._place = Place(0)
         watch(self)
 
     def begin(self, portion: Portion) -> bool:
@@ -57,7 +56,8 @@ class Handing:
         queue = (batch.topic, batch.queue_id)
         if not self._progress.take_in_hand(queue, turn):
             return False
-        self._batch, self._queue, self._turn = batch, queue, turn
+        self._batch, self._turn = batch, turn
+        self._place = self._progress.place(queue, turn)
         self._index = 0
         self._counters.in_hand = self._in_hand
         if self._on_receive is not None and not again:
@@ -67,25 +67,17 @@ class Handing:
     def messages(self) -> Iterator[ReceivedMessage]:
         """Deliver the messages of the batch one by one, unless something else waits for the
         caller: then the rest comes later."""
-        batch, follower = self.batch, self._follower
-        queue, turn, member = self._queue, self._turn, follower.membership is not None
-        beyond = turn + 1
-        counts = self._progress.counts
-        delivered, done = self._progress.delivered, self._progress.done
+        batch, follower, place = self.batch, self._follower, self._place
+        member = follower.membership is not None
         following = (batch.headers.queue_offset + 1).tolist()
         indexes = range(1, len(batch) + 1)
         for index, message, next_offset in zip(indexes, batch, following, strict=True):
             self._index = index
-            self._next_offset = next_offset
-            # `Progress.handed_out` and `handled`, without a call for each message
-            if turn >= counts(queue, beyond):
-                delivered[queue] = next_offset
+            place.delivered = next_offset
             yield message
             if self._batch is not batch:
                 return  # another loop, or call, has continued meanwhile
-            if turn >= counts(queue, beyond):
-                done[queue] = next_offset
-            self._next_offset = None
+            place.done = next_offset
             if follower.interrupted or (member and follower.must_stop):
                 return
 
@@ -98,11 +90,11 @@ class Handing:
         batch = self.batch
         if most is None or len(batch) <= most:
             self._index = len(batch)
-            self._out(batch.next_offset)
+            self._place.delivered = batch.next_offset
             return batch
         next_offset = batch[most].queue_offset
         self._index = most
-        self._out(next_offset)
+        self._place.delivered = next_offset
         return batch.before(next_offset)
 
     @property
@@ -111,15 +103,9 @@ class Handing:
         assert self._batch is not None
         return self._batch
 
-    def _out(self, next_offset: int) -> None:
-        self._next_offset = next_offset
-        self._progress.handed_out(self._queue, next_offset, self._turn)
-
     def came_back(self) -> None:
         """The caller wants more: what it got is done."""
-        if self._batch is not None and self._next_offset is not None:
-            self._progress.handled(self._queue, self._next_offset, self._turn)
-            self._next_offset = None
+        self._place.done = self._place.delivered
 
     def empty(self) -> None:
         """The caller has nothing in hand."""
@@ -133,7 +119,7 @@ class Handing:
             return None
         message = batch[self._index]
         self._index += 1
-        self._out(message.queue_offset + 1)
+        self._place.delivered = message.queue_offset + 1
         return message
 
     def calls(self) -> Iterator[Call]:

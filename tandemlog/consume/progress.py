@@ -2,6 +2,8 @@
 
     turn        the number of a queue's present reading: seek, resume and a new assignment begin
                 another one; a batch that was read in an older turn is dropped
+    place       how far the caller is in a queue; seek and a new assignment begin another one, so
+                whoever still writes to the old one changes nothing that counts
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -17,22 +19,44 @@ from collections.abc import Iterable, Mapping
 from .positions import Queue
 
 
+class Place:
+    """How far the caller is in a queue, from a turn on. The caller's thread sets the offsets, one
+    plain assignment for each message."""
+
+    __slots__ = ("delivered", "done", "since")
+
+    def __init__(self, since: int, offset: int | None = None) -> None:
+        self.since = since
+        self.delivered = offset
+        self.done = offset
+
+
 class Progress:
     """See the module; offsets are queue offsets."""
 
     def __init__(self) -> None:
-        self.delivered: dict[Queue, int] = {}
-        self.done: dict[Queue, int] = {}
         self.committed: dict[Queue, int] = {}
         self.starts: dict[Queue, int] = {}
         self.in_hand: Queue | None = None
         self._turns: dict[Queue, int] = {}
-        self._since: dict[Queue, int] = {}
-        self.counts = self._since.get
-        """The turn from which on what is delivered of a queue counts."""
+        self._places: dict[Queue, Place] = {}
         self._leaving: frozenset[Queue] = frozenset()
         self._paused: frozenset[Queue] = frozenset()
         self._numbers = itertools.count(1)
+
+    # any thread; `list` takes the items at once, while the loop may add one
+
+    @property
+    def delivered(self) -> dict[Queue, int]:
+        """By queue, the offset after the last message that the caller got."""
+        places = list(self._places.items())
+        return {queue: at for queue, place in places if (at := place.delivered) is not None}
+
+    @property
+    def done(self) -> dict[Queue, int]:
+        """By queue, the offset after the last message that the caller came back from."""
+        places = list(self._places.items())
+        return {queue: at for queue, place in places if (at := place.done) is not None}
 
     # the loop's thread
 
@@ -51,17 +75,18 @@ class Progress:
 
     def begin(self, queue: Queue, offset: int) -> None:
         """A new queue, or another place in it: what was done before does not count any more."""
-        number = next(self._numbers)
-        self._since[queue] = number
-        self._turns[queue] = number
-        self.starts[queue] = offset
-        for offsets in (self.delivered, self.done, self.committed):
-            offsets.pop(queue, None)
+        self._begin(queue, offset, None)
 
     def sought(self, queue: Queue, offset: int) -> None:
         """A commit saves the new place, although nothing was delivered there yet."""
-        self.begin(queue, offset)
-        self.delivered[queue] = self.done[queue] = offset
+        self._begin(queue, offset, offset)
+
+    def _begin(self, queue: Queue, offset: int, done: int | None) -> None:
+        number = next(self._numbers)
+        self._places[queue] = Place(number, done)
+        self._turns[queue] = number
+        self.starts[queue] = offset
+        self.committed.pop(queue, None)
 
     def pause(self, queues: Iterable[Queue]) -> None:
         self._paused |= self.queues.intersection(queues)
@@ -83,15 +108,17 @@ class Progress:
         gone = frozenset(queues)
         self._paused -= gone
         for queue in gone:
-            for table in (self._turns, self._since, self.starts):
-                table.pop(queue, None)
-            for offsets in (self.delivered, self.done, self.committed):
+            self._places.pop(queue, None)
+            for offsets in (self._turns, self.starts, self.committed):
                 offsets.pop(queue, None)
         self._leaving -= gone
 
     def position(self, queue: Queue) -> int:
         """The offset of the next message to deliver."""
-        return self.delivered.get(queue, self.starts.get(queue, 0))
+        place = self._places.get(queue)
+        if place is not None and (delivered := place.delivered) is not None:
+            return delivered
+        return self.starts.get(queue, 0)
 
     def turn(self, queue: Queue) -> int:
         return self._turns.get(queue, 0)
@@ -100,7 +127,7 @@ class Progress:
         """Those that the group does not have yet."""
         return {
             queue: offset
-            for queue, offset in dict(offsets).items()  # another thread may add to it
+            for queue, offset in offsets.items()
             if self.committed.get(queue) != offset and queue in self._turns
         }
 
@@ -122,12 +149,8 @@ class Progress:
         self.in_hand = None
         return False
 
-    def handed_out(self, queue: Queue, next_offset: int, turn: int) -> None:
-        """The caller got everything before `next_offset`."""
-        if turn >= self._since.get(queue, turn + 1):
-            self.delivered[queue] = next_offset
-
-    def handled(self, queue: Queue, next_offset: int, turn: int) -> None:
-        """The caller came back for more."""
-        if turn >= self._since.get(queue, turn + 1):
-            self.done[queue] = next_offset
+    def place(self, queue: Queue, turn: int) -> Place:
+        """Where the caller of a batch that was read in `turn` says how far it is; one that nobody
+        reads if that turn does not count any more."""
+        place = self._places.get(queue)
+        return place if place is not None and turn >= place.since else Place(turn)

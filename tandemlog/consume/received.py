@@ -57,6 +57,8 @@ _MANY: Final = 16
 """Messages from which on decoding by columns costs less than one by one."""
 _PIECE_ROWS: Final = 256
 _PIECE_BYTES: Final = 1 << 20
+_ALONE: Final = b""
+"""In place of a text: this record must be decoded alone."""
 _IPV6: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
 
 assert _HEAD.size == BORN_TIMESTAMP_OFFSET
@@ -205,8 +207,8 @@ class _Piece:
         self._rows = rows
         self.bodies: list[bytes | None] | None = None
         self.properties: Properties | None = None
-        self.keys: list[str | None] = []
-        self.tags: list[str | None] = []
+        self.keys: list[Any] = []
+        self.tags: list[Any] = []
 
     def place(self, row: int) -> tuple[bytes | memoryview, int, int]:
         """Buffer, position in it and size of a record."""
@@ -220,10 +222,24 @@ class _Piece:
         return found
 
     def decode_properties(self) -> Properties:
-        found = self.properties = properties(self._data, self._base, self._headers, self._rows)
-        self.keys = found.column(KEYS)
-        self.tags = found.column(TAGS)
+        """Keys and tags too: a text, None, or _ALONE for those that must be decoded alone."""
+        found = properties(self._data, self._base, self._headers, self._rows)
+        alone = [
+            row for row, body in enumerate(self.bodies or self.decode_bodies()) if body is None
+        ]
+        self.keys = _marked(found.column(KEYS), alone)
+        self.tags = _marked(found.column(TAGS), alone)
+        self.properties = found
         return found
+
+
+def _marked(values: list[str | None], alone: list[int]) -> list[Any]:
+    if not alone:
+        return values
+    marked: list[Any] = list(values)
+    for row in alone:
+        marked[row] = _ALONE
+    return marked
 
 
 class _PieceMessage(ReceivedMessage):
@@ -259,23 +275,22 @@ class _PieceMessage(ReceivedMessage):
     @property
     def keys(self) -> list[str]:
         piece = self._piece
-        if (piece.bodies or piece.decode_bodies())[self._row] is None:
-            return split_keys(self.record.keys or "")
         if piece.properties is None:
             piece.decode_properties()
         keys = piece.keys[self._row]
         if keys is None:
             return []
+        if keys is _ALONE:
+            return split_keys(self.record.keys or "")
         return split_keys(keys) if " " in keys else [keys]
 
     @property
     def tags(self) -> str | None:
         piece = self._piece
-        if (piece.bodies or piece.decode_bodies())[self._row] is None:
-            return self.record.tags
         if piece.properties is None:
             piece.decode_properties()
-        return piece.tags[self._row]
+        tags: Any = piece.tags[self._row]
+        return self.record.tags if tags is _ALONE else tags
 
 
 @dataclass(frozen=True)

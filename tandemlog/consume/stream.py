@@ -132,7 +132,7 @@ class AsyncStream:
     @property
     def positions(self) -> dict[Queue, int]:
         """By (topic, queue id), the offset after the last message delivered."""
-        return dict(self._follower.progress.delivered)
+        return self._follower.progress.delivered
 
     @property
     def paused(self) -> frozenset[Queue]:

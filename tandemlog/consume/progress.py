@@ -3,7 +3,7 @@
     turn        the number of a queue's present reading: seek, resume and a new assignment begin
                 another one; a batch that was read in an older turn is dropped
     place       how far the caller is in a queue; seek and a new assignment begin another one, so
-                whoever still writes to the old one changes nothing that counts
+                what a thread still writes to the old one does not count
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -150,7 +150,7 @@ class Progress:
         return False
 
     def place(self, queue: Queue, turn: int) -> Place:
-        """Where the caller of a batch that was read in `turn` says how far it is; one that nobody
-        reads if that turn does not count any more."""
+        """Where the caller of a batch that was read in `turn` says how far it is; an unused one
+        if that turn does not count any more."""
         place = self._places.get(queue)
         return place if place is not None and turn >= place.since else Place(turn)

@@ -65,6 +65,7 @@ _WAITABLE = frozenset(
         GetStatus.NO_MATCHED_MESSAGE,
     }
 )
+_STATUS = {status: broker_pb2.PullStatus.Value(status.name) for status in GetStatus}
 _READ = frozenset({GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE, GetStatus.MESSAGE_WAS_REMOVING})
 _BEYOND_END = frozenset(
     {
@@ -312,7 +313,7 @@ class PullService:
             done = done or moved or beyond or result.status not in _WAITABLE
             small = broker_pb2.QueueRecords(
                 position_index=position.index,
-                status=broker_pb2.PullStatus.Value(result.status.name),
+                status=_STATUS[result.status],
                 next_offset=position.queue_offset if beyond and on_slave else result.next_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,

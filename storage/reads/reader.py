@@ -25,7 +25,6 @@ from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.files.index_layout import tag_key
 from tandemlog.format.files.names import offset_file_name
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, UNIT_SIZE
-from tandemlog.format.record.properties import split_keys
 from tandemlog.format.record.property_crc import wrong_property_crc
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.format.record.sys_flag import BORN_HOST_IPV6
@@ -38,6 +37,7 @@ from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable
 from ..queues.search import Boundary
 from ..stats import StoreStats
+from .few_records import FEW, FewRecords
 from .record_copy import Expected, copy_records, first_missing, first_wrong
 from .results import (
     FoundRecords,
@@ -86,6 +86,7 @@ class StoreReader:
         self._table = table
         self._confirmed = confirmed
         self._stats = stats
+        self._few = FewRecords(log, queues, table, confirmed, stats, property_crc=property_crc)
 
     def get(
         self,
@@ -138,6 +139,11 @@ class StoreReader:
         file_end = queue_offset - queue_offset % units_a_file + units_a_file
         count = min(units_to_read(max_messages, max_bytes), file_end - queue_offset)
         topic, queue_id = self._table.name(dense)
+        wanted = min(count, maximum - queue_offset, max_messages or count)
+        if wanted <= FEW and not tag_hashes:
+            few = self._few.get(dense, queue_offset, minimum, maximum, wanted, max_bytes, floor)
+            if few is not None:
+                return few
         wrong = 0
         for _ in range(ATTEMPTS):
             log_start = self._log.min_offset
@@ -169,14 +175,14 @@ class StoreReader:
                 return self._take(
                     dense, queue_offset, minimum, maximum, fewer, max_bytes, tag_hashes, floor
                 )
-            wanted = Expected(
+            expected = Expected(
                 topic, queue_id, chosen.rows + queue_offset, chosen.physical_offsets, chosen.sizes,
                 self._property_crc,
             )  # fmt: skip
             if records is None:
-                row = first_missing(self._log, wanted)
+                row = first_missing(self._log, expected)
             else:
-                row = first_wrong(records, wanted)
+                row = first_wrong(records, expected)
             if records is not None and row < 0:
                 return self._taken(dense, chosen, records, queue_offset, minimum, maximum)
             wrong = int(chosen.rows[max(row, 0)])
@@ -350,9 +356,9 @@ class StoreReader:
                 record, data = self._decoded(physical_offset)
             except (OffsetOutOfRangeError, NoRecordError):
                 continue
-            if begin_timestamp <= record.store_timestamp <= end_timestamp and _has_key(
-                record, topic, key, tags=tags
-            ):
+            named = record.tags == key if tags else record.has_key(key)
+            in_time = begin_timestamp <= record.store_timestamp <= end_timestamp
+            if named and in_time and record.topic == topic:
                 size += len(data)
                 if found and size > max_bytes:
                     break
@@ -440,11 +446,3 @@ class StoreReader:
         if not len(unit):
             return -1
         return self._time_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
-
-
-def _has_key(record: Record, topic: str, key: str, *, tags: bool) -> bool:
-    if record.topic != topic:
-        return False
-    if tags:
-        return record.tags == key
-    return record.uniq_key == key or key in split_keys(record.keys or "")

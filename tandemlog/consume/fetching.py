@@ -326,7 +326,9 @@ class Fetcher:
             return False
         self._doubts.settle(queue)
         if said.following > offset or part.count:
-            self._put(queue, replace(batch, next_offset=said.following))
+            if said.following != batch.next_offset:
+                batch = replace(batch, next_offset=said.following)
+            self._put(queue, batch)
         return True
 
     def _first_beyond(self, batch: ReceivedBatch, offset: int) -> int | None:

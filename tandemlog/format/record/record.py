@@ -41,7 +41,7 @@ from ..errors import CorruptRecordError, FormatError, RecordTooLargeError
 from ..fast_crc import crc32
 from .host import IPV4_SIZE, IPV6_SIZE, host_bytes, host_text
 from .message_id import encode_offset_id
-from .properties import decode_properties, encode_properties
+from .properties import decode_properties, encode_properties, split_keys
 from .property_crc import verify_property_crc as verify_property_crc
 from .property_crc import with_property_crc, with_room_for_crc
 from .sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
@@ -108,6 +108,10 @@ class Record:
     @property
     def uniq_key(self) -> str | None:
         return self.properties.get(UNIQ_KEY)
+
+    def has_key(self, key: str) -> bool:
+        """Whether it is the unique key, or one of the keys."""
+        return self.uniq_key == key or key in split_keys(self.keys or "")
 
     @property
     def msg_id(self) -> str:

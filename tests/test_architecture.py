@@ -69,7 +69,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("protocol", "state_file"),
         ("master",),
         ("slave",),
-        ("election",),
+        ("election", "rocketmq"),
     ),
     "node": (
         ("__init__", "access", "certs", "tokens"),

@@ -1,0 +1,1 @@
+"""A node that follows a running RocketMQ broker as its slave."""

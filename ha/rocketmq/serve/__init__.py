@@ -1,0 +1,1 @@
+"""A master that RocketMQ brokers follow as its slaves."""

@@ -1,0 +1,1 @@
+"""The bytes that RocketMQ's brokers exchange: the HA stream, and remoting."""

@@ -3,6 +3,8 @@
 All calls may block on the disk, so they run in a worker thread; reading a position does not.
 """
 
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Protocol
 
 from storage.config import StoreConfig
@@ -37,6 +39,11 @@ class LogPort(Protocol):
         """Whether `read` would not wait for the disk."""
         ...
 
+    def next_record(self, offset: int, below: int) -> int | None:
+        """Where the first whole record behind `offset` begins; None if none begins below
+        `below`."""
+        ...
+
 
 class EpochsPort(Protocol):
     """The durable epoch table: every change is fsynced on return."""
@@ -63,6 +70,20 @@ class TablePort(Protocol):
     def to_json(self) -> bytes: ...
 
     def replace_from_json(self, data: bytes) -> None: ...
+
+
+class GroupTablePort(TablePort, Protocol):
+    """The consumer groups."""
+
+    def take_rows(self, rows: Mapping[str, object], gone: Collection[str], now_ms: int) -> None: ...
+
+
+class OffsetsPort(TablePort, Protocol):
+    """The consumer offsets."""
+
+    def take_rows(
+        self, rows: dict[str, object], before: frozenset[tuple[str, str]]
+    ) -> frozenset[tuple[str, str]]: ...
 
 
 class RawIntakePort(Protocol):
@@ -107,10 +128,10 @@ class StorePort(Protocol):
     def topics(self) -> TablePort: ...
 
     @property
-    def groups(self) -> TablePort: ...
+    def groups(self) -> GroupTablePort: ...
 
     @property
-    def consumer_offsets(self) -> TablePort: ...
+    def consumer_offsets(self) -> OffsetsPort: ...
 
     @property
     def group_members(self) -> TablePort: ...
@@ -174,7 +195,16 @@ class StorePort(Protocol):
         """Dispatch to the log's end, write the epoch entry durably, take writes."""
         ...
 
+    def become_relay(self, epoch: int) -> None:
+        """Lead this store's slaves in `epoch`, but take no writes: the bytes come from a RocketMQ
+        broker."""
+        ...
+
     def become_slave(self) -> None: ...
+
+    def copy_aside(self, start: int, end: int) -> Path:
+        """Keep log bytes that are about to be cut in a file of their own; durable on return."""
+        ...
 
 
 def tables_of(store: StorePort) -> dict[str, TablePort]:

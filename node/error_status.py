@@ -100,6 +100,7 @@ _TABLE = (
 # RocketMQ's status for a put that was refused with a code; any other code: UNKNOWN_ERROR.
 _PUT_STATUS: dict[int, Status] = {
     common_pb2.NOT_MASTER: broker_pb2.SERVICE_NOT_AVAILABLE,
+    common_pb2.CHANGE_REFUSED: broker_pb2.SERVICE_NOT_AVAILABLE,
     common_pb2.STORE_READ_ONLY: broker_pb2.SERVICE_NOT_AVAILABLE,
     common_pb2.DISK_FULL: broker_pb2.SERVICE_NOT_AVAILABLE,
     common_pb2.SHUTTING_DOWN: broker_pb2.SERVICE_NOT_AVAILABLE,

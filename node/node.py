@@ -24,6 +24,7 @@ from ha.election.host import Identity
 from ha.election.requests import ClusterRequests
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
+from ha.rocketmq.follow.address import parse_address
 from ha.slave.slave import ReplicationSlave
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
@@ -46,6 +47,7 @@ from .puts.ack_stats import AckStats
 from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
 from .roles.elected_roles import AgentCalls, ElectedRoles
+from .roles.following_roles import FollowingRoles
 from .roles.master_role import MasterRole
 from .roles.role import NodeRole, SureRole
 from .roles.slave_role import SlaveRole
@@ -90,6 +92,7 @@ class Node:
         self._close_replication: Callable[[], Awaitable[None]] = nothing
         self._slave: ReplicationSlave | None = None
         self._elected: ElectedRoles | None = None
+        self.following: FollowingRoles | None = None
         self.agent: ElectionAgent | None = None
         self.elections: Elections | None = None
         self._taking_part: asyncio.Task[None] | None = None
@@ -138,6 +141,8 @@ class Node:
         )
         if self.config.elects:
             return await self._start_election(config)
+        if self.config.follow:
+            return await self._start_following(config)
         files = self.store.files
         if self.config.role == "master":
             master = ReplicationMaster(self.store, config, self._clock, files=files)
@@ -155,6 +160,25 @@ class Node:
         self._slave = slave = ReplicationSlave(self.store, config, self._clock, files=files)
         self.role = SlaveRole(slave, self.config.master)
         return slave.servicer
+
+    async def _start_following(self, config: HaConfig) -> ReplicationService:
+        """The log comes from a RocketMQ broker; nothing does before `_follow`."""
+        put = self.config.put
+        roles = self.following = FollowingRoles(
+            parse_address(self.config.follow),
+            self.store,
+            config,
+            self._clock,
+            self.config.following,
+            max_unconfirmed_bytes=put.max_unconfirmed_bytes,
+            timeout_ms=put.timeout_ms,
+            fatal=self._end_by,
+        )
+        self._close_replication = roles.close
+        self._undo.push_async_callback(roles.close)
+        await roles.prepare()
+        self.role = roles.switch
+        return roles.replication.servicer
 
     async def _start_election(self, config: HaConfig) -> ReplicationService:
         """The cluster decides over the role; nothing does before `_follow`."""
@@ -228,6 +252,9 @@ class Node:
         if self.elections is not None:
             learning = asyncio.create_task(self.elections.learn_product(), name="product")
             self._undo.push_async_callback(cancelled, learning)
+        if self.following is not None:
+            self.following.switch.on_change = self.waiters.look
+            self.following.start()
         if self._slave is None:
             return
         task = asyncio.create_task(self._slave.run(), name="replication")
@@ -380,6 +407,10 @@ class Node:
         """Raises RequestRefusedError on a slave."""
         self.role.require_master(what)
 
+    def require_topics(self) -> None:
+        """Raises RequestRefusedError if the topics come from a RocketMQ broker."""
+        self.role.require_topics()
+
     async def admit_change(self) -> None:
         """Raises RequestRefusedError if a table cannot be changed now."""
         await self.role.admit_change()
@@ -432,7 +463,7 @@ class Node:
         status = self.status()
         logger.info(
             "started role=%s endpoint=%s http=%s epoch=%d log=%d..%d seconds=%.3f",
-            "elected" if self.config.elects else self.config.role,
+            self.config.ha_role.value,
             self.endpoints.advertise,
             self.endpoints.http or "none",
             status.epoch,

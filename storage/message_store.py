@@ -9,6 +9,7 @@ otherwise replication advances it. Consumers see what is dispatched, so never mo
     role       writes                      next queue offsets
     single     append                      from the queues' ends, at open
     slave      append_raw, truncate        not needed
+    relay      append_raw, truncate        not needed
     master     append, after become_master from the end of the log, confirmed or not
 
 One lock serialises everything that changes the log; positions are read without it.
@@ -18,6 +19,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +31,10 @@ from .clock import Clock, SystemClock
 from .config import ConfirmSource, FlushMode, StoreConfig
 from .disk.files import Buffer, FileSystem
 from .disk.real_files import RealFileSystem
+from .disk_refusal import refusing
 from .errors import (
     BatchRefusedError,
     DiskFullError,
-    FlushFailedError,
     StoreBusyError,
     StoreClosedError,
     StoreError,
@@ -47,6 +49,8 @@ from .progress import Progress
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
 from .puts.targets import PutTargets
+from .recovery.cut_copy import save_copy
+from .recovery.failure_note import FailureNote
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
 from .recovery.set_aside import drop_set_aside
@@ -59,6 +63,7 @@ from .topic_changes import create_topic
 logger = logging.getLogger(__name__)
 
 SLAVE = "this node is a slave; send puts to the master"
+RELAY = "this node follows a RocketMQ broker; send puts to that broker"
 
 
 class MessageStore:
@@ -92,7 +97,7 @@ class MessageStore:
         self._abort = opened.abort
         self._last_stop = opened.last_stop
         self._persistence = opened.persistence
-        parts.log.flushed.listen(self._note_failure_apart)
+        self._failure_note = FailureNote(parts.log, opened.last_stop)
         self._pacing = ReputPacing(parts.confirmed, parts.reputed, parts.config.max_reput_lag_bytes)
         self._cleaner = Cleaner(parts)
         self._flush = FlushService(parts.log, parts.config, parts.clock)
@@ -110,7 +115,7 @@ class MessageStore:
             parts,
             persist=self.persist,
             clean=self._clean,
-            note_failure=self._note_failure,
+            note_failure=self._failure_note.save,
             restore_reserve=opened.reserve.restore,
         )
         self._keeper = StoreKeeper(tasks, parts.clock)
@@ -193,7 +198,7 @@ class MessageStore:
         self._flush.start()
         self.reput.start()
         self._keeper.start()
-        self._started = True
+        self._started = self._failure_note.apart = True
 
     def close(self) -> None:
         """Accept no more writes, make everything durable, and close.
@@ -220,7 +225,7 @@ class MessageStore:
     def _finish(self) -> bool:
         """Everything before the files are let go; whether the stop is clean."""
         self._keeper.close()
-        self._note_failure()
+        self._failure_note.save()
         try:
             self._flush.close()
             if self.failure is None:
@@ -232,7 +237,7 @@ class MessageStore:
             self._persistence.save(closing=True)
         except (StoreError, OSError) as error:
             logger.error("the store could not be closed cleanly: %s", error)
-            self._note_failure()
+            self._failure_note.save()
             self.reput.stop()
             return False
         index = self.index
@@ -342,6 +347,12 @@ class MessageStore:
         """The master's own log has no record in start .. end-1, so dispatch must not stop there."""
         self._parts.source.pass_over(start, end)
 
+    def copy_aside(self, start: int, end: int) -> Path:
+        """Keep log bytes `start`..`end`, which are about to be cut, in a file of their own; durable
+        on return. Raises DiskFullError or StoreReadOnlyError."""
+        with refusing(f"log bytes {start}..{end} cannot be kept in a file"):
+            return save_copy(self._parts, start, end)
+
     def damage_end(self, offset: int) -> int:
         """See raw_intake.damage_end."""
         return damage_end(self.log, offset)
@@ -413,27 +424,24 @@ class MessageStore:
             self.stats.traffic.counts_puts = True
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
+    def become_relay(self, epoch: int) -> None:
+        """Accept no puts, but lead the slaves of this store in `epoch`, which is durable on return:
+        the log's bytes come from elsewhere, by `append_raw`. The log ends with a record.
+
+        Raises FormatError for an epoch that is not newer than all in the table.
+        """
+        with self._write_lock:
+            self._read_only = RELAY
+            self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
+            self.stats.traffic.counts_puts = True
+        logger.info("relay: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
+
     def become_slave(self) -> None:
         """Accept no puts from now on."""
         with self._write_lock:
             self._read_only = SLAVE
             self.stats.traffic.counts_puts = False
         logger.info("slave: end=%d confirmed=%d", self.log.wrote.value, self.confirmed.value)
-
-    def _note_failure(self) -> None:
-        """Again as long as the disk does not take it."""
-        if isinstance(self.log.failure, FlushFailedError):
-            self._last_stop.note_failed_fsync()
-
-    def _note_failure_apart(self) -> None:
-        """The thread that met it holds the log's locks and has others to tell, and a disk in
-        trouble may take minutes for a byte."""
-        if self.log.failure is None:
-            return
-        if self._started:
-            threading.Thread(target=self._note_failure, name="fsync-flag", daemon=True).start()
-        else:
-            self._note_failure()
 
     def _follow_log(self) -> None:
         """A single node confirms for itself."""

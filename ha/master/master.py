@@ -22,7 +22,7 @@ from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
 
-from ..config import HaConfig
+from ..config import HaConfig, Role
 from ..errors import NotRunningError, TooManyError
 from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
@@ -167,7 +167,7 @@ class ReplicationMaster:
             term.me,
             term.view,
             term.record,
-            own_position(self.store),
+            self._own_position(),
             self.clock.monotonic(),
         )
         logger.info(
@@ -249,6 +249,11 @@ class ReplicationMaster:
 
     # --- the log moves
 
+    def _own_position(self) -> int:
+        """A relay counts what is fsynced, however the store flushes: its broker relies on it."""
+        relay = self.config.role is Role.RELAY
+        return self.store.log.flushed.value if relay else own_position(self.store)
+
     def _notify(self) -> None:
         # In the thread that moved the position; one wake-up for all that moves meanwhile.
         if not self._moved_pending and self._loop is not None:
@@ -259,7 +264,7 @@ class ReplicationMaster:
         self._moved_pending = False
         log = self.store.log
         confirm = self.group.positions(
-            own=own_position(self.store),
+            own=self._own_position(),
             end=log.committed.value,
             minimum=log.min_offset,
             now=self.clock.monotonic(),

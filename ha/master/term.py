@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from storage.config import FlushMode
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
-from ..config import HaConfig
+from ..config import HaConfig, Role
 from ..errors import StateFileError
 from ..protocol.handshake import MasterView
 from ..state import HaState, InSyncRecord, Member, check_reachable, remembered
@@ -86,7 +86,10 @@ def begin_term(
         if store.config.flush is FlushMode.ASYNC:
             store.count_unflushed()
     cover_old_bytes(store)
-    store.become_master(epoch)
+    if config.role is Role.RELAY:
+        store.become_relay(epoch)
+    else:
+        store.become_master(epoch)
     log = store.log
     view = MasterView(
         cluster_id=state.cluster_id,

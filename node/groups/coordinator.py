@@ -125,6 +125,7 @@ class GroupCoordinator:
     ) -> broker_pb2.GroupHeartbeatResponse:
         """Raises RequestRefusedError."""
         self._lead()
+        self._role.require_group(request.group)
         report = report_of(request, host, self.limits)
         name = request.group
         if report.epoch == JOIN and name not in self._store.groups.table:
@@ -373,10 +374,11 @@ class GroupCoordinator:
 
     # ---- administration
 
-    def lead(self, what: str) -> None:
-        """Raises RequestRefusedError on a node whose groups do not count; `what` a caller wanted of
-        the master."""
+    def lead(self, what: str, group: str) -> None:
+        """Raises RequestRefusedError on a node whose groups do not count, or for a group whose
+        offsets come from elsewhere; `what` a caller wanted of the master."""
         self._role.require_master(what)
+        self._role.require_group(group)
         self._lead()
 
     def describe(self, name: str) -> broker_pb2.DescribeGroupResponse:
@@ -393,6 +395,7 @@ class GroupCoordinator:
 
     def check_deletable(self, name: str) -> None:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS."""
+        self._role.require_group(name)
         self.describe(name)
         group = self.groups.get(name)
         if group is not None and group.members:

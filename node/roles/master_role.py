@@ -9,11 +9,12 @@ from storage.message_store import MessageStore
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
+from .role import OwnTables
 
 ADMISSION_STEP_S = 0.05
 
 
-class MasterRole:
+class MasterRole(OwnTables):
     """See the module. `lease_fault` says why the lease does not hold, if the cluster elects: it
     counts where this node acknowledges alone. `held_back`, if not empty, is why puts have to wait a
     moment."""

@@ -35,6 +35,13 @@ class NodeRole(Protocol):
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
 
+    def require_topics(self) -> None:
+        """Raises RequestRefusedError if the topics come from elsewhere and cannot be changed
+        here."""
+
+    def require_group(self, group: str) -> None:
+        """Raises RequestRefusedError if the offsets of this group come from elsewhere."""
+
     def members(self) -> Sequence[common_pb2.NodeStatus]: ...
 
     def alarms(self) -> Mapping[str, str]:
@@ -49,6 +56,16 @@ class NodeRole(Protocol):
         """Why reads are not what they should be; empty if they are."""
 
 
+class OwnTables:
+    """Of a role whose cluster has its topics and groups for itself."""
+
+    def require_topics(self) -> None:
+        return
+
+    def require_group(self, group: str) -> None:
+        return
+
+
 class SureRole:
     """A role for those that need to be sure: the members of groups act on one node's word."""
 
@@ -60,6 +77,9 @@ class SureRole:
 
     def require_master(self, what: str) -> None:
         self._role.require_master(what)
+
+    def require_group(self, group: str) -> None:
+        self._role.require_group(group)
 
     async def settle(self, table: str) -> None:
         await self._role.settle(table)

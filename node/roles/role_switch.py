@@ -44,6 +44,12 @@ class RoleSwitch:
     def require_master(self, what: str) -> None:
         self.current.require_master(what)
 
+    def require_topics(self) -> None:
+        self.current.require_topics()
+
+    def require_group(self, group: str) -> None:
+        self.current.require_group(group)
+
     async def admit_change(self) -> None:
         await self.current.admit_change()
 

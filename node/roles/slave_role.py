@@ -6,9 +6,10 @@ from ha.slave.slave import ReplicationSlave
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
+from .role import OwnTables
 
 
-class SlaveRole:
+class SlaveRole(OwnTables):
     """The role of a node that follows a master."""
 
     def __init__(self, replication: ReplicationSlave, master: str) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
+from .role import OwnTables
 
 Rows = Callable[[str], Sequence[common_pb2.NodeStatus]]
 
 
-class WaitingRole:
+class WaitingRole(OwnTables):
     """`rows` gives the nodes that are known, with the reason in this node's own row."""
 
     def __init__(self, reason: str, rows: Rows) -> None:

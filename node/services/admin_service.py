@@ -48,6 +48,9 @@ class ClusterView(Protocol):
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
 
+    def require_topics(self) -> None:
+        """Raises RequestRefusedError (CHANGE_REFUSED) if the topics come from elsewhere."""
+
     async def admit_change(self) -> None:
         """Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC) where no table can be changed."""
 
@@ -126,6 +129,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     ) -> admin_pb2.TopicResponse:
         """A change of a topic is done once every node that may become the master knows it."""
         self._view.require_master("change topics on")
+        self._view.require_topics()
         await self._view.admit_change()
         response = await asyncio.get_running_loop().run_in_executor(self._executor, work)
         await self._view.settle("topics")
@@ -133,6 +137,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     def _create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.TopicResponse:
         self._view.require_master("create topics on")
+        self._view.require_topics()
         asked = request.topic
         _refuse_system_topic(asked.name)
         held = self._store.topics.get(asked.name)
@@ -207,6 +212,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     def _delete(self, name: str) -> admin_pb2.TopicResponse:
         self._view.require_master("delete topics on")
+        self._view.require_topics()
         _refuse_system_topic(name)
         return admin_pb2.TopicResponse(
             topic=_topic(self._store.topics.delete(name, self._store.clock.now_ms()))

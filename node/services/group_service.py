@@ -51,7 +51,7 @@ class GroupService:
     async def commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
     ) -> broker_pb2.CommitOffsetsResponse:
-        self._coordinator.lead("commit consumer offsets on")
+        self._coordinator.lead("commit consumer offsets on", request.group)
         response = await self._turns.run(
             caller,
             partial(self._commit, request, caller),

@@ -29,12 +29,14 @@ from pydantic_settings import (
 from ha.config import HaConfig, Replication, Role
 from ha.coordinator.options import CoordinatorOptions
 from ha.election.config import ElectionConfig
+from ha.rocketmq.follow.address import parse_address
 from storage.config import ConfirmSource, RetentionConfig, StoreConfig
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
 
 from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection
+from .following_section import FollowingSection
 from .groups_section import GroupsSection
 from .sections import (
     LimitsSection,
@@ -86,6 +88,13 @@ class NodeConfig(BaseSettings):
     master: str = Field(
         default="", description="host:port of the master's gRPC services; required on a slave."
     )
+    follow: str = Field(
+        default="",
+        description="RocketMQ broker whose log this node follows as a slave, in place of a role: "
+        "rocketmq://HOST:PORT with the broker's listen port, or "
+        "rocketmq://HOST:PORT,HOST:PORT/NAME with its name servers and its name. The node takes no "
+        "puts until `tandemlog takeover`.",
+    )
     listen: str = Field(
         default=f"127.0.0.1:{DEFAULT_PORT}",
         description="host:port on which the gRPC services listen; port 0 means any free port.",
@@ -117,6 +126,7 @@ class NodeConfig(BaseSettings):
     replication: ReplicationSection = Field(
         default=ReplicationSection(), description="See [replication]."
     )
+    following: FollowingSection = Field(default=FollowingSection(), description="See [following].")
     coordinator: CoordinatorSection = Field(
         default=CoordinatorSection(), description="See [coordinator]."
     )
@@ -152,11 +162,23 @@ class NodeConfig(BaseSettings):
             split_endpoint(value)
         return value
 
+    @field_validator("follow")
+    @classmethod
+    def _is_broker(cls, value: str) -> str:
+        if value:
+            parse_address(value)
+        return value
+
     @model_validator(mode="after")
     def _fits_together(self) -> "NodeConfig":
         if self.elects and self.model_fields_set & {"role", "master"}:
             raise ValueError(
                 "role and master: with coordinator.endpoints the cluster elects; leave them out"
+            )
+        if self.follow and (self.elects or self.model_fields_set & {"role", "master"}):
+            raise ValueError(
+                "follow: a node that follows a RocketMQ broker has no other role and takes part in "
+                "no election; leave role, master and coordinator.endpoints out"
             )
         if self.role == "slave" and not self.master:
             raise ValueError("master: a slave needs the endpoint of its master")
@@ -185,6 +207,13 @@ class NodeConfig(BaseSettings):
         # a master without slaves too: its replication decides what is confirmed
         values["confirm"] = ConfirmSource.REPLICATION
         return StoreConfig(**values)
+
+    @property
+    def ha_role(self) -> Role:
+        """What the configuration makes of this node."""
+        if self.follow:
+            return Role.RELAY
+        return Role.ELECTED if self.elects else Role(self.role)
 
     @property
     def elects(self) -> bool:
@@ -245,7 +274,7 @@ class NodeConfig(BaseSettings):
         return HaConfig(
             cluster_id=self.cluster_id,
             node_id=self.node_id,
-            role=Role.ELECTED if self.elects else Role(self.role),
+            role=self.ha_role,
             endpoint=endpoint,
             http_endpoint=http_endpoint,
             store_host=store_host,

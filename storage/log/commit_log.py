@@ -56,6 +56,7 @@ from .batch_check import CheckedBatch, check_batch
 from .reader import LogReader
 from .recent_starts import RecentStarts
 from .record_check import RecordLimits
+from .scan import next_record
 from .stages import LogStages
 
 logger = logging.getLogger(__name__)
@@ -221,6 +222,11 @@ class CommitLog:
             self._published(plan.end)
             self._stages.store_timestamp = store_timestamp
         return segments
+
+    def next_record(self, offset: int, below: int) -> int | None:
+        """Where the first whole record behind log offset `offset` begins; None if none begins below
+        `below`. Raises UnreadableError."""
+        return next_record(self.mapped, offset, below)
 
     def ends_with_record(self, offset: int) -> bool:
         """Whether a record is known to end at `offset`, up to where the log was flushed once: not

@@ -152,6 +152,21 @@ class ConsumerOffsets:
             self._take(decoded)
             self._changes += 1
 
+    def take_rows(
+        self, rows: dict[str, object], before: frozenset[tuple[str, str]]
+    ) -> frozenset[tuple[str, str]]:
+        """Put the rows of another table, as they stand in its file, in place of the own ones of the
+        same (topic, group), and drop those of `before` that it no longer has. Returns its pairs."""
+        taken = _decode(rows)
+        with self._lock:
+            gone = before.difference(taken)
+            kept = {pair: offsets for pair, offsets in self._table.items() if pair not in gone}
+            changed = {**kept, **taken}
+            if changed != self._table:
+                self._take(changed)
+                self._changes += 1
+        return frozenset(taken)
+
     def _take(self, rows: dict[tuple[str, str], dict[int, int]]) -> None:
         self._table = rows
         self._row_count = sum(map(len, rows.values()))

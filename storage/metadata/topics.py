@@ -11,7 +11,7 @@ changes them and each change raises `version`; a slave takes the master's whole 
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -355,6 +355,19 @@ class GroupTable:
             self._file.replace(dict(sorted(document.items())))
             self.table = changed
         return True
+
+    def take_rows(self, rows: Mapping[str, object], gone: Collection[str], now_ms: int) -> None:
+        """Put these rows in place of the own ones of the same groups, and drop those that are
+        `gone`; durable on return."""
+        with self._lock:
+            kept = {name: bean for name, bean in self.table.items() if name not in gone}
+            changed = {**kept, **rows}
+            if changed == self.table:
+                return
+            document = {"forbiddenTable": {}, **self._file.with_next_version(now_ms)}
+            document[_GROUPS] = changed
+            self._file.replace(dict(sorted(document.items())))
+            self.table = changed
 
     def to_json(self) -> bytes:
         """The whole table in the form of its file, for a slave."""

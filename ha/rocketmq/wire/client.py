@@ -1,6 +1,7 @@
 """Requests to a broker or a name server: one connection, one request after the other."""
 
 import asyncio
+import socket
 from collections.abc import Mapping
 from itertools import count
 
@@ -27,7 +28,8 @@ class RemotingClient:
         self._opaque = count(1)
 
     async def __aenter__(self) -> "RemotingClient":
-        self._reader, self._writer = await connected(self._host, self._port)
+        link = await connected_socket(self._host, self._port)
+        self._reader, self._writer = await asyncio.open_connection(sock=link)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -72,17 +74,41 @@ class RemotingClient:
                     return command
 
 
-async def connected(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A TCP connection. Raises NoBrokerError if no process listens there, else BrokerError."""
+async def connected_socket(host: str, port: int) -> socket.socket:
+    """A TCP connection that does not block. Raises NoBrokerError if no process listens there, else
+    BrokerError."""
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
         async with asyncio.timeout(CONNECT_S):
-            return await asyncio.open_connection(host, port)
+            return await _open(host, port)
     except TimeoutError:
         raise BrokerError(
-            f"{host}:{port} did not answer within {CONNECT_S:g} s: the host is down, or a firewall "
-            "drops the packets"
+            f"{place} did not answer within {CONNECT_S:g} s: the host is down, or a firewall drops "
+            "the packets"
         ) from None
     except ConnectionRefusedError:
-        raise NoBrokerError(f"no process listens on {host}:{port}") from None
+        raise NoBrokerError(f"no process listens on {place}") from None
     except OSError as error:
-        raise BrokerError(f"{host}:{port} cannot be reached: {error.strerror or error}") from error
+        raise BrokerError(f"{place} cannot be reached: {error.strerror or error}") from error
+
+
+async def _open(host: str, port: int) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    fault: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        link = socket.socket(family, kind, protocol)
+        try:
+            link.setblocking(False)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(link, address)
+        except OSError as error:
+            fault = error
+            link.close()
+        except BaseException:
+            link.close()
+            raise
+        else:
+            return link
+    raise fault

@@ -21,3 +21,12 @@ class NoBrokerError(BrokerError):
 
 class WrongBrokerError(HaError):
     """This store and this broker do not belong together; an operator has to act."""
+
+
+class LogsDifferError(HaError):
+    """From `position` on, the log here is not the broker's; compared from `start` on."""
+
+    def __init__(self, start: int, position: int) -> None:
+        super().__init__(f"this log differs from the broker's at {position}")
+        self.start = start
+        self.position = position

@@ -1,0 +1,57 @@
+"""Where a broker is, as an operator writes it.
+
+rocketmq://HOST:PORT                       the broker's own port (listenPort)
+rocketmq://HOST:PORT,HOST:PORT/NAME        ports of name servers, and the broker's name
+"""
+
+from dataclasses import dataclass
+
+SCHEME = "rocketmq://"
+FORMS = (
+    "give rocketmq://HOST:PORT with the broker's listen port, or "
+    "rocketmq://HOST:PORT,HOST:PORT/NAME with its name servers and its name"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """`broker_name` is empty if `places` has the one place of the broker itself; else they are
+    those of name servers."""
+
+    places: tuple[tuple[str, int], ...]
+    broker_name: str = ""
+
+    def __str__(self) -> str:
+        places = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                          for host, port in self.places)  # fmt: skip
+        return f"{SCHEME}{places}" + (f"/{self.broker_name}" if self.broker_name else "")
+
+
+def parse_address(text: str) -> BrokerAddress:
+    """Raises ValueError that says what is wrong and what to write."""
+    if not text.startswith(SCHEME):
+        raise ValueError(f"must begin with {SCHEME}, not {text!r}: {FORMS}")
+    places, slash, name = text.removeprefix(SCHEME).partition("/")
+    found = tuple(_place(each, text) for each in places.split(","))
+    if len(found) > 1 and not name:
+        raise ValueError(f"{text!r} has several places and no name of a broker: {FORMS}")
+    if slash and not name:
+        raise ValueError(f"{text!r} has no name behind the slash: {FORMS}")
+    return BrokerAddress(found, name)
+
+
+def split_place(text: str) -> tuple[str, int]:
+    """Host and port of `host:port` or `[v6]:port`. Raises ValueError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not host:port")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ValueError(f"an IPv6 address must be in brackets: {text!r}")
+    return host.strip("[]"), int(port)
+
+
+def _place(place: str, text: str) -> tuple[str, int]:
+    try:
+        return split_place(place)
+    except ValueError as error:
+        raise ValueError(f"{error} in {text!r}: {FORMS}") from None

@@ -1,0 +1,199 @@
+"""What a broker says of itself, by remoting: who it is, and how long its log is.
+
+The HA wire tells neither, so both are asked for before each connection to it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files import store_json
+
+from ..wire.client import RemotingClient
+from ..wire.errors import BrokerError, BrokerRefusedError, WrongBrokerError
+from ..wire.requests import (
+    GET_BROKER_CLUSTER_INFO,
+    GET_BROKER_CONFIG,
+    GET_BROKER_RUNTIME_INFO,
+)
+from .address import BrokerAddress, split_place
+
+PERM_WRITE = 2
+MASTER_ID = "0"
+_VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """`begin_offset` and `end_offset` are those of its commit log, `file_size` that of its log
+    files in bytes, `takes_writes` whether its permission allows them."""
+
+    host: str
+    port: int
+    ha_port: int
+    cluster: str
+    name: str
+    role: str
+    version: str
+    file_size: int
+    begin_offset: int
+    end_offset: int
+    takes_writes: bool
+
+    @property
+    def address(self) -> str:
+        return _joined(self.host, self.port)
+
+    @property
+    def ha_address(self) -> str:
+        return _joined(self.host, self.ha_port)
+
+    @property
+    def title(self) -> str:
+        """For people: which broker this is."""
+        return f"broker {self.name} of cluster {self.cluster} at {self.address}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """Where the broker's commit log begins and ends."""
+
+    begin_offset: int
+    end_offset: int
+
+
+async def find_broker(address: BrokerAddress) -> tuple[str, int]:
+    """The place of the broker itself: as given, or as a name server knows it. Raises
+    BrokerError."""
+    if not address.broker_name:
+        return address.places[0]
+    faults = []
+    for host, port in address.places:
+        try:
+            async with RemotingClient(host, port) as client:
+                body = (await client.call(GET_BROKER_CLUSTER_INFO)).body
+            return _master_of(address.broker_name, body, f"{host}:{port}")
+        except BrokerError as error:
+            faults.append(str(error))
+    raise BrokerError(f"no name server tells where the broker is: {'; '.join(faults)}")
+
+
+async def ask_facts(client: RemotingClient, host: str, port: int) -> BrokerFacts:
+    """Raises BrokerError, and WrongBrokerError for a broker that cannot be followed."""
+    try:
+        settings = properties((await client.call(GET_BROKER_CONFIG)).body)
+        runtime = _runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body)
+    except BrokerRefusedError as error:
+        raise BrokerError(
+            f"{error}: give the listen port of a broker, and switch access control off for this "
+            "node's requests (26, 28, 21, 43, 45, 201)"
+        ) from error
+    return facts_of(host, port, settings, runtime)
+
+
+async def ask_span(client: RemotingClient) -> LogSpan:
+    """Raises BrokerError."""
+    runtime = _runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body)
+    return LogSpan(_number(runtime, "commitLogMinOffset"), _number(runtime, "commitLogMaxOffset"))
+
+
+def facts_of(
+    host: str, port: int, settings: Mapping[str, str], runtime: Mapping[str, str]
+) -> BrokerFacts:
+    """Raises BrokerError for settings that lack something, WrongBrokerError for a broker that
+    cannot be followed."""
+    facts = BrokerFacts(
+        host=host,
+        port=port,
+        ha_port=_number(settings, "haListenPort"),
+        cluster=_text(settings, "brokerClusterName"),
+        name=_text(settings, "brokerName"),
+        role=settings.get("brokerRole", ""),
+        version=_version(runtime),
+        file_size=_number(settings, "mappedFileSizeCommitLog"),
+        begin_offset=_number(runtime, "commitLogMinOffset"),
+        end_offset=_number(runtime, "commitLogMaxOffset"),
+        takes_writes=bool(_number(settings, "brokerPermission") & PERM_WRITE),
+    )
+    if settings.get("enableControllerMode") == "true":
+        raise WrongBrokerError(
+            f"{facts.title} runs in controller mode, whose HA wire only members of its own "
+            "cluster speak: follow a broker with brokerRole ASYNC_MASTER or SYNC_MASTER"
+        )
+    if settings.get("enableDLegerCommitLog") == "true":
+        raise WrongBrokerError(
+            f"{facts.title} keeps its log in DLedger, which has no HA wire: follow a broker "
+            "with brokerRole ASYNC_MASTER or SYNC_MASTER"
+        )
+    if facts.role == "SLAVE":
+        raise WrongBrokerError(f"{facts.title} is a slave itself: follow its master")
+    if settings.get("duplicationEnable") == "true":
+        raise WrongBrokerError(f"{facts.title} has duplicationEnable, which cannot be followed")
+    return facts
+
+
+def properties(data: bytes) -> dict[str, str]:
+    """The settings in a body of lines `key=value`."""
+    lines = (line.partition("=") for line in data.decode("utf-8", "replace").splitlines())
+    return {key.strip(): value.strip() for key, equals, value in lines if equals}
+
+
+def _runtime(body: bytes) -> Mapping[str, str]:
+    document = _document(body)
+    table = document.get("table")
+    if not isinstance(table, dict):
+        raise BrokerError("the broker's runtime information has no table")
+    return {str(key): str(value) for key, value in table.items()}
+
+
+def _document(body: bytes) -> Mapping[object, object]:
+    try:
+        found = store_json.loads(body)
+    except FormatError as error:
+        raise BrokerError(f"the broker's answer cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise BrokerError("the broker's answer is no JSON object")
+    return dict(found)
+
+
+def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
+    table = _document(body).get("brokerAddrTable")
+    row = table.get(name) if isinstance(table, dict) else None
+    if not isinstance(row, dict):
+        known = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
+        raise BrokerError(
+            f"name server {server} knows no broker {name!r}; it knows: {known or 'none'}"
+        )
+    addresses = row.get("brokerAddrs")
+    found = (
+        {str(key): value for key, value in addresses.items()} if isinstance(addresses, dict) else {}
+    )
+    if MASTER_ID not in found:
+        raise BrokerError(f"name server {server} knows no master of broker {name!r} now")
+    try:
+        return split_place(str(found[MASTER_ID]))
+    except ValueError as error:
+        raise BrokerError(f"name server {server}: {error}") from None
+
+
+def _number(table: Mapping[str, str], key: str) -> int:
+    text = table.get(key, "")
+    if not text.lstrip("-").isdecimal():
+        raise BrokerError(f"the broker does not say its {key} (it says {text!r})")
+    return int(text)
+
+
+def _text(table: Mapping[str, str], key: str) -> str:
+    if not table.get(key):
+        raise BrokerError(f"the broker does not say its {key}")
+    return table[key]
+
+
+def _version(runtime: Mapping[str, str]) -> str:
+    found = _VERSION.search(runtime.get("brokerVersionDesc", ""))
+    return ".".join(found.groups()) if found else ""
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,318 @@
+"""A node that follows a broker: ask who it is, compare, follow, and reconnect, forever.
+
+    find ▸ ask facts ▸ first step ──begin, cut, set aside──▶ the relay's term ends, the log is
+             ▲             │                                  changed, a new term begins ──┐
+             │             └──ask──▶ compare ▸ follow ──the connection ends──┐             │
+             └──────────── pause ◀───────────────────────────────────────────┴─────────────┘
+
+Beside the stream of log bytes runs a round of requests: the broker's end, and its tables.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import tenacity
+
+from storage.clock import Clock
+from storage.disk.files import FileSystem
+from storage.errors import StoreError
+
+from ...errors import HaError
+from ...slave.stream import StoreThreads
+from ...store_port import StorePort
+from ..wire.client import RemotingClient
+from ..wire.errors import BrokerError, LogsDifferError, NoBrokerError, WrongBrokerError
+from .address import BrokerAddress
+from .broker import BrokerFacts, ask_facts, ask_span, find_broker
+from .comparison import Ask, BeginAt, CutAt, SetAside, Step, after_difference, first_step
+from .note import Following, FollowingFile
+from .session import FollowSession
+from .store import FollowStore
+from .stream import FollowStream
+from .tables import TableKeeper, fetch_tables
+from .takeover import Look, Presence
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+WRONG_PAUSE_S = 10.0
+REST_PER_WORK = 20.0
+"""A round rests so many times as long as it took: a broker with large tables is asked less."""
+
+
+class RelayHost(Protocol):
+    """The one who has the relay's term."""
+
+    async def rebuild(self, change: Callable[[], None]) -> None:
+        """End the term, run `change` in a thread, and begin the next term, whether it raises or
+        not. Raises what `change` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerState:
+    """How it is going. `fault` is empty while the node follows; `facts` and `broker_end` are what
+    the broker said last."""
+
+    following: bool = False
+    fault: str = "no connection to the broker yet"
+    facts: BrokerFacts | None = None
+    broker_end: int | None = None
+    seen_at: float = 0.0
+    gone_since: float | None = None
+    followed: bool = False
+
+
+class BrokerFollower:
+    """See the module. `run` until it is cancelled. Lives in one event loop."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        store: StorePort,
+        files: FileSystem,
+        clock: Clock,
+        host: RelayHost,
+        *,
+        offsets_interval_s: float,
+        tables_interval_s: float,
+    ) -> None:
+        self.address = address
+        self.state = FollowerState()
+        self.tables = TableKeeper(store, files)
+        self._store = store
+        self._clock = clock
+        self._host = host
+        self._offsets_interval_s = offsets_interval_s
+        self._tables_interval_s = tables_interval_s
+        self._file = FollowingFile(store.config.directory, files)
+        self._note: Following | None = None
+        self._threads = StoreThreads()
+        self._stored = FollowStore(store, self._keep_note)
+        self._window = 0
+        self._said = ""
+        self._end, self._moved_at = -1, 0.0
+
+    @property
+    def title(self) -> str:
+        """The broker, for people."""
+        facts = self.state.facts
+        return facts.title if facts is not None else f"the broker at {self.address}"
+
+    async def run(self) -> None:
+        """Follow until cancelled. Raises StateFileError if the note cannot be read."""
+        try:
+            self._note = await self._threads.write(self._file.load)
+            await self._threads.write(self.tables.load)
+            while True:
+                await self._retrying()(self._follow)
+                await asyncio.sleep(FIRST_PAUSE_S)
+        finally:
+            await self._threads.close()
+
+    async def look(self) -> Look:
+        """The broker and this node now, for a takeover: asks the broker, and if it refuses writes
+        fetches its tables once more."""
+        presence, takes_writes = Presence.SILENT, True
+        try:
+            host, port = await find_broker(self.address)
+            async with RemotingClient(host, port) as client:
+                facts = await ask_facts(client, host, port)
+                if not facts.takes_writes:
+                    await self._take_tables(client, all_of_them=True)
+            presence, takes_writes = Presence.ANSWERS, facts.takes_writes
+            self._seen(facts, facts.end_offset)
+        except NoBrokerError:
+            presence = Presence.NO_PROCESS
+            self._gone()
+        except BrokerError as error:
+            logger.info("looking at the broker: %s", error)
+        now, state, log = self._clock.monotonic(), self.state, self._store.log
+        self._note_growth(now)
+        return Look(
+            broker=self.title,
+            presence=presence,
+            takes_writes=takes_writes,
+            broker_end=state.broker_end,
+            seen_s=now - state.seen_at,
+            gone_s=0.0 if state.gone_since is None else now - state.gone_since,
+            followed=state.followed,
+            durable=log.flushed.value,
+            reputed=self._store.reputed.value,
+            quiet_s=now - self._moved_at,
+        )
+
+    # --- one connection
+
+    def _retrying(self) -> tenacity.AsyncRetrying:
+        growing = tenacity.wait_random_exponential(multiplier=FIRST_PAUSE_S, max=LONGEST_PAUSE_S)
+
+        def wait(call: tenacity.RetryCallState) -> float:
+            failure = call.outcome.exception() if call.outcome is not None else None
+            if isinstance(failure, WrongBrokerError):
+                return WRONG_PAUSE_S
+            return FIRST_PAUSE_S + growing(call)
+
+        return tenacity.AsyncRetrying(
+            wait=wait, retry=tenacity.retry_if_exception_type((HaError, StoreError, OSError))
+        )
+
+    async def _follow(self) -> None:
+        """One connection from its begin to its end; returns if the next one is due at once."""
+        try:
+            if self._store.log.flushed.failure is not None:
+                raise self._store.log.flushed.failure.with_traceback(None)
+            facts = await self._asked()
+            step = await self._threads.write(lambda: self._step(facts))
+            if isinstance(step, Ask):
+                await self._stream(step, facts)
+            else:
+                await self._change(step)
+        except WrongBrokerError as wrong:
+            self._lost(logging.ERROR, f"this node cannot follow: {wrong}")
+            raise
+        except BrokerError as error:
+            if isinstance(error, NoBrokerError):
+                self._gone()
+            self._lost(logging.WARNING, str(error))
+            raise
+        except (HaError, StoreError, OSError) as error:
+            self._lost(logging.ERROR, f"following {self.title} failed: {error}")
+            raise
+
+    async def _asked(self) -> BrokerFacts:
+        host, port = await find_broker(self.address)
+        async with RemotingClient(host, port) as client:
+            facts = await ask_facts(client, host, port)
+        self._seen(facts, facts.end_offset)
+        return facts
+
+    def _step(self, facts: BrokerFacts) -> Step:
+        log = self._store.log
+        own = self._stored.own_log()
+        step = first_step(own, facts, self._note, self._window, log.next_record)
+        if own.empty and self._note is None:
+            self._keep_note()
+        return step
+
+    async def _stream(self, ask: Ask, facts: BrokerFacts) -> None:
+        own = self._stored.own_log()
+        stream = FollowStream(
+            FollowSession(ask, own.end, own.file_size, self._clock.monotonic()),
+            self._stored,
+            self._threads,
+            self._clock,
+            compared=lambda: self._joined(facts, ask),
+        )
+        asking = asyncio.create_task(self._ask_on_and_on(facts), name="broker-tables")
+        try:
+            reason = await stream.run(facts.host, facts.ha_port)
+        except LogsDifferError as found:
+            await self._differs(found, facts)
+            return
+        except NoBrokerError as error:
+            raise BrokerError(
+                f"{error}, which {facts.title} gives as its HA port: is a firewall or a wrong "
+                "brokerIP2 in between?"
+            ) from error
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        self._lost(logging.WARNING, f"{facts.title}: {reason}")
+        if not stream.followed:
+            raise BrokerError(f"{facts.title}, HA port {facts.ha_port}: {reason}")
+
+    async def _differs(self, found: LogsDifferError, facts: BrokerFacts) -> None:
+        own = self._stored.own_log()
+        step = await self._threads.write(
+            lambda: after_difference(own, facts, self._note, found, self._stored.read)
+        )
+        if step is None:
+            self._window += 1
+            logger.info("%s: comparing more of the log", found)
+        else:
+            await self._change(step)
+
+    async def _change(self, step: BeginAt | CutAt | SetAside) -> None:
+        self._window = 0
+        await self._host.rebuild(lambda: self._stored.change(step))
+        self.tables.start_over()
+
+    def _keep_note(self) -> None:
+        """In the thread that writes: whose log this is, before a byte of it is stored."""
+        facts = self.state.facts
+        if self._note is None and facts is not None:
+            note = Following(facts.cluster, facts.name)
+            self._file.save(note)
+            self._note = note
+
+    # --- the round of requests
+
+    async def _ask_on_and_on(self, facts: BrokerFacts) -> None:
+        rare_at = -self._tables_interval_s
+        said = ""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                async with RemotingClient(facts.host, facts.port) as client:
+                    rare_at = await self._rounds(client, facts, rare_at)
+            except (HaError, StoreError, OSError) as error:
+                if str(error) != said:
+                    said = str(error)
+                    logger.warning("the broker's tables are not fetched: %s", error)
+            await asyncio.sleep(max(FIRST_PAUSE_S, self._offsets_interval_s - self._since(began)))
+
+    async def _rounds(self, client: RemotingClient, facts: BrokerFacts, rare_at: float) -> float:
+        while True:
+            began = self._clock.monotonic()
+            span = await ask_span(client)
+            self._seen(self.state.facts or facts, span.end_offset)
+            rare = began - rare_at >= self._tables_interval_s
+            await self._take_tables(client, all_of_them=rare)
+            if rare:
+                rare_at = began
+            took = self._since(began)
+            await asyncio.sleep(max(self._offsets_interval_s - took, took * REST_PER_WORK))
+
+    async def _take_tables(self, client: RemotingClient, *, all_of_them: bool) -> None:
+        tables = await fetch_tables(client, all_of_them=all_of_them)
+        now_ms = self._clock.now_ms()
+        await self._threads.table(lambda: self.tables.take(tables, now_ms))
+
+    # --- what is known
+
+    def _since(self, began: float) -> float:
+        return self._clock.monotonic() - began
+
+    def _seen(self, facts: BrokerFacts, end_offset: int) -> None:
+        now = self._clock.monotonic()
+        self._note_growth(now)
+        self.state = replace(
+            self.state, facts=facts, broker_end=end_offset, seen_at=now, gone_since=None
+        )
+
+    def _gone(self) -> None:
+        if self.state.gone_since is None:
+            self.state = replace(self.state, gone_since=self._clock.monotonic())
+
+    def _note_growth(self, now: float) -> None:
+        end = self._store.log.wrote.value
+        if end != self._end:
+            self._end, self._moved_at = end, now
+
+    def _joined(self, facts: BrokerFacts, ask: Ask) -> None:
+        self._window, self._said = 0, ""
+        self.state = replace(self.state, following=True, followed=True, fault="")
+        logger.info(
+            "following %s (RocketMQ %s, HA %s) from %d, compared from %d on",
+            facts.title, facts.version, facts.ha_address, self._store.log.wrote.value, ask.start,
+        )  # fmt: skip
+
+    def _lost(self, level: int, reason: str) -> None:
+        self.state = replace(self.state, following=False, fault=reason)
+        if reason != self._said:
+            self._said = reason
+            logger.log(level, "%s", reason)

@@ -1,0 +1,89 @@
+"""The file `tandemlog/following.json` of a store: whose log this is, and whether that is over.
+
+broker       cluster and name of the broker whose log this store holds; the store follows no other
+taken_over   this node has become the master of the log in this epoch and follows no longer,
+             whatever its configuration says; absent while it follows
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.disk.files import FileSystem
+from storage.disk.small_files import read_small, write_small
+from storage.disk_refusal import refusing
+from storage.store_paths import StorePaths
+
+from ...errors import StateFileError
+
+FILE_NAME = "following.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """The log's end and the wall clock (ms) when this node became the master."""
+
+    end_offset: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """See the module."""
+
+    cluster: str
+    broker: str
+    taken_over: TakenOver | None = None
+
+    @property
+    def title(self) -> str:
+        return f"broker {self.broker} of cluster {self.cluster}"
+
+
+class FollowingFile:
+    """The note of the store in `directory`. One thread calls."""
+
+    def __init__(self, directory: Path, files: FileSystem) -> None:
+        self.path = StorePaths(directory).own / FILE_NAME
+        self._files = files
+
+    def load(self) -> Following | None:
+        """None if this store has followed no broker yet. Raises StateFileError."""
+        data = read_small(self._files, self.path)
+        if data is None:
+            return None
+        try:
+            document = json.loads(data)
+            over = document.get("taken_over")
+            version = int(document["version"])
+            found = Following(
+                str(document["cluster"]),
+                str(document["broker"]),
+                None if over is None else TakenOver(int(over["end_offset"]), int(over["at_ms"])),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateFileError(
+                f"{self.path} cannot be read ({error!r}): restore it from a copy; deleting it "
+                "makes this node forget which broker it follows, and that it has taken over"
+            ) from error
+        if version > VERSION:
+            raise StateFileError(
+                f"{self.path} is of version {version}, this program reads up to {VERSION}: start "
+                "the newer tandemlog that wrote it"
+            )
+        return found
+
+    def save(self, following: Following) -> None:
+        """Durable on return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""
+        over = following.taken_over
+        document = {
+            "version": VERSION,
+            "cluster": following.cluster,
+            "broker": following.broker,
+            "taken_over": None
+            if over is None
+            else {"end_offset": over.end_offset, "at_ms": over.at_ms},
+        }
+        with refusing(f"{self.path} cannot be written"):
+            write_small(self._files, self.path, json.dumps(document, indent=2).encode() + b"\n")

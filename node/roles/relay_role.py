@@ -1,0 +1,94 @@
+"""The role of a node that follows a RocketMQ broker: the master of its readers and slaves, without
+puts.
+
+    puts, topics                   refused: the broker has them
+    groups that the broker knows   refused: their offsets come from the broker
+    other groups, reads, slaves    as on a master
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ha.master.master import ReplicationMaster
+from ha.master.members import NO_MASTER, READ_ONLY
+from ha.rocketmq.follow.follower import BrokerFollower
+from tandemlog.format.words import quoted
+from tandemlog.v1 import broker_pb2, common_pb2
+
+from ..error_status import RequestRefusedError
+
+FOLLOWING = "following"
+
+
+class RelayRole:
+    """See the module. `replication` gives the present term, None while the log is being changed."""
+
+    def __init__(
+        self, follower: BrokerFollower, replication: Callable[[], ReplicationMaster | None]
+    ) -> None:
+        self._follower = follower
+        self._replication = replication
+
+    def epoch(self) -> int | None:
+        replication = self._replication()
+        return None if replication is None else replication.epoch
+
+    def sure_epoch(self) -> int | None:
+        return self.epoch()
+
+    def admit(self, durability: int) -> None:
+        raise self._refusal("takes no puts: send them to that broker")
+
+    def unconfirmed(self, end_offset: int) -> tuple[int, str]:
+        return broker_pb2.UNKNOWN_ERROR, f"this node follows {self._follower.title}"
+
+    def require_master(self, what: str) -> None:
+        if self._replication() is None:
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"this node makes its log equal to that of {self._follower.title}: try again in a "
+                "moment",
+            )
+
+    def require_topics(self) -> None:
+        raise self._refusal("takes its topics from there: change them on that broker")
+
+    def require_group(self, group: str) -> None:
+        if group in self._follower.tables.groups:
+            raise self._refusal(
+                f"takes the offsets of group {quoted(group)} from there: consume with another "
+                "group here, or take over from the broker first (tandemlog takeover)"
+            )
+
+    async def admit_change(self) -> None:
+        return
+
+    async def settle(self, table: str) -> None:
+        return
+
+    def members(self) -> Sequence[common_pb2.NodeStatus]:
+        replication = self._replication()
+        if replication is None:
+            return []
+        rows = replication.members()
+        own, state = rows[0], self._follower.state
+        if own.state != READ_ONLY:
+            own.state = FOLLOWING if state.following else NO_MASTER
+            own.detail = state.fault or f"follows {self._follower.title}"
+        if state.broker_end is not None:
+            own.lag_bytes = max(0, state.broker_end - own.flushed_offset)
+        return rows
+
+    def alarms(self) -> Mapping[str, str]:
+        replication = self._replication()
+        return {} if replication is None else replication.group.alarms
+
+    def put_fault(self) -> str:
+        return f"this node follows {self._follower.title} and takes no puts"
+
+    def read_fault(self) -> str:
+        return self._follower.state.fault
+
+    def _refusal(self, what: str) -> RequestRefusedError:
+        return RequestRefusedError(
+            common_pb2.CHANGE_REFUSED, f"this node follows {self._follower.title} and {what}"
+        )

@@ -47,7 +47,7 @@ from .puts.ack_stats import AckStats
 from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
 from .roles.elected_roles import AgentCalls, ElectedRoles
-from .roles.following_roles import FollowingRoles
+from .roles.following_roles import FollowingRoles, Takeover, takeover_of
 from .roles.master_role import MasterRole
 from .roles.role import NodeRole, SureRole
 from .roles.slave_role import SlaveRole
@@ -418,6 +418,10 @@ class Node:
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError."""
         await self.role.settle(table)
+
+    async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
+        """Raises RequestRefusedError if this node follows no RocketMQ broker."""
+        return await takeover_of(self.following, force=force, dry_run=dry_run)
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""

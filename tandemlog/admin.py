@@ -20,6 +20,7 @@ from .cluster.elections import (
     history_of,
 )
 from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
+from .cluster.takeover import Takeover, takeover_of
 from .cluster.topology import ReadFrom, Topology
 from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
 from .consume.lag import QueueLag
@@ -176,6 +177,18 @@ class AsyncAdmin:
                 self._reader.leave(node, str(error))
             raise
         return changed_of(answer)
+
+    async def take_over(self, *, force: bool = False, dry_run: bool = False) -> Takeover:
+        """Asks a node that follows a RocketMQ broker to become the master of its log: it does if
+        nothing is left to wait for, else it says what it waits for. Ask again, also if the outcome
+        of a call is unknown. `force`: whatever the broker does; what is not here is lost. Raises
+        ChangeRefusedError if the node follows no broker."""
+        request = admin_pb2.TakeOverRequest(force=force, dry_run=dry_run)
+        return takeover_of(
+            await self._connection.on_master(
+                lambda node: node.ask(node.admin.TakeOver, request, self._timeout_ms)
+            )
+        )
 
     async def create_topic(
         self,

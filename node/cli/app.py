@@ -37,6 +37,7 @@ COMMANDS = {
     "switchover": "cluster.switchover",
     "failover": "cluster.failover",
     "reinit": "cluster.reinit",
+    "takeover": "cluster.takeover",
     "pause": "cluster.pause",
     "resume": "cluster.resume",
     "member": "cluster.member",

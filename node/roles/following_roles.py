@@ -224,3 +224,13 @@ class FollowingRoles:
         # it runs until it is cancelled; any other end is one that only an operator can mend
         if not task.cancelled() and (problem := task.exception()) is not None:
             self._fatal(problem)
+
+
+async def takeover_of(roles: FollowingRoles | None, *, force: bool, dry_run: bool) -> Takeover:
+    """Raises RequestRefusedError without roles: the node follows no broker."""
+    if roles is None:
+        raise RequestRefusedError(
+            common_pb2.CHANGE_REFUSED,
+            "this node follows no RocketMQ broker (follow is not in its configuration)",
+        )
+    return await roles.takeover(force=force, dry_run=dry_run)

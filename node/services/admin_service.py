@@ -28,6 +28,7 @@ from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import ReadTurns
+from ..roles.following_roles import Takeover
 from ..settings.config import NodeConfig
 from .elections import Elections, required
 from .group_service import GroupService
@@ -56,6 +57,9 @@ class ClusterView(Protocol):
 
     async def settle(self, table: str) -> None:
         """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+
+    async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
+        """See FollowingRoles. Raises RequestRefusedError if this node follows no broker."""
 
 
 class AdminService(admin_pb2_grpc.AdminServicer):
@@ -118,6 +122,22 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         self, request: admin_pb2.ChangeClusterRequest, context: Any
     ) -> admin_pb2.ChangeClusterResponse:
         return await required(self._elections).change(request)
+
+    async def TakeOver(
+        self, request: admin_pb2.TakeOverRequest, context: Any
+    ) -> admin_pb2.TakeOverResponse:
+        taken = await self._view.take_over(force=request.force, dry_run=request.dry_run)
+        return admin_pb2.TakeOverResponse(
+            answered_by=self._config.node_id,
+            taken_over=not taken.waits_for,
+            waits_for=taken.waits_for,
+            broker=taken.broker,
+            end_offset=taken.end_offset,
+            broker_end_offset=-1 if taken.broker_end is None else taken.broker_end,
+            epoch=taken.epoch,
+            last_stored_ms=taken.last_stored_ms,
+            taken_ms=taken.taken_ms,
+        )
 
     async def CreateTopic(
         self, request: admin_pb2.CreateTopicRequest, context: Any

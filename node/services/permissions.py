@@ -127,6 +127,7 @@ RULES: Mapping[str, Rule] = {
     f"{ADMIN}/DeleteTopic": ADMINISTRATOR,
     f"{ADMIN}/DeleteGroup": ADMINISTRATOR,
     f"{ADMIN}/ChangeCluster": ADMINISTRATOR,
+    f"{ADMIN}/TakeOver": ADMINISTRATOR,
     f"{ADMIN}/ListTopics": Rule(
         "read or write of each topic; shows those that the caller may see",
         lambda caller, request: caller.require_see(request.names),

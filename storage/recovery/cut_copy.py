@@ -13,7 +13,7 @@ COPY_STEP = 1 << 20
 
 def save_copy(parts: StoreParts, start: int, end: int) -> Path:
     """Keep log bytes start..end, durably; returns its path. Raises OSError."""
-    path = parts.paths.own / f"cut-{start}-{parts.clock.now_ms()}"
+    path = _unused(parts, start)
     handle = parts.files.open(path, create=True)
     try:
         position = start
@@ -27,4 +27,12 @@ def save_copy(parts: StoreParts, start: int, end: int) -> Path:
     finally:
         parts.files.close(handle)
     parts.files.fsync_directory(path.parent)
+    return path
+
+
+def _unused(parts: StoreParts, start: int) -> Path:
+    """A name that no other copy has: the clock may stand still, or have been set back."""
+    now_ms = parts.clock.now_ms()
+    while parts.files.status(path := parts.paths.own / f"cut-{start}-{now_ms}") is not None:
+        now_ms += 1
     return path

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ..cluster.connection import ConnectionOptions
 from ..cluster.elections import Changed, ClusterChange, Coordination, History
+from ..cluster.takeover import Takeover
 from ..cluster.topology import ReadFrom, Topology
 from ..consume.group_admin import GroupDescription, OffsetChange
 from ..consume.lag import QueueLag
@@ -93,6 +94,13 @@ class Admin:
                 dry_run=dry_run,
             )
         )
+
+    def take_over(self, *, force: bool = False, dry_run: bool = False) -> Takeover:
+        """Asks a node that follows a RocketMQ broker to become the master of its log: it does if
+        nothing is left to wait for, else it says what it waits for. Ask again, also if the outcome
+        of a call is unknown. `force`: whatever the broker does; what is not here is lost. Raises
+        ChangeRefusedError if the node follows no broker."""
+        return self._run(self._admin.take_over(force=force, dry_run=dry_run))
 
     def create_topic(
         self,

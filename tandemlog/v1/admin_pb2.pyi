@@ -830,6 +830,84 @@ class ChangeClusterRequest(_message.Message):
 Global___ChangeClusterRequest: _TypeAlias = ChangeClusterRequest  # noqa: Y015
 
 @_typing.final
+class TakeOverRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORCE_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    force: _builtins.bool
+    """do not care for the broker: what is missing here is lost"""
+    dry_run: _builtins.bool
+    """change nothing"""
+    def __init__(
+        self,
+        *,
+        force: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "force", b"force"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeOverRequest: _TypeAlias = TakeOverRequest  # noqa: Y015
+
+@_typing.final
+class TakeOverResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    TAKEN_OVER_FIELD_NUMBER: _builtins.int
+    WAITS_FOR_FIELD_NUMBER: _builtins.int
+    BROKER_FIELD_NUMBER: _builtins.int
+    END_OFFSET_FIELD_NUMBER: _builtins.int
+    BROKER_END_OFFSET_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    LAST_STORED_MS_FIELD_NUMBER: _builtins.int
+    TAKEN_MS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    taken_over: _builtins.bool
+    """this node is the master now"""
+    waits_for: _builtins.str
+    """why it is not"""
+    broker: _builtins.str
+    """for people"""
+    end_offset: _builtins.int
+    """of the log here; where the broker's part ends"""
+    broker_end_offset: _builtins.int
+    """when the broker was last asked; -1: never"""
+    epoch: _builtins.int
+    last_stored_ms: _builtins.int
+    """when the broker stored its newest message that is here"""
+    taken_ms: _builtins.int
+    """when this node became the master; 0: it is not"""
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        taken_over: _builtins.bool = ...,
+        waits_for: _builtins.str = ...,
+        broker: _builtins.str = ...,
+        end_offset: _builtins.int = ...,
+        broker_end_offset: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+        last_stored_ms: _builtins.int = ...,
+        taken_ms: _builtins.int = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "broker", b"broker", "broker_end_offset", b"broker_end_offset", "end_offset", b"end_offset", "epoch", b"epoch", "error", b"error", "last_stored_ms", b"last_stored_ms", "taken_ms", b"taken_ms", "taken_over", b"taken_over", "waits_for", b"waits_for"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeOverResponse: _TypeAlias = TakeOverResponse  # noqa: Y015
+
+@_typing.final
 class ChangeClusterResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -65,6 +65,11 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.FromString,
                 _registered_method=True)
+        self.TakeOver = channel.unary_unary(
+                '/tandemlog.v1.Admin/TakeOver',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -132,6 +137,14 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeOver(self, request, context):
+        """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
+        wait for. Says what it waits for otherwise, and changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -184,6 +197,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.ChangeCluster,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.SerializeToString,
+            ),
+            'TakeOver': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeOver,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -456,6 +474,33 @@ class Admin:
             '/tandemlog.v1.Admin/ChangeCluster',
             tandemlog_dot_v1_dot_admin__pb2.ChangeClusterRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.ChangeClusterResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeOver(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/TakeOver',
+            tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.FromString,
             options,
             channel_credentials,
             insecure,

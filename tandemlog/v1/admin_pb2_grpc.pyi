@@ -41,6 +41,10 @@ class AdminStub:
     """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
     History: _grpc.UnaryUnaryMultiCallable[_admin_pb2.HistoryRequest, _admin_pb2.HistoryResponse]
     ChangeCluster: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ChangeClusterRequest, _admin_pb2.ChangeClusterResponse]
+    TakeOver: _grpc.UnaryUnaryMultiCallable[_admin_pb2.TakeOverRequest, _admin_pb2.TakeOverResponse]
+    """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
+    wait for. Says what it waits for otherwise, and changes nothing.
+    """
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -57,6 +61,10 @@ class AdminAsyncStub(AdminStub):
     """Of a cluster that elects its master; any node answers, each time from the coordinator itself."""
     History: _aio.UnaryUnaryMultiCallable[_admin_pb2.HistoryRequest, _admin_pb2.HistoryResponse]  # type: ignore[assignment]
     ChangeCluster: _aio.UnaryUnaryMultiCallable[_admin_pb2.ChangeClusterRequest, _admin_pb2.ChangeClusterResponse]  # type: ignore[assignment]
+    TakeOver: _aio.UnaryUnaryMultiCallable[_admin_pb2.TakeOverRequest, _admin_pb2.TakeOverResponse]  # type: ignore[assignment]
+    """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
+    wait for. Says what it waits for otherwise, and changes nothing.
+    """
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -130,5 +138,15 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.ChangeClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ChangeClusterResponse, _abc.Awaitable[_admin_pb2.ChangeClusterResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def TakeOver(
+        self,
+        request: _admin_pb2.TakeOverRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.TakeOverResponse, _abc.Awaitable[_admin_pb2.TakeOverResponse]]:
+        """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
+        wait for. Says what it waits for otherwise, and changes nothing.
+        """
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -6,7 +6,8 @@
               | a b c d|              it lost its tail in a crash: cut at its end
               | a b c d x y z         and took other messages since: cut where they begin
               | x y z                 nothing in common further back either: set the log aside
-                    | e f g h         its retention has dropped more than we have: set aside
+                    | g h             its retention has dropped all that we have: set aside, as
+                                      nothing shows that it had the same
 
 Log bytes carry their own position and the time when they were stored, so a whole record that is
 the same in both logs proves that both have one history up to it. If the last 64 KiB differ from
@@ -117,11 +118,9 @@ def first_step(
             facts, note,
         )  # fmt: skip
     if high - low < HEAD_BYTES:
-        if own.end == facts.begin_offset and note is not None:
-            return Ask(own.end, own.end)
         return _set_aside(
             f"this log holds {own.begin}..{own.end}, the broker's {facts.begin_offset}.."
-            f"{facts.end_offset}: they have nothing in common",
+            f"{facts.end_offset}: they have nothing in common that can be compared",
             facts, note,
         )  # fmt: skip
     return Ask(_start(low, high, window, next_record), high)

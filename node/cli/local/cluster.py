@@ -82,6 +82,7 @@ class ClusterPlan:
     min_in_sync: int = 1
     coordinator: str = NONE
     secure: bool = False
+    follow: str = ""  # rocketmq://…, whose log n0 follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ class Wishes:
     min_in_sync: int | None = None
     coordinator: str | None = None
     secure: bool | None = None
+    follow: str | None = None
 
 
 @dataclass(slots=True)
@@ -155,6 +157,11 @@ def plan_cluster(directory: Path, wishes: Wishes) -> ClusterPlan:
     """
     held = _load(directory / PLAN)
     plan = _new_plan(directory, wishes) if held is None else _next_plan(directory, held, wishes)
+    if plan.follow and plan.coordinator != NONE:
+        raise ConfigError(
+            f"{directory} elects its master, so none of its nodes can follow {plan.follow}: choose "
+            "another --dir"
+        )
     if plan.min_in_sync > plan.slaves + 1:
         raise ConfigError(
             f"min_in_sync {plan.min_in_sync} needs {counted(plan.min_in_sync - 1, 'slave')}, "
@@ -187,6 +194,7 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
         min_in_sync=wishes.min_in_sync or held.min_in_sync,
         coordinator=wishes.coordinator or held.coordinator,
         secure=held.secure if wishes.secure is None else wishes.secure,
+        follow=wishes.follow or held.follow,
     )
 
 
@@ -203,7 +211,9 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
     )
     geometry = Geometry.of(store, RealFileSystem())
     geometry.check_index()
-    slaves = DEFAULT_SLAVES if wishes.slaves is None else wishes.slaves
+    # with a broker as master one copy is enough to begin with
+    few = 0 if wishes.follow else DEFAULT_SLAVES
+    slaves = few if wishes.slaves is None else wishes.slaves
     replication = wishes.replication or "sync"
     # one slave may die and puts continue; with a single slave they would stop
     min_in_sync = 2 if slaves >= 2 and replication == "sync" else 1
@@ -218,8 +228,9 @@ def _new_plan(directory: Path, wishes: Wishes) -> ClusterPlan:
         replication=replication,
         min_in_sync=wishes.min_in_sync or min_in_sync,
         # a node alone has no other one to elect
-        coordinator=wishes.coordinator or (EMBEDDED if slaves else NONE),
+        coordinator=wishes.coordinator or (EMBEDDED if slaves and not wishes.follow else NONE),
         secure=bool(wishes.secure),
+        follow=wishes.follow or "",
     )
 
 
@@ -317,6 +328,8 @@ class LocalCluster:
     def _role(self, node: NodeProcess) -> str:
         if self.coordinator is not None:
             return ""
+        if self.plan.follow and node is self.nodes[0]:
+            return f"follow = {quoted(self.plan.follow)}\n"
         master = self.nodes[0].endpoint if node.role == "slave" else ""
         return f"role = {quoted(node.role)}\nmaster = {quoted(master)}\n"
 

@@ -11,6 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from ha.rocketmq.follow.address import parse_address
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
@@ -127,6 +128,17 @@ def up_command(
         bool,
         typer.Option("--no-election", help="The first node is the master, whatever happens to it."),
     ] = False,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            "--follow",
+            metavar="BROKER",
+            help="RocketMQ broker whose log the first node follows, as rocketmq://HOST:PORT (its "
+            "listen port) or rocketmq://HOST:PORT,HOST:PORT/NAME (name servers, and its name); the "
+            "others are slaves of the first node, none unless --slaves says so.",
+            show_default=False,
+        ),
+    ] = None,
     secure: Annotated[
         bool | None,
         typer.Option(
@@ -192,6 +204,13 @@ def up_command(
         known = ("async", "sync", "sync-degrade") if name == "--replication" else ("async", "sync")
         if value not in (None, *known):
             raise typer.BadParameter(f"{name} must be one of {', '.join(known)}, not {value!r}")
+    if follow is not None:
+        try:
+            parse_address(follow)
+        except ValueError as error:
+            raise typer.BadParameter(f"--follow {error}") from None
+        if etcd:
+            raise typer.BadParameter("--follow and --etcd exclude each other: nothing is elected")
     if etcd and no_election:
         raise typer.BadParameter("--etcd and --no-election exclude each other")
     wishes = Wishes(
@@ -206,6 +225,7 @@ def up_command(
         min_in_sync=min_in_sync,
         coordinator=ETCD if etcd else NONE if no_election else None,
         secure=secure,
+        follow=follow,
     )
     with one_line_errors():
         try:

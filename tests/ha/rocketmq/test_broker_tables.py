@@ -1,0 +1,102 @@
+"""A broker's topics, groups and offsets in a store, beside the groups of our own readers."""
+
+import json
+
+import pytest
+
+from fakes.fake_rocketmq import default_tables
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from ha.rocketmq.follow.tables import BROKER_GROUPS, BrokerTables, TableKeeper
+from ha.rocketmq.wire.errors import BrokerError
+from ha.rocketmq.wire.requests import (
+    GET_ALL_CONSUMER_OFFSET,
+    GET_ALL_MESSAGE_REQUEST_MODE,
+    GET_ALL_SUBSCRIPTION_GROUP_CONFIG,
+    GET_ALL_TOPIC_CONFIG,
+)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(CONFIG, topics=())
+
+
+@pytest.fixture
+def keeper(bench: Bench) -> TableKeeper:
+    return TableKeeper(bench.store, bench.files)
+
+
+def take(keeper: TableKeeper, **bodies: object) -> None:
+    keeper.take(BrokerTables({**default_tables(), **bodies}), 1)  # type: ignore[arg-type]
+
+
+def test_the_brokers_tables_become_ours(bench: Bench, keeper: TableKeeper) -> None:
+    take(keeper)
+    store = bench.store
+    assert store.topics.names() == ["Orders"]
+    assert store.groups.names() == ["theirs"]
+    assert store.consumer_offsets.of_pair("Orders", "theirs") == {0: 3, 1: 2}
+    delays = json.loads(
+        bench.files.read_file(DIRECTORY / "config/delayOffset.json").replace(b"3:", b'"3":')
+    )
+    assert delays == {"offsetTable": {"3": 7}}
+    document = json.loads(store.topics.to_json())
+    assert set(document) == {"dataVersion", "topicConfigTable"}
+    assert keeper.groups == {"theirs"}
+
+
+def test_our_own_readers_keep_their_groups_and_offsets(bench: Bench, keeper: TableKeeper) -> None:
+    store = bench.store
+    take(keeper)
+    store.groups.ensure("ours", 2)
+    store.consumer_offsets.commit("ours", "Orders", 0, 9)
+    tables = default_tables()
+    tables[GET_ALL_SUBSCRIPTION_GROUP_CONFIG] = b'{"subscriptionGroupTable":{"new":{}}}'
+    tables[GET_ALL_CONSUMER_OFFSET] = b'{"offsetTable":{"Orders@new":{0:1}}}'
+    keeper.take(BrokerTables(tables), 3)
+    assert store.groups.names() == ["new", "ours"]
+    assert sorted(store.consumer_offsets.pairs()) == [("Orders", "new"), ("Orders", "ours")]
+    assert store.consumer_offsets.offset("ours", "Orders", 0) == 9
+    assert keeper.groups == {"new"}
+
+
+def test_which_groups_are_the_brokers_is_known_after_a_restart(
+    bench: Bench, keeper: TableKeeper
+) -> None:
+    take(keeper)
+    again = TableKeeper(bench.store, bench.files)
+    assert not again.groups
+    again.load()
+    assert again.groups == {"theirs"}
+    # and a first round without them does not take a group of ours for one of theirs
+    bench.store.groups.ensure("ours", 2)
+    take(again)
+    assert bench.store.groups.names() == ["ours", "theirs"]
+    assert bench.files.status(DIRECTORY / "tandemlog" / BROKER_GROUPS) is not None
+
+
+def test_what_has_not_changed_is_not_written_again(bench: Bench, keeper: TableKeeper) -> None:
+    take(keeper)
+    version = bench.store.groups.version
+    take(keeper)
+    assert bench.store.groups.version == version
+    bench.store.consumer_offsets.commit("theirs", "Orders", 0, 1)  # as a cut of the log may do
+    keeper.start_over()
+    take(keeper)
+    assert bench.store.consumer_offsets.offset("theirs", "Orders", 0) == 3
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"topicConfigTable":{"a":1}}', b"\xff"])
+def test_what_cannot_be_read_changes_nothing(
+    bench: Bench, keeper: TableKeeper, body: bytes
+) -> None:
+    take(keeper)
+    with pytest.raises(BrokerError, match="request 21 cannot be read"):
+        keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 2)
+    assert bench.store.topics.names() == ["Orders"]
+
+
+def test_request_modes_are_kept_for_rocketmq(bench: Bench, keeper: TableKeeper) -> None:
+    keeper.take(BrokerTables({GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{}}'}), 1)
+    data = bench.files.read_file(DIRECTORY / "config/messageRequestMode.json")
+    assert json.loads(data) == {"messageRequestModeMap": {}}

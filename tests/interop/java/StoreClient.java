@@ -3,6 +3,7 @@ import com.alibaba.fastjson.JSONArray;
 import com.alibaba.fastjson.JSONObject;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintWriter;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
@@ -10,8 +11,11 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Random;
+import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.zip.CRC32;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -25,6 +29,7 @@ import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
@@ -55,6 +60,7 @@ public final class StoreClient {
         for (var each : List.of(consumer, producer, admin)) {
             each.setNamesrvAddr(nameServer);
             each.setInstanceName("store-client-" + each.getClass().getSimpleName());
+            each.setPollNameServerInterval(1000);
         }
         producer.setRetryTimesWhenSendFailed(0);
         producer.setMaxMessageSize(64 << 20);
@@ -95,6 +101,21 @@ public final class StoreClient {
                 return pull(queue(words[1], words[2]), words.length > 3 ? words[3] : "*");
             case "pull_once":
                 return pullOnce(queue(words[1], words[2]), words[3], Long.parseLong(words[4]), Integer.parseInt(words[5]));
+            case "records":
+                return records(queue(words[1], words[2]), words[3]);
+            case "create_topic": {
+                int queues = Integer.parseInt(words[2]);
+                admin.createAndUpdateTopicConfig(address(words, 3), new TopicConfig(words[1], queues, queues, 6));
+                return Map.of("topic", words[1]);
+            }
+            case "set_broker_config": {
+                Properties properties = new Properties();
+                properties.setProperty(words[1], words[2]);
+                admin.updateBrokerConfig(address(words, 3), properties);
+                return Map.of("set", words[1]);
+            }
+            case "consumer_offsets":
+                return consumerOffsets(words[1], words[2], address(words, 3));
             case "key":
                 return key(words[1], words[2]);
             case "view": {
@@ -128,6 +149,51 @@ public final class StoreClient {
 
     private MessageQueue queue(String topic, String id) {
         return new MessageQueue(topic, broker, Integer.parseInt(id));
+    }
+
+    /** The broker whose address is given as word `number`, else the master. */
+    private String address(String[] words, int number) throws Exception {
+        if (words.length > number) {
+            return words[number];
+        }
+        return admin.examineBrokerClusterInfo().getBrokerAddrTable().get(broker).getBrokerAddrs().get(0L);
+    }
+
+    /** Asks the broker itself: the admin client wants a route of the group's retry topic first. */
+    private Map<String, Object> consumerOffsets(String group, String topic, String address) throws Exception {
+        var api = producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
+        Map<String, Object> offsets = new TreeMap<>();
+        api.getConsumeStats(address, group, topic, 5000).getOffsetTable().forEach((queue, offset) ->
+            offsets.put(Integer.toString(queue.getQueueId()), offset.getConsumerOffset()));
+        return Map.of("offsets", offsets);
+    }
+
+    /** All messages of a queue into a file: topic, queue id, queue offset, key, message id, CRC-32 of the body. */
+    private Map<String, Object> records(MessageQueue queue, String file) throws Exception {
+        long offset = admin.minOffset(queue);
+        long end = admin.maxOffset(queue);
+        long count = 0;
+        try (PrintWriter out = new PrintWriter(file, StandardCharsets.UTF_8)) {
+            while (offset < end) {
+                PullResult result = consumer.pull(queue, "*", offset, 1024, 20000);
+                if (result.getPullStatus() != PullStatus.FOUND) {
+                    throw new IllegalStateException(result.getPullStatus() + " at " + offset + " of " + end);
+                }
+                for (MessageExt message : result.getMsgFoundList()) {
+                    CRC32 crc = new CRC32();
+                    crc.update(message.getBody());
+                    out.print(message.getTopic() + "\t" + message.getQueueId() + "\t" + message.getQueueOffset() + "\t"
+                        + message.getKeys() + "\t" + offsetMsgId(message) + "\t" + crc.getValue() + "\n");
+                    count++;
+                }
+                offset = result.getNextBeginOffset();
+            }
+        }
+        return Map.of("count", count);
+    }
+
+    private static String offsetMsgId(MessageExt message) {
+        return message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId();
     }
 
     /** Brokers before 5.0 know one answer for a time, 5.x clients ask for either boundary. */
@@ -381,8 +447,7 @@ public final class StoreClient {
         row.put("queue_id", message.getQueueId());
         row.put("queue_offset", message.getQueueOffset());
         row.put("physical_offset", message.getCommitLogOffset());
-        row.put("offset_msg_id",
-            message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId());
+        row.put("offset_msg_id", offsetMsgId(message));
         row.put("tags", message.getTags());
         row.put("keys", message.getKeys());
         row.put("store_timestamp", message.getStoreTimestamp());

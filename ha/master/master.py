@@ -22,7 +22,7 @@ from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from tandemlog.v1 import common_pb2
 
-from ..config import HaConfig, Role
+from ..config import HaConfig
 from ..errors import NotRunningError, TooManyError
 from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
@@ -60,7 +60,8 @@ class ReplicationMaster:
 
     `won` and `keeper` come from an election; without them the roles are configured. `on_deposed` is
     told when another node was found to lead a later term, `on_return` when an earlier leader has
-    come back.
+    come back. `own` gives the position that counts for this node itself, if the store's flush mode
+    does not decide it.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ReplicationMaster:
         keeper: RecordKeeper | None = None,
         on_deposed: Callable[[str], None] = _ignore,
         on_return: Callable[[Return], None] = lambda _: None,
+        own: Callable[[], int] | None = None,
     ) -> None:
         self.store = store
         self.config = config
@@ -81,6 +83,7 @@ class ReplicationMaster:
         self._keeper = keeper if keeper is not None else LocalKeeper()
         self._on_deposed = on_deposed
         self._on_return = on_return
+        self._own = own
         self.servicer = ReplicationService(self._replicate)
         self.clock = clock
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
@@ -250,9 +253,7 @@ class ReplicationMaster:
     # --- the log moves
 
     def _own_position(self) -> int:
-        """A relay counts what is fsynced, however the store flushes: its broker relies on it."""
-        relay = self.config.role is Role.RELAY
-        return self.store.log.flushed.value if relay else own_position(self.store)
+        return own_position(self.store) if self._own is None else self._own()
 
     def _notify(self) -> None:
         # In the thread that moved the position; one wake-up for all that moves meanwhile.

@@ -117,6 +117,11 @@ class FollowingRoles:
         await self._stop_following()
         await self._end_term("this node is stopping")
 
+    async def lead(self) -> None:
+        """See RelayHost in follower.py."""
+        if self._master is None:
+            await self._begin_relay()
+
     async def rebuild(self, change: Callable[[], None]) -> None:
         """See RelayHost in follower.py."""
         await self._end_term(f"this node makes its log equal to that of {self.follower.title}")
@@ -189,7 +194,11 @@ class FollowingRoles:
 
     async def _begin_term(self, role: Role) -> ReplicationMaster:
         master = ReplicationMaster(
-            self._store, replace(self._config, role=role), self._clock, files=self._store.files
+            self._store,
+            replace(self._config, role=role),
+            self._clock,
+            files=self._store.files,
+            own=self.follower.counted if role is Role.RELAY else None,
         )
         try:
             await master.start()

@@ -14,11 +14,13 @@ from node.node import Node
 from node.settings.config import NodeConfig
 from node.settings.following_section import FollowingSection
 from node.settings.sections import StoreSection
+from storage.errors import DiskFullError
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.takeover import Takeover
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import ChangeRefusedError
+from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 
@@ -152,7 +154,7 @@ async def test_a_slave_hears_of_a_cut(tmp_path: Path, broker: FakeRocketmq) -> N
         await broker.start()
         await eventually(lambda: node.store.log.wrote.value == broker.builder.end)
         await eventually(lambda: "acknowledged messages would be lost" in slave.status().detail)
-        assert (row := node.members()[0]).state == "following", row
+        await eventually(lambda: node.members()[0].state == "following")
     finally:
         await slave.stop()
         await node.stop()
@@ -207,6 +209,35 @@ async def test_it_takes_over_from_a_broker_that_is_gone(
             assert "has just gone" in (await admin.take_over()).waits_for
             async with asyncio.timeout(10):
                 await taken_over(admin)
+    finally:
+        await node.stop()
+
+
+async def test_a_relay_term_that_a_full_disk_kept_from_beginning_begins_later(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        await broker.stop()
+        lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
+        append, refusals = node.store.epochs.append, [DiskFullError("full"), DiskFullError("full")]
+
+        def refuse(entry: EpochEntry) -> None:
+            if refusals:
+                raise refusals.pop()
+            append(entry)
+
+        monkeypatch.setattr(node.store.epochs, "append", refuse)
+        await broker.start()
+        await eventually(lambda: node.store.log.wrote.value == broker.builder.end)
+        await eventually(lambda: node.role.epoch() is not None)
+        assert not refusals
+        broker.builder.put("Orders", 0, b"one more")
+        await eventually(lambda: node.store.reputed.value == broker.builder.end)
+        last = node.store.epochs.table.last
+        assert last is not None
+        assert last.epoch == node.role.epoch()
     finally:
         await node.stop()
 

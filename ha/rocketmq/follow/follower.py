@@ -28,6 +28,7 @@ from ..wire.errors import BrokerError, LogsDifferError, NoBrokerError, WrongBrok
 from .address import BrokerAddress
 from .broker import BrokerFacts, ask_facts, ask_span, find_broker
 from .comparison import Ask, BeginAt, CutAt, SetAside, Step, after_difference, first_step
+from .log_first import LogFirst
 from .note import Following, FollowingFile
 from .session import FollowSession
 from .store import FollowStore
@@ -45,6 +46,11 @@ REST_PER_WORK = 20.0
 
 class RelayHost(Protocol):
     """The one who has the relay's term."""
+
+    async def lead(self) -> None:
+        """Begin a term unless one runs: a full disk may have kept the last one from beginning.
+        Raises what the store does."""
+        ...
 
     async def rebuild(self, change: Callable[[], None]) -> None:
         """End the term, run `change` in a thread, and begin the next term, whether it raises or
@@ -92,6 +98,7 @@ class BrokerFollower:
         self._note: Following | None = None
         self._threads = StoreThreads()
         self._stored = FollowStore(store, self._keep_note)
+        self._log_first = LogFirst()
         self._window = 0
         self._said = ""
         self._end, self._moved_at = -1, 0.0
@@ -101,6 +108,13 @@ class BrokerFollower:
         """The broker, for people."""
         facts = self.state.facts
         return facts.title if facts is not None else f"the broker at {self.address}"
+
+    def counted(self) -> int:
+        """The log offset below which this node confirms: what is fsynced, whatever the store's
+        flush mode is, because the broker relies on it; less while the log comes first."""
+        return self._log_first.position(
+            self._store.log.flushed.value, self.state.broker_end or 0, self._clock.monotonic()
+        )
 
     async def run(self) -> None:
         """Follow until cancelled. Raises StateFileError if the note cannot be read."""
@@ -165,6 +179,7 @@ class BrokerFollower:
         try:
             if self._store.log.flushed.failure is not None:
                 raise self._store.log.flushed.failure.with_traceback(None)
+            await self._host.lead()
             facts = await self._asked()
             step = await self._threads.write(lambda: self._step(facts))
             if isinstance(step, Ask):

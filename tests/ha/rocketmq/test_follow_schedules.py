@@ -140,12 +140,16 @@ class World:
 
     def restart(self, how: str) -> None:
         self.link = None
-        if how == "power":
-            self.bench.crash(self.random)
-        elif how == "kill":
-            self.bench.kill()
-        else:
-            self.bench.reopen()
+        try:
+            if how == "power":
+                self.bench.crash(self.random)
+            elif how == "kill":
+                self.bench.kill()
+            else:
+                self.bench.reopen()
+        except StoreError:  # a full disk, which gets room
+            self.files.capacity = 1 << 40
+            self.bench.open()
         # what its retention has dropped may be gone here too
         kept = self.acked if self.acked > self.begin else 0
         log = self.bench.store.log

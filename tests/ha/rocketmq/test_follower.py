@@ -34,6 +34,9 @@ class Host:
         store = self.bench.store
         store.become_relay(next_epoch(store.epochs.table, HaState("c", "n", "i")))
 
+    async def lead(self) -> None:
+        return
+
     async def rebuild(self, change: Callable[[], None]) -> None:
         self.changes += 1
         self.bench.store.become_slave()

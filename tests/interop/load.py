@@ -66,7 +66,9 @@ class Load(Talker):
 
     Keys are `prefix-thread-number`, and no key is sent twice. With `rate` (messages a second) a
     thread waits for its turn, without it sends as fast as it can; `batch` puts so many messages
-    into a send, which is how to fill a store quickly. With `messages` it ends after so many.
+    into a send, which is how to fill a store quickly. With `messages` it ends after so many, or a
+    few more where they are no whole number of batches for each thread. A send waits for its answer:
+    what `rate` a load reaches depends on its threads.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Load(Talker):
         return self._wait(lambda now: now.ok >= wanted, f"{wanted} SEND_OK", timeout_s)
 
     def wait_for_end(self, timeout_s: float = 120) -> Summary:
-        """Of a load with a number of messages."""
+        """Until a load with a number of messages has sent them."""
         return self._wait(lambda now: not now.sending, "the end", timeout_s)
 
     def stop(self) -> Summary:
@@ -170,7 +172,9 @@ class Consumer(Talker):
     """A member of a consumer group that reads a topic from its first message, or from where the
     group is, and commits twice a second.
 
-    A consumer on the same folder goes on in the same file, so that `handled` is of both.
+    A consumer on the same folder goes on in the same file, so that `handled` is of both. A client
+    of 4.9 does not notice that a broker closed its connection, and then pulls nothing for 30 s; one
+    of 5.5 gets on with brokers of both versions.
     """
 
     def __init__(

@@ -94,8 +94,7 @@ async def ask_facts(client: RemotingClient, host: str, port: int) -> BrokerFacts
 
 async def ask_span(client: RemotingClient) -> LogSpan:
     """Raises BrokerError."""
-    runtime = _runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body)
-    return LogSpan(_number(runtime, "commitLogMinOffset"), _number(runtime, "commitLogMaxOffset"))
+    return _span(_runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body))
 
 
 def facts_of(
@@ -103,6 +102,7 @@ def facts_of(
 ) -> BrokerFacts:
     """Raises BrokerError for settings that lack something, WrongBrokerError for a broker that
     cannot be followed."""
+    span = _span(runtime)
     facts = BrokerFacts(
         host=host,
         port=port,
@@ -112,8 +112,8 @@ def facts_of(
         role=settings.get("brokerRole", ""),
         version=_version(runtime),
         file_size=_number(settings, "mappedFileSizeCommitLog"),
-        begin_offset=_number(runtime, "commitLogMinOffset"),
-        end_offset=_number(runtime, "commitLogMaxOffset"),
+        begin_offset=span.begin_offset,
+        end_offset=span.end_offset,
         takes_writes=bool(_number(settings, "brokerPermission") & PERM_WRITE),
     )
     if settings.get("enableControllerMode") == "true":
@@ -175,6 +175,12 @@ def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
         return split_place(str(found[MASTER_ID]))
     except ValueError as error:
         raise BrokerError(f"name server {server}: {error}") from None
+
+
+def _span(runtime: Mapping[str, str]) -> LogSpan:
+    """A broker without a log file says that its log begins at -1."""
+    begin, end = (_number(runtime, f"commitLog{which}Offset") for which in ("Min", "Max"))
+    return LogSpan(max(begin, 0), max(end, 0))
 
 
 def _number(table: Mapping[str, str], key: str) -> int:

@@ -5,10 +5,10 @@ taken_over   this node has become the master of the log in this epoch and follow
              whatever its configuration says; absent while it follows
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from storage.disk.checked_json import decode_checked, encode_checked
 from storage.disk.files import FileSystem
 from storage.disk.small_files import read_small, write_small
 from storage.disk_refusal import refusing
@@ -54,7 +54,7 @@ class FollowingFile:
         if data is None:
             return None
         try:
-            document = json.loads(data)
+            document = decode_checked(data)
             over = document.get("taken_over")
             version = int(document["version"])
             found = Following(
@@ -64,13 +64,13 @@ class FollowingFile:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateFileError(
-                f"{self.path} cannot be read ({error!r}): restore it from a copy; deleting it "
+                f"{self.path} cannot be read ({error}): restore it from a copy; deleting it "
                 "makes this node forget which broker it follows, and that it has taken over"
             ) from error
         if version > VERSION:
             raise StateFileError(
                 f"{self.path} is of version {version}, this program reads up to {VERSION}: start "
-                "the newer tandemlog that wrote it"
+                "the newer one that wrote it"
             )
         return found
 
@@ -86,4 +86,4 @@ class FollowingFile:
             else {"end_offset": over.end_offset, "at_ms": over.at_ms},
         }
         with refusing(f"{self.path} cannot be written"):
-            write_small(self._files, self.path, json.dumps(document, indent=2).encode() + b"\n")
+            write_small(self._files, self.path, encode_checked(document))

@@ -9,11 +9,11 @@ broker had in the last round and no longer has is dropped. Which groups are the 
 `tandemlog/broker-groups.json`, so that it is known after a restart without the broker.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from storage.disk.checked_json import decode_checked, encode_checked
 from storage.disk.files import FileSystem
 from storage.disk.small_files import read_small, write_small
 from storage.disk_refusal import refusing
@@ -94,10 +94,15 @@ class TableKeeper:
         self._consuming: frozenset[tuple[str, str]] = frozenset()
 
     def load(self) -> None:
-        """What was known of the broker's groups when the node stopped."""
+        """What was known of the broker's groups when the node stopped; a file that is damaged is as
+        good as none: the broker tells them again."""
         data = read_small(self._files, self._groups_path)
-        if data is not None:
-            self.groups = frozenset(map(str, json.loads(data)))
+        if data is None:
+            return
+        try:
+            self.groups = frozenset(map(str, decode_checked(data)["groups"]))
+        except (ValueError, KeyError, TypeError) as error:
+            logger.warning("%s cannot be read: %s", self._groups_path, error)
 
     def start_over(self) -> None:
         """The store was changed otherwise: the next round is taken whatever it was before."""
@@ -143,7 +148,7 @@ class TableKeeper:
         if found == self.groups:
             return
         with refusing(f"{self._groups_path} cannot be written"):
-            write_small(self._files, self._groups_path, json.dumps(sorted(found)).encode())
+            write_small(self._files, self._groups_path, encode_checked({"groups": sorted(found)}))
         self.groups = found
 
     def _keep_file(self, name: str, document: Mapping[str, object]) -> None:

@@ -84,3 +84,9 @@ def test_a_peer_that_does_not_say_what_a_broker_says_is_none(key: str) -> None:
 
 def test_properties_are_lines() -> None:
     assert properties(b"a=1\nb = x=y\n\nnothing\n") == {"a": "1", "b": "x=y"}
+
+
+def test_a_broker_without_a_log_file_begins_at_0() -> None:
+    runtime = {**RUNTIME, "commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}
+    facts = facts_of("h", 1, SETTINGS, runtime)
+    assert (facts.begin_offset, facts.end_offset) == (0, 0)

@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` runs the main job, `make test` passes the tests.
 # Both make their own virtual environment in .venv and need Python 3.11+, make and the network.
 
-.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers proto docs format install clean
+.PHONY: demo test check unit golden sim cluster fuzz chaos fault spark interop docker bench bench-peers bench-rocketmq soak proto docs format install clean
 .DEFAULT_GOAL := test
 
 VENV := .venv
@@ -70,6 +70,14 @@ bench: $(VENV)/.dev
 # Beside Kafka and confluent-kafka, which are fetched into build/peers; needs Java and Maven.
 bench-peers: $(VENV)/.dev
 	$(PYTHON) -m benchmarks peers
+
+# A node that follows a RocketMQ broker beside RocketMQ's own slave; needs Java and Maven.
+bench-rocketmq: $(VENV)/.dev
+	PYTHONPATH=.:tests $(PYTHON) -m benchmarks rocketmq
+
+# MINUTES of load on a RocketMQ broker and its follower, with a fault every few seconds.
+soak: $(VENV)/.dev
+	PYTHONPATH=.:tests $(PYTHON) -m interop.soak $(MINUTES)
 
 proto: $(VENV)/.dev
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) scripts/generate_stubs.py

@@ -12,7 +12,7 @@ MODULES = (
     "append", "produce", "sync_flush", "catch_up", "pull", "restart", "memory", "segments", "live",
     "failover", "coordination", "secure", "columns",
 )  # fmt: skip
-ASKED_FOR = {"peers": "peers.side_by_side"}
+ASKED_FOR = {"peers": "peers.side_by_side", "rocketmq": "rocketmq"}
 """Only by name, since they fetch programs of others: where each is."""
 
 

@@ -76,7 +76,7 @@ class RocketmqSection(Section):
     plaintext: bool = Field(
         default=False,
         description="Whether the log may leave this machine without encryption; needed if listen "
-        "or ha_listen is no loopback address, unless insecure = true says so for the whole node.",
+        "or ha_listen is no loopback address, unless insecure = true is set for the whole node.",
     )
 
     @field_validator("listen", "ha_listen", "advertise", "ha_advertise")

@@ -25,7 +25,7 @@ from interop.rocketmq import (
 )
 from running import NodeProcess, Running, free_ports, wait_until
 from storage.metadata.json_file import parse
-from tandemlog import Message
+from tandemlog import Message, ProducerOptions
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 pytestmark = pytest.mark.interop
@@ -192,6 +192,8 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
         with tandemlog.Admin(made.node.endpoint) as admin:
             admin.commit(GROUP, {("Orders", 0): 17, ("Orders", 2): 4})
         made.wait_caught_up()
+        made.put(300, "while-it-follows")
+        made.wait_caught_up()
 
         made.slave.kill()
         made.put(500, "while-it-is-dead")
@@ -258,8 +260,9 @@ def test_a_slave_broker_counts(tmp_path: Path) -> None:
         made.put(10, "after-a-rest")
 
         made.slave.kill()
+        options = ProducerOptions(delivery_timeout_ms=4_000)
         with (
-            tandemlog.Producer(made.node.endpoint, delivery_timeout_ms=4_000) as producer,
+            tandemlog.Producer(made.node.endpoint, options) as producer,
             pytest.raises(tandemlog.TandemlogError),
         ):
             producer.send(Message("Orders", b"alone", queue_id=0)).result(20)

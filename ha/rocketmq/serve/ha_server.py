@@ -132,9 +132,13 @@ class HaServer:
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            now = self._master.clock.monotonic()
-            for stream in [*self.streams.values()]:
-                stream.tick(now)
+            self.tick()
+
+    def tick(self) -> None:
+        """Close the slaves that are silent; send heartbeats to those that wait for one."""
+        now = self._master.clock.monotonic()
+        for stream in [*self.streams.values()]:
+            stream.tick(now)
 
     def _notify(self) -> None:
         # in the thread that moved the position

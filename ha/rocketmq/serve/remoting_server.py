@@ -81,6 +81,10 @@ class RemotingServer:
         self._servers: list[asyncio.Server] = []
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
+    @property
+    def ports(self) -> list[int]:
+        return [int(each.sockets[0].getsockname()[1]) for each in self._servers]
+
     async def start(self, *addresses: tuple[str, int]) -> None:
         """Raises OSError if one cannot be listened on."""
         for host, port in addresses:

@@ -30,6 +30,7 @@ from node.settings.host_port import split_endpoint
 from node.settings.sections import StoreSection
 from storage.metadata.topics import TopicConfig
 from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import TandemlogError
@@ -37,6 +38,9 @@ from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 
 NAME = "broker-a"
+QUICK = ConnectionOptions(
+    request_timeout_ms=5_000, retry_timeout_ms=200, discovery_timeout_ms=1_000
+)
 
 
 def config(directory: Path, name_server_port: int = 0, **rocketmq: Any) -> NodeConfig:
@@ -94,7 +98,9 @@ async def test_a_master_is_followed_from_its_first_message_to_its_stop(tmp_path:
             assert b'"Orders"' in topics.body
             # the clients of tandemlog leave it alone: it has no endpoint
             for read_from in ("any", "slave"):
-                async with AsyncConsumer(endpoint, read_from=read_from) as consumer:
+                async with AsyncConsumer(
+                    endpoint, read_from=read_from, connection=QUICK
+                ) as consumer:
                     pulled = consumer.pull("Orders", 0, 0, wait_ms=1_000)
                     if read_from == "any":
                         assert len(await pulled) == 10

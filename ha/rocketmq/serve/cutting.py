@@ -81,14 +81,18 @@ def cut(data: Buffer, offset: int, place: Place, limit: int = FRAME_BYTES) -> Cu
     return made
 
 
-def find_place(log: LogPort, offset: int) -> Place | None:
-    """What is at `offset` of the log; None if a slave cannot stand there. May read much of a log
-    file; raises what reading raises."""
+def begins_at(log: LogPort, offset: int) -> bool:
+    """Whether a record begins at `offset`, or the log ends there. Raises what reading raises."""
     if offset >= log.committed.value:
-        return Place(offset)
+        return True
     left = log.file_size - offset % log.file_size
-    if _begins(log.read(offset, BLANK_SIZE), left):
-        return Place(offset)
+    return _begins(log.read(offset, BLANK_SIZE), left)
+
+
+def large_record_at(log: LogPort, offset: int) -> Place | None:
+    """The record larger than a frame that `offset`, where none begins, is inside of; None if there
+    is no such. May read a whole log file; raises what reading raises."""
+    left = log.file_size - offset % log.file_size
     at = base = max(offset + left - log.file_size, log.min_offset)
     data = log.read(base, log.file_size)
     while at < offset:

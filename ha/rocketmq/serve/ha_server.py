@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tandemlog.v1 import common_pb2
 
-from .peers import Door, Peers
+from .peers import Door, Peers, plain_address
 from .stream import Followed, SlaveStream, broker_id
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ class HaServer:
         ]
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        address, port = writer.get_extra_info("peername")[:2]
-        now = self._master.clock.monotonic()
+        peer, port = writer.get_extra_info("peername")[:2]
+        address = str(plain_address(peer))
         fault = self._door.fault(address)
-        if fault or not (self._server and self._server.is_serving()):
-            if self._door.worth_saying(address, now):
-                logger.warning("a RocketMQ slave at %s was turned away: %s", address, fault)
+        if fault and self._door.worth_saying(address, self._master.clock.monotonic()):
+            logger.warning("a RocketMQ slave at %s was turned away: %s", address, fault)
+        if fault or self._server is None or not self._server.is_serving():
             writer.transport.abort()
             return
         task = asyncio.current_task()
@@ -119,9 +119,9 @@ class HaServer:
             self._say_ended(stream, address)
 
     def _say_ended(self, stream: SlaveStream, address: str) -> None:
-        """One that is refused comes again every few seconds."""
+        """One that does not fit comes again every few seconds, so that is said once a minute."""
         session = stream.session
-        if session.streaming:
+        if not session.fault:
             logger.info(
                 "RocketMQ slave %s: sent=%d acknowledged=%d: %s",
                 stream.node_id, session.sent, session.acked, session.closed_reason,

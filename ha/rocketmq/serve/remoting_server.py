@@ -7,6 +7,7 @@ is registered, but an operator may point a tool at this port.
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from storage.errors import StoreError
@@ -22,7 +23,7 @@ from ..wire.remoting import (
     encode_command,
 )
 from . import documents
-from .peers import Door, Peers
+from .peers import Door, Peers, plain_address
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +79,8 @@ class RemotingServer:
         self._store = store
         self._door = Door(peers, MAX_CONNECTIONS, MAX_OF_ONE_ADDRESS)
         self._idle_s = idle_s
+        # one: encoding a table holds its lock, and takes a processor
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="rocketmq-tables")
         self._servers: list[asyncio.Server] = []
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -97,9 +100,10 @@ class RemotingServer:
             writer.transport.abort()
         if self._open:
             await asyncio.wait([*self._open], timeout=CLOSE_S)
+        self._worker.shutdown(wait=False)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        address = writer.get_extra_info("peername")[0]
+        address = str(plain_address(writer.get_extra_info("peername")[0]))
         fault = self._door.fault(address)
         if fault:
             if self._door.worth_saying(address, asyncio.get_running_loop().time()):
@@ -123,7 +127,7 @@ class RemotingServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request after the other, until the peer closes or is idle."""
-        commands = CommandReader(REQUEST_BYTES)
+        commands, loop = CommandReader(REQUEST_BYTES), asyncio.get_running_loop()
         while True:
             async with asyncio.timeout(self._idle_s):
                 data = await reader.read(READ_BYTES)
@@ -132,7 +136,7 @@ class RemotingServer:
             for request in commands.feed(data):
                 if request.is_response or request.is_oneway:
                     continue
-                response = await asyncio.to_thread(answer, request, self._store)
+                response = await loop.run_in_executor(self._worker, answer, request, self._store)
                 writer.write(encode_command(response))
                 async with asyncio.timeout(WRITE_S):
                     await writer.drain()

@@ -46,7 +46,8 @@ Action: TypeAlias = SendLog | SendHeartbeat
 
 
 class SlaveSession:
-    """See the module. `file_size` is that of the log's files."""
+    """See the module. `file_size` is that of the log's files; `fault`: it was closed because the
+    slave and this log do not fit together."""
 
     def __init__(self, address: str, file_size: int, now: float) -> None:
         self.address = address
@@ -58,6 +59,8 @@ class SlaveSession:
         self.sent_at = now
         self.caught_up_at = now
         self.closed_reason = ""
+        self.fault = False
+        self._greeted = False
         self._file_size = file_size
         self._midway: dict[int, int] = {}
         self._asked_end = self._nothing_whole_below = -1
@@ -75,6 +78,7 @@ class SlaveSession:
         """The first number came, and the log is `begin` .. `end` - 1. Returns from where on the
         slave wants the log; None if it is refused."""
         self.heard_at = now
+        self._greeted = True
         if offset == 0:
             return begin
         where = f"{self.address}: the slave's log ends at {offset}"
@@ -82,12 +86,12 @@ class SlaveSession:
             "move the slave's store directory away and start it again, then it takes the whole log"
         )
         if offset > end:
-            self.close(
+            self._refuse(
                 f"{where}, this node's at {end}: its log is another one, or this node has lost the "
                 f"end of its own. If what this node has is right, {way_out}"
             )
         elif offset < begin:
-            self.close(
+            self._refuse(
                 f"{where}, but retention has deleted this node's log below {begin}: {way_out}"
             )
         return None if self.closed else offset
@@ -95,7 +99,7 @@ class SlaveSession:
     def start(self, place: Place | None, offset: int, now: float) -> None:
         """`place` is what this node's log has at the `offset` that `greet` has returned."""
         if place is None:
-            self.close(
+            self._refuse(
                 f"{self.address}: the slave's log ends at {offset}, inside of a record of this "
                 "node's log. Restart the slave, which cuts its log to whole records; if it is "
                 "refused again, its log is another one: move its store directory away and start "
@@ -113,7 +117,7 @@ class SlaveSession:
         """The slave holds everything below `offset`. An empty one repeats its 0 at first."""
         self.heard_at = now
         if offset > self.sent:
-            self.close(
+            self._refuse(
                 f"{self.address}: the slave acknowledged {offset}, but was sent the log up to "
                 f"{self.sent}: its log is not this node's, or it is no RocketMQ slave"
             )
@@ -127,7 +131,7 @@ class SlaveSession:
         if self.closed or not self.streaming:
             return None
         if self.sent < begin:
-            self.close(
+            self._refuse(
                 f"{self.address}: retention has deleted the log below {begin}, but the slave has "
                 f"it only up to {self.sent}: move its store directory away and start it again"
             )
@@ -156,9 +160,15 @@ class SlaveSession:
 
     def tick(self, now: float) -> None:
         """Close a session whose slave is silent."""
+        if self._greeted and not self.streaming:
+            return  # its place in the log is looked for; what it says meanwhile waits
         if now - self.heard_at > SILENCE_S:
             what = "the slave sent nothing" if self.streaming else "nothing was asked for"
             self.close(f"{self.address}: {what} for {SILENCE_S:g} s")
+
+    def _refuse(self, reason: str) -> None:
+        self.fault = self.fault or not self.closed
+        self.close(reason)
 
     def close(self, reason: str) -> None:
         """End the session; of several reasons the first one stays."""

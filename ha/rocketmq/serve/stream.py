@@ -24,7 +24,7 @@ from ...master.outside import outside_hello
 from ...protocol.frames import Ack, Hello
 from ...store_port import StorePort
 from ..wire.frames import OffsetReader, encode_header
-from .cutting import Cut, cut, find_place
+from .cutting import Cut, Place, begins_at, cut, large_record_at
 from .session import BATCH_BYTES, SendHeartbeat, SendLog, SlaveSession
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Followed(Protocol):
     def confirm_changed(self) -> None: ...
 
     def short_read(self, call: Callable[[], T]) -> Awaitable[T]: ...
+
+    def long_read(self, call: Callable[[], T]) -> Awaitable[T]: ...
 
 
 def broker_id(address: str) -> str:
@@ -92,6 +94,7 @@ class SlaveStream:
         try:
             await self._send()
         except (StoreError, HaError) as error:
+            self.session.fault = True
             self.close(f"{self.session.address}: {error}")
         except OSError as error:
             self.close(f"{self.session.address}: {error.strerror or error}")
@@ -149,6 +152,7 @@ class SlaveStream:
                     break
             self.close(session.closed_reason or f"{address}: the slave closed the connection")
         except (StoreError, ProtocolError) as error:
+            session.fault = True
             self.close(f"{address}: {error}")
         except OSError as error:
             self.close(f"{address}: {error.strerror or error}")
@@ -161,7 +165,10 @@ class SlaveStream:
             if offset > end and self.counts:
                 self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
             return
-        place = await self._master.short_read(partial(find_place, log, start))
+        place: Place | None = Place(start)
+        begins = await self._master.short_read(partial(begins_at, log, start))
+        if not begins and not session.closed:
+            place = await self._master.long_read(partial(large_record_at, log, start))
         session.start(place, start, clock.monotonic())
         if session.closed:
             return

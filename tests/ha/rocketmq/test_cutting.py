@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ha.errors import HaError
-from ha.rocketmq.serve.cutting import FRAME_BYTES, Cut, Place, cut, find_place
+from ha.rocketmq.serve.cutting import FRAME_BYTES, Cut, Place, begins_at, cut, large_record_at
 from storage.positions import Position
 from tandemlog.format.constants import MAGIC_BLANK, MAGIC_V1
 
@@ -115,15 +115,15 @@ def test_a_slave_may_stand_between_records_and_inside_of_a_large_one() -> None:
     data = log_of([40, large, 60])
     log = OneFile(data, file_size=len(data), min_offset=3 * len(data))
     base = log.min_offset
-    assert find_place(log, base) == Place(base)
-    assert find_place(log, base + 40) == Place(base + 40)
-    assert find_place(log, base + 40 + large) == Place(base + 40 + large)
-    assert find_place(log, base + len(data)) == Place(base + len(data)), "the log's end"
-    assert find_place(log, base + 40 + FRAME_BYTES) == Place(base + 40, 500)
-    assert find_place(log, base + 20) is None
-    assert find_place(log, base + len(data) - 5) is None
+    for offset in (0, 40, 40 + large, len(data)):
+        assert begins_at(log, base + offset)
+    for offset in (20, 40 + FRAME_BYTES, len(data) - 5):
+        assert not begins_at(log, base + offset)
+    assert large_record_at(log, base + 40 + FRAME_BYTES) == Place(base + 40, 500)
+    assert large_record_at(log, base + 20) is None
+    assert large_record_at(log, base + len(data) - 5) is None
 
 
-def test_nothing_is_found_in_a_log_that_is_damaged_before() -> None:
-    data = bytes(40) + log_of([60])
-    assert find_place(OneFile(data, file_size=1000), 50) is None
+def test_no_record_is_found_in_a_log_that_is_damaged_before() -> None:
+    data = bytes(40) + record(2 * FRAME_BYTES)
+    assert large_record_at(OneFile(data, file_size=len(data)), 50 + FRAME_BYTES) is None

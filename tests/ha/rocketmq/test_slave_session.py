@@ -62,6 +62,7 @@ def test_a_slave_on_no_boundary_is_told_to_restart() -> None:
     session = SlaveSession("10.0.0.9", FILE, 0.0)
     session.greet(5000, 4096, 9000, 0.0)
     session.start(None, 5000, 0.0)
+    assert session.fault
     assert "inside of a record" in session.closed_reason
     assert "Restart the slave" in session.closed_reason
 
@@ -105,12 +106,21 @@ def test_a_silent_slave_is_closed_before_and_after_its_first_word() -> None:
     assert not session.closed
     session.tick(110.1 + SILENCE_S)
     assert session.closed_reason == "10.0.0.9: the slave sent nothing for 20 s"
+    assert not session.fault
+
+
+def test_while_its_place_is_looked_for_a_slave_is_not_silent() -> None:
+    session = SlaveSession("10.0.0.9", FILE, 100.0)
+    session.greet(500, 0, 9000, 100.0)
+    session.tick(200.0)
+    assert not session.closed
 
 
 def test_a_slave_that_acknowledges_what_it_was_not_sent_is_closed() -> None:
     session = streaming(500)
     sent(session, 700)
     session.acknowledge(701, 1.0)
+    assert session.fault
     assert "acknowledged 701, but was sent the log up to 700" in session.closed_reason
 
 

@@ -49,6 +49,7 @@ from .puts.confirm_waiters import ConfirmWaiters
 from .roles.elected_roles import AgentCalls, ElectedRoles
 from .roles.following_roles import FollowingRoles, Takeover, takeover_of
 from .roles.master_role import MasterRole
+from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole, SureRole
 from .roles.slave_role import SlaveRole
 from .security.node_security import NodeSecurity
@@ -58,8 +59,9 @@ from .services.call_door import CallDoor
 from .services.elections import Elections
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer
-from .settings.config import NodeConfig, split_endpoint
+from .settings.config import NodeConfig
 from .settings.endpoints import Endpoints, choose_endpoints
+from .settings.host_port import split_endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class Node:
     """
 
     endpoints: Endpoints
+    brokers: RocketmqServing
     security: NodeSecurity
     store: MessageStore
     role: NodeRole
@@ -103,6 +106,7 @@ class Node:
         try:
             self.security = NodeSecurity(self.config)
             self.endpoints = choose_endpoints(self.config)
+            self.brokers = RocketmqServing(self.config)
             await self._open_store()
             replication = await self._start_replication()
             self._start_put_path()
@@ -146,8 +150,8 @@ class Node:
         files = self.store.files
         if self.config.role == "master":
             master = ReplicationMaster(self.store, config, self._clock, files=files)
-            self._close_replication = master.close
-            self._undo.push_async_callback(master.close)
+            self._close_replication = self.brokers.closing(master)
+            self._undo.push_async_callback(self._close_replication)
             await master.start()
             self.role = MasterRole(
                 self.store,
@@ -156,6 +160,7 @@ class Node:
                 timeout_ms=self.config.put.timeout_ms,
             )
             self.store.topics.listen(master.metadata_changed)
+            await self.brokers.begin(master)
             return master.servicer
         self._slave = slave = ReplicationSlave(self.store, config, self._clock, files=files)
         self.role = SlaveRole(slave, self.config.master)
@@ -188,6 +193,7 @@ class Node:
             config,
             self._clock,
             rows=self._rows_without_master,
+            brokers=self.brokers,
             max_unconfirmed_bytes=put.max_unconfirmed_bytes,
             timeout_ms=put.timeout_ms,
             fatal=self._end_by,

@@ -27,8 +27,10 @@ from storage.state_files.lock_file import LockFile
 from storage.store_paths import StorePaths
 
 from .security.files import check_security
-from .settings.config import ConfigError, NodeConfig, split_endpoint
+from .settings.config import ConfigError, NodeConfig
 from .settings.endpoints import ListenError, choose_endpoints
+from .settings.host_port import split_endpoint
+from .settings.rocketmq_endpoints import choose_rocketmq_endpoints
 
 RELEASED_MS = 1_767_225_600_000
 """The first of January 2026: no clock that is right says anything earlier."""
@@ -66,6 +68,7 @@ def warnings(config: NodeConfig) -> Iterator[str]:
 
 def _addresses(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception]:
     choose_endpoints(config)
+    choose_rocketmq_endpoints(config.rocketmq)
     yield from ()
 
 

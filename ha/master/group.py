@@ -28,6 +28,7 @@ from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
 from ..protocol.handshake import MasterView, is_overruled
 from ..state import InSyncRecord, Member
 from .confirm import ConfirmTracker
+from .outside import count_as_heard
 from .session import MasterAction, MasterSession, SendAnswer, SessionState
 from .sync_state_set import Progress, SetRules, SyncStateSet
 
@@ -91,6 +92,29 @@ class MasterGroup:
         """A stream has come; its session waits for the hello."""
         return MasterSession(self.view, self.config, now)
 
+    def attach_outside(self, hello: Hello, start: int, now: float) -> MasterSession | None:
+        """A slave of another protocol gets the log from `start` on, and counts from now on; None if
+        there is no room. It takes the place of an older connection of the same id."""
+        if not self._has_room(hello):
+            return None
+        held = self.sessions.get(hello.node_id)
+        if held is not None:
+            held.close("the slave opened another connection")
+        self.alarms.pop(hello.node_id, None)
+        self.alarmed.pop(hello.node_id, None)
+        session = MasterSession(self.view, self.config, now)
+        session.attach(hello, start)
+        self._attach(session, hello, now)
+        self.progress[hello.node_id].outside = True
+        return session
+
+    def alarm_outside(self, hello: Hello, reason: str) -> None:
+        """A slave of another protocol holds log that this master lacks: if it was in the in-sync
+        set, acknowledged messages may be among it, and puts stop."""
+        if self.known(hello.node_id):
+            self.alarms[hello.node_id] = reason
+            self.alarmed[hello.node_id] = hello
+
     def receive(self, session: MasterSession, frame: SlaveFrame, now: float) -> list[MasterAction]:
         """Take a frame in; returns what to send to that slave."""
         self.notice_pause(now)
@@ -147,6 +171,8 @@ class MasterGroup:
         """
         self.notice_pause(now)
         self._forget_others(now)
+        for node_id, session in self.sessions.items():
+            count_as_heard(session, self.progress[node_id], self.view.end_offset, now)
         need = max(self.tracker.value, self.epoch_start)
         return self.set.propose(
             self.progress, self._durable(), need, now, self.alarms, self.needed_tables
@@ -223,13 +249,13 @@ class MasterGroup:
             return True
         sets = self.set.in_force()
         return min(len(each) for each in sets) >= self.config.required and all(
-            member == self.me or self._table_version(member, kind) >= version
+            member == self.me or self._has_table(member, kind, version)
             for member in frozenset().union(*sets)
         )
 
-    def _table_version(self, member: Member, kind: str) -> int:
+    def _has_table(self, member: Member, kind: str, version: int) -> bool:
         each = self.progress.get(member.node_id)
-        return each.tables.get(kind, -1) if each is not None and each.member == member else -1
+        return each is not None and each.member == member and each.has_table(kind, version)
 
     def _alarm(self, session: MasterSession, hello: Hello) -> list[MasterAction]:
         """The slave proves, as far as its word goes, that this master lacks something."""

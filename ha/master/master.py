@@ -86,6 +86,8 @@ class ReplicationMaster:
         self._own = own
         self.servicer = ReplicationService(self._replicate)
         self.clock = clock
+        # rows of slaves that follow by another protocol and do not count
+        self.outside_rows: Callable[[], list[common_pb2.NodeStatus]] = list
         self._state_file = StateFile(store.config.directory, files or RealFileSystem())
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="replication")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replication-read")
@@ -243,7 +245,7 @@ class ReplicationMaster:
         own.in_sync = True
         own.state = RUNNING if failure is None else READ_ONLY
         own.detail = sentence(str(failure or group.admission(now) or ""))
-        return [own, *slave_rows(group, now)]
+        return [own, *slave_rows(group, now), *self.outside_rows()]
 
     def metadata_changed(self) -> None:
         """A table has changed: send it at once, not at the next check. From any thread."""

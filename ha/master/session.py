@@ -125,6 +125,12 @@ class MasterSession:
     def streaming(self) -> bool:
         return self.state is SessionState.STREAMING
 
+    def attach(self, hello: Hello, start: int) -> None:
+        """A slave of another protocol, which has no handshake, gets the log from `start` on."""
+        self.hello = hello
+        self.state = SessionState.STREAMING
+        self.sent = self.acked = start
+
     def receive(self, frame: SlaveFrame, now: float) -> list[MasterAction]:
         """Take a frame of the slave in; returns what to send."""
         if self.state is SessionState.CLOSED:

@@ -33,6 +33,9 @@ class Progress:
 
     A slave had caught up at time t if it now holds everything the master held at t. One sample
     (end, time) is enough to find such a t while it lags by a steady flow of new bytes.
+
+    `outside`: a slave of another protocol, which fetches the tables by itself and does not say
+    which versions it has (outside.py).
     """
 
     member: Member
@@ -44,6 +47,7 @@ class Progress:
     sample_end: int = 0
     sample_at: float = 0.0
     tables: dict[str, int] = field(default_factory=dict)
+    outside: bool = False
 
     def held(self, durable: int, end: int, now: float) -> None:
         """The slave holds `durable`, the master `end`."""
@@ -53,6 +57,10 @@ class Progress:
             self.caught_up_at = max(self.caught_up_at or 0.0, self.sample_at)
         if not self.sample_at or durable >= self.sample_end:
             self.sample_end, self.sample_at = end, now
+
+    def has_table(self, kind: str, version: int) -> bool:
+        """Whether it has taken at least that version, as far as it tells."""
+        return self.outside or self.tables.get(kind, -1) >= version
 
     def behind_s(self, now: float) -> float | None:
         """Seconds since it last held everything; None if it never has in this stream."""
@@ -120,7 +128,7 @@ class SyncStateSet:
                 node_id: each
                 for node_id, each in progress.items()
                 if node_id != self.kept_out
-                and all(each.tables.get(kind, -1) >= least for kind, least in tables.items())
+                and all(each.has_table(kind, least) for kind, least in tables.items())
             }
             changed = self._expanded(candidates, durable, need, now)
         changed = changed or self._shrunk(progress, now, alarmed)

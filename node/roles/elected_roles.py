@@ -30,6 +30,7 @@ from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
 from .master_role import MasterRole
+from .rocketmq_serving import RocketmqServing
 from .role_switch import ReplicationSwitch, RoleSwitch
 from .slave_role import SlaveRole
 from .waiting_role import WaitingRole
@@ -71,6 +72,7 @@ class ElectedRoles:
         clock: Clock,
         *,
         rows: Callable[[str], Sequence[common_pb2.NodeStatus]],
+        brokers: RocketmqServing,
         max_unconfirmed_bytes: int,
         timeout_ms: int,
         fatal: Callable[[BaseException], None],
@@ -82,6 +84,7 @@ class ElectedRoles:
         self._config = config
         self._clock = clock
         self._rows = rows
+        self._brokers = brokers
         self._max_unconfirmed_bytes = max_unconfirmed_bytes
         self._timeout_ms = timeout_ms
         self._fatal = fatal
@@ -191,6 +194,7 @@ class ElectedRoles:
             lease_fault=self.agent.lease_fault,
         )
         self.switch.set(role)
+        await self._brokers.begin(master)
 
     async def follow(self, leader: LeaderValue, unclean_epoch: int, cluster_uuid: str) -> None:
         await self._stop(f"this node is about to follow {leader.node_id}")
@@ -254,6 +258,7 @@ class ElectedRoles:
             self._unlisten()
             self._unlisten = None
         master, slave, task = self._master, self._slave, self._following
+        await self._brokers.end()
         if master is not None:
             await asyncio.to_thread(self._store.become_slave)
             await master.close()

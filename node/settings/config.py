@@ -38,6 +38,8 @@ from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection
 from .following_section import FollowingSection
 from .groups_section import GroupsSection
+from .host_port import split_endpoint
+from .rocketmq_section import RocketmqSection, rocketmq_fault
 from .sections import (
     LimitsSection,
     LogSection,
@@ -136,6 +138,7 @@ class NodeConfig(BaseSettings):
     groups: GroupsSection = Field(default=GroupsSection(), description="See [groups].")
     tls: TlsSection = Field(default=TlsSection(), description="See [tls].")
     security: SecuritySection = Field(default=SecuritySection(), description="See [security].")
+    rocketmq: RocketmqSection = Field(default=RocketmqSection(), description="See [rocketmq].")
     log: LogSection = Field(default=LogSection(), description="See [log].")
 
     @classmethod
@@ -192,6 +195,11 @@ class NodeConfig(BaseSettings):
             if (value := getattr(self, key))
         }
         if fault := exposure_fault(reached, self.tls, self.security, insecure=self.insecure):
+            raise ValueError(fault)
+        others = {"listen": self.listen, "http_listen": self.http_listen}
+        if fault := rocketmq_fault(
+            self.rocketmq, others, elects=self.elects, insecure=self.insecure
+        ):
             raise ValueError(fault)
         # the rules of the packages themselves
         self.election_config()
@@ -283,16 +291,6 @@ class NodeConfig(BaseSettings):
             replication=values.pop("mode"),
             **values,
         )
-
-
-def split_endpoint(text: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[v6]:port`. Raises ValueError that names the text."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"must be host:port with a port of 0..65535, not {text!r}")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"an IPv6 address must be in brackets: {text!r}")
-    return host.strip("[]"), int(port)
 
 
 def load_config(path: Path | None) -> NodeConfig:

@@ -4,7 +4,8 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from .config import ConfigError, NodeConfig, split_endpoint
+from .config import ConfigError, NodeConfig
+from .host_port import split_endpoint
 
 _WILDCARDS = ("0.0.0.0", "::", "")
 

@@ -65,6 +65,12 @@ class NodeInfo:
     def is_master(self) -> bool:
         return self.role == "master"
 
+    @property
+    def is_broker(self) -> bool:
+        """Whether it is a RocketMQ broker that follows the master: no node, so it is never asked
+        itself."""
+        return self.node_id.startswith("rocketmq:")
+
 
 @dataclass(frozen=True, slots=True)
 class Topology:

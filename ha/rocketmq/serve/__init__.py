@@ -1,1 +1,1 @@
-"""A master that RocketMQ brokers follow as its slaves."""
+"""Being followed: what a master shows to the slave brokers of RocketMQ, and to name servers."""

@@ -63,7 +63,7 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "role": node.role,
         "endpoint": node.endpoint,
         "http_endpoint": node.http_endpoint,
-        "state": node.state if node.reachable else "unreachable",
+        "state": node.state if node.reachable or node.is_broker else "unreachable",
         "epoch": node.epoch,
         "in_sync": node.in_sync,
         "min_offset": node.min_offset,

@@ -52,7 +52,7 @@ def judge(topology: Topology) -> Verdict:
         return Verdict(Level.WARNING, tuple(warnings))
     master = topology.master
     name = master.node_id if master is not None else ""
-    slaves = sum(node.in_sync for node in topology.nodes) - 1
+    slaves = sum(node.in_sync and not node.is_broker for node in topology.nodes) - 1
     said = f"{name} is the master, {counted(slaves, 'slave')} in sync, any of them could take over"
     embedded = topology.coordinator is not None and topology.coordinator.is_embedded
     return Verdict(Level.OK, (said, SINGLE) if embedded else (said,))
@@ -76,7 +76,9 @@ def _warnings(topology: Topology) -> list[str]:
     for node in topology.nodes:
         if node.node_id == topology.master_id or node.alarm:
             continue
-        if not node.reachable:
+        if node.is_broker and node.state == "following":
+            continue  # it does not count
+        if not (node.reachable or node.is_broker):
             found.append(f"{node.node_id} cannot be reached")
         elif node.state == "no-master":
             found.append(f"{node.node_id} has no stream from a master")

@@ -6,13 +6,9 @@ from pathlib import Path
 import pytest
 
 from ha.config import HaConfig, Replication, Role
-from node.settings.config import (
-    ConfigError,
-    NodeConfig,
-    load_config,
-    split_endpoint,
-)
+from node.settings.config import ConfigError, NodeConfig, load_config
 from node.settings.config_docs import configuration_markdown
+from node.settings.host_port import split_endpoint
 from node.settings.sections import ReplicationSection, RetentionSection, StoreSection
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 

@@ -15,8 +15,9 @@ from ....coordinator.server import run_coordinator
 from ....process.log_setup import set_up_logging
 from ....process.process_setup import end_with_parent, prepare_process
 from ....security.coordinator_tls import CoordinatorFiles, CoordinatorTls
-from ....settings.config import ConfigError, split_endpoint
+from ....settings.config import ConfigError
 from ....settings.endpoints import ListenError
+from ....settings.host_port import split_endpoint
 from ....settings.security_sections import is_loopback
 from ...frame.command import new_app
 from ...frame.exit_codes import ADDRESS, STORE, epilog

@@ -13,30 +13,22 @@ import asyncio
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 
-from ha.config import HaConfig
-from ha.coordinator.etcd_client import connect, since_boot
-from ha.election.agent import ElectionAgent
-from ha.election.host import Identity
-from ha.election.requests import ClusterRequests
-from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
-from ha.rocketmq.follow.address import parse_address
-from ha.slave.slave import ReplicationSlave
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .cluster_rows import rows_without_master, with_own_state, with_roster
+from .cluster_part import ClusterPart
 from .groups.coordinator import GroupCoordinator
 from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
 from .process.machine import Machine
 from .process.memory import give_back_at_rest, machine_memory_bytes
-from .process.tasks import cancelled, nothing
+from .process.tasks import cancelled
 from .pulls.group_activity import GroupActivity
 from .pulls.known_queues import KnownQueues
 from .pulls.long_polling import LongPolling
@@ -46,17 +38,13 @@ from .pulls.segment_stream import SegmentStream
 from .puts.ack_stats import AckStats
 from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
-from .roles.elected_roles import AgentCalls, ElectedRoles
-from .roles.following_roles import FollowingRoles, Takeover, takeover_of
-from .roles.master_role import MasterRole
+from .roles.following_roles import Takeover, takeover_of
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole, SureRole
-from .roles.slave_role import SlaveRole
 from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
-from .services.elections import Elections
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer
 from .settings.config import NodeConfig
@@ -79,6 +67,7 @@ class Node:
     brokers: RocketmqServing
     security: NodeSecurity
     store: MessageStore
+    part: ClusterPart
     role: NodeRole
     waiters: ConfirmWaiters
     pump: AppendPump
@@ -92,13 +81,6 @@ class Node:
         self._undo = AsyncExitStack()
         self._stopping = False
         self._started_at = time.monotonic()
-        self._close_replication: Callable[[], Awaitable[None]] = nothing
-        self._slave: ReplicationSlave | None = None
-        self._elected: ElectedRoles | None = None
-        self.following: FollowingRoles | None = None
-        self.agent: ElectionAgent | None = None
-        self.elections: Elections | None = None
-        self._taking_part: asyncio.Task[None] | None = None
         self.fatal: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def start(self) -> None:
@@ -108,12 +90,22 @@ class Node:
             self.endpoints = choose_endpoints(self.config)
             self.brokers = RocketmqServing(self.config)
             await self._open_store()
-            replication = await self._start_replication()
+            self.part = ClusterPart(
+                self.config,
+                self._clock,
+                self.store,
+                self.endpoints,
+                self.brokers,
+                self._undo,
+                self._end_by,
+            )
+            replication = await self.part.start()
+            self.role = self.part.role
             self._start_put_path()
             turns = self._start_reads()
             await self._start_grpc(replication, turns)
             await self._start_http()
-            self._follow()
+            self.part.begin(self.waiters, self.pump)
             self._watch_files_and_memory()
             self._undo.push_async_callback(self._drain)
         except BaseException:
@@ -135,137 +127,6 @@ class Node:
         self.store = await asyncio.to_thread(self._machine.open_store, config)
         self._undo.push_async_callback(asyncio.to_thread, self.store.close)
         await asyncio.to_thread(self.store.start)
-
-    async def _start_replication(self) -> ReplicationService:
-        """Take the configured role; returns what other nodes can ask of this one."""
-        config = self.config.ha_config(
-            endpoint=self.endpoints.advertise,
-            http_endpoint=self.endpoints.http,
-            store_host=self.endpoints.store_host,
-        )
-        if self.config.elects:
-            return await self._start_election(config)
-        if self.config.follow:
-            return await self._start_following(config)
-        files = self.store.files
-        if self.config.role == "master":
-            master = ReplicationMaster(self.store, config, self._clock, files=files)
-            self._close_replication = self.brokers.closing(master)
-            self._undo.push_async_callback(self._close_replication)
-            await master.start()
-            self.role = MasterRole(
-                self.store,
-                master,
-                max_unconfirmed_bytes=self.config.put.max_unconfirmed_bytes,
-                timeout_ms=self.config.put.timeout_ms,
-            )
-            self.store.topics.listen(master.metadata_changed)
-            await self.brokers.begin(master)
-            return master.servicer
-        self._slave = slave = ReplicationSlave(self.store, config, self._clock, files=files)
-        self.role = SlaveRole(slave, self.config.master)
-        return slave.servicer
-
-    async def _start_following(self, config: HaConfig) -> ReplicationService:
-        """The log comes from a RocketMQ broker; nothing does before `_follow`."""
-        put = self.config.put
-        roles = self.following = FollowingRoles(
-            parse_address(self.config.follow),
-            self.store,
-            config,
-            self._clock,
-            self.config.following,
-            max_unconfirmed_bytes=put.max_unconfirmed_bytes,
-            timeout_ms=put.timeout_ms,
-            fatal=self._end_by,
-        )
-        self._close_replication = roles.close
-        self._undo.push_async_callback(roles.close)
-        await roles.prepare()
-        self.role = roles.switch
-        return roles.replication.servicer
-
-    async def _start_election(self, config: HaConfig) -> ReplicationService:
-        """The cluster decides over the role; nothing does before `_follow`."""
-        endpoints, put, election = self.endpoints, self.config.put, self.config.election_config()
-        roles = self._elected = ElectedRoles(
-            self.store,
-            config,
-            self._clock,
-            rows=self._rows_without_master,
-            brokers=self.brokers,
-            max_unconfirmed_bytes=put.max_unconfirmed_bytes,
-            timeout_ms=put.timeout_ms,
-            fatal=self._end_by,
-        )
-        self._close_replication = self._leave_cluster
-        self._undo.push_async_callback(self._leave_cluster)
-        state = await roles.prepare()
-        coordinator = connect(self.config.coordinator_options())
-        self._undo.push_async_callback(coordinator.close)
-        addresses = endpoints.advertise, endpoints.http, endpoints.store_host
-        identity = Identity(config.node_id, *addresses, state.cluster_uuid, state.starts)
-        agent = self.agent = ElectionAgent(
-            coordinator,
-            roles,
-            identity,
-            config,
-            election,
-            self._clock,
-            since_boot,
-        )
-        self.elections = Elections(
-            config.node_id,
-            self.config.coordinator.endpoints,
-            agent,
-            roles,
-            ClusterRequests(coordinator, agent.keys, election.lease_ttl_s, config.required),
-            product=coordinator.product,
-            now=since_boot,
-        )
-        roles.agent = AgentCalls.of(agent)
-        self.role = roles.switch
-        return roles.replication.servicer
-
-    async def _leave_cluster(self) -> None:
-        """The lease is given back first, so that the others elect while this node stops."""
-        if self._taking_part is not None:
-            await cancelled(self._taking_part)
-            self._taking_part = None
-        if self._elected is not None:
-            self._elected.fence("this node is stopping")
-        if self.agent is not None:
-            await self.agent.resign()
-        if self._elected is not None:
-            await self._elected.close()
-
-    def _rows_without_master(self, reason: str) -> Sequence[common_pb2.NodeStatus]:
-        assert self.agent is not None
-        assert self._elected is not None
-        return rows_without_master(
-            self.agent.snapshot, self.store, self._elected.state, self.config.node_id, reason
-        )
-
-    def _follow(self) -> None:
-        """A slave takes log after everything else is set up: a port in use is reported before a
-        byte is cut or stored, and late imports do not share the processor with the stream. For the
-        same reason a node takes part in elections only now."""
-        if self.agent is not None and self._elected is not None:
-            self._elected.switch.on_change = self.waiters.look
-            self._elected.count_puts = lambda: self.pump.under_way
-            self._taking_part = asyncio.create_task(self.agent.run(), name="election")
-            self._taking_part.add_done_callback(self._replication_ended)
-        if self.elections is not None:
-            learning = asyncio.create_task(self.elections.learn_product(), name="product")
-            self._undo.push_async_callback(cancelled, learning)
-        if self.following is not None:
-            self.following.switch.on_change = self.waiters.look
-            self.following.start()
-        if self._slave is None:
-            return
-        task = asyncio.create_task(self._slave.run(), name="replication")
-        task.add_done_callback(self._replication_ended)
-        self._undo.push_async_callback(cancelled, task)
 
     def _start_put_path(self) -> None:
         loop = asyncio.get_running_loop()
@@ -344,7 +205,7 @@ class Node:
                 executor,
                 turns,
                 self.statistics,
-                self.elections,
+                self.part.elections,
                 members=members,
             ),
             replication,
@@ -365,7 +226,7 @@ class Node:
             self.config.cluster_id,
             self.config.node_id,
             split_endpoint(self.endpoints.http),
-            self.elections,
+            self.part.elections,
             self.security,
         )
         self._undo.push_async_callback(http.stop)
@@ -396,12 +257,7 @@ class Node:
         self.waiters.close()
         self.pump.end_streams()
         # the slaves have what they need; their streams would only keep the server waiting
-        await self._close_replication()
-
-    def _replication_ended(self, task: asyncio.Task[None]) -> None:
-        # it runs until it is cancelled; any other end is one that only an operator can mend
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            self._end_by(problem)
+        await self.part.close()
 
     def _end_by(self, problem: BaseException) -> None:
         if not self.fatal.done():
@@ -427,14 +283,11 @@ class Node:
 
     async def take_over(self, *, force: bool, dry_run: bool) -> Takeover:
         """Raises RequestRefusedError if this node follows no RocketMQ broker."""
-        return await takeover_of(self.following, force=force, dry_run=dry_run)
+        return await takeover_of(self.part.following, force=force, dry_run=dry_run)
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
-        rows = self.role.members()
-        if self.agent is not None:
-            rows = with_roster(self.agent.snapshot, rows, self.config.node_id)
-        return with_own_state(rows, self.config.node_id, self.store, stopping=self._stopping)
+        return self.part.members(stopping=self._stopping)
 
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""
@@ -466,7 +319,7 @@ class Node:
             self.members(),
             can_ack=not self.health().put_fault,
             alarms=self.role.alarms(),
-            elections=None if self.elections is None else self.elections.numbers(),
+            elections=None if self.part.elections is None else self.part.elections.numbers(),
         )
 
     def _say_started(self) -> None:

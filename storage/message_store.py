@@ -425,11 +425,8 @@ class MessageStore:
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
     def become_relay(self, epoch: int) -> None:
-        """Accept no puts, but lead the slaves of this store in `epoch`, which is durable on return:
-        the log's bytes come from elsewhere, by `append_raw`. The log ends with a record.
-
-        Raises FormatError for an epoch that is not newer than all in the table.
-        """
+        """Accept no puts, but lead the slaves of this store in `epoch`, durably: the log, which ends
+        with a record, grows by `append_raw`. Raises FormatError as `become_master`."""
         with self._write_lock:
             self._read_only = RELAY
             self.epochs.append(EpochEntry(epoch, self.log.wrote.value))

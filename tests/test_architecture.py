@@ -76,6 +76,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("error_status", "process", "settings"),
         ("coordinator", "groups", "pulls", "puts", "roles", "security"),
         ("cluster_rows", "http", "preflight", "services"),
+        ("cluster_part",),
         ("node",),
         ("run",),
         ("cli",),

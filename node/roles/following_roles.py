@@ -1,7 +1,7 @@
 """The roles of a node that follows a RocketMQ broker, until it takes over from it.
 
     relay      a term without puts ▸ the follower appends ▸ cut or set aside: the next relay term
-    take over  nothing is left to wait for ▸ the follower ends ▸ the note says so, durably ▸ a
+    take over  nothing is left to wait for ▸ the follower ends ▸ the note of it is durable ▸ a
                master's term
 
 A restart after the note was written begins as the master, whatever the configuration says: a broker
@@ -27,6 +27,7 @@ from ..error_status import RequestRefusedError
 from ..settings.following_section import FollowingSection
 from .master_role import MasterRole
 from .relay_role import RelayRole
+from .rocketmq_serving import RocketmqServing
 from .role_switch import ReplicationSwitch, RoleSwitch
 from .waiting_role import WaitingRole
 
@@ -60,6 +61,7 @@ class FollowingRoles:
         clock: Clock,
         section: FollowingSection,
         *,
+        brokers: RocketmqServing,
         max_unconfirmed_bytes: int,
         timeout_ms: int,
         fatal: Callable[[BaseException], None],
@@ -70,6 +72,7 @@ class FollowingRoles:
         self._max_unconfirmed_bytes = max_unconfirmed_bytes
         self._timeout_ms = timeout_ms
         self._fatal = fatal
+        self._brokers = brokers
         self._file = FollowingFile(store.config.directory, store.files)
         self._note: Following | None = None
         self._master: ReplicationMaster | None = None
@@ -191,6 +194,7 @@ class FollowingRoles:
                 timeout_ms=self._timeout_ms,
             )
         )
+        await self._brokers.begin(master)
 
     async def _begin_term(self, role: Role) -> ReplicationMaster:
         master = ReplicationMaster(
@@ -218,6 +222,7 @@ class FollowingRoles:
         if self._unlisten is not None:
             self._unlisten()
             self._unlisten = None
+        await self._brokers.end()
         if master is not None:
             await asyncio.to_thread(self._store.become_slave)
             await master.close()

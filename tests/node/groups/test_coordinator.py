@@ -97,7 +97,7 @@ async def test_a_commit_of_a_term_that_is_over_is_not_taken(cluster: Cluster) ->
     await converge(one)
     groups = cluster.node.groups
     committed: list[int] = []
-    groups.lead("commit on")
+    groups.lead("commit on", "g")
     groups._forget()  # the role changes while the commit waits for its turn
     with pytest.raises(RequestRefusedError) as by_hand:
         groups.commit_by_hand("g", [("orders", 0)], committed.append, empty=False)
@@ -117,7 +117,7 @@ async def test_a_deleted_group_does_not_come_back(cluster: Cluster) -> None:
     groups._saver.forget()
     await groups.delete("g")
     groups._forget()
-    groups.lead("describe")
+    groups.lead("describe", "g")
     assert "g" not in groups.groups
     with pytest.raises(RequestRefusedError) as unknown:
         groups.describe("g")

@@ -58,6 +58,7 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DeleteTopic": (admin_pb2.DeleteTopicRequest(name="other"), "admin"),
     "DeleteGroup": (admin_pb2.DeleteGroupRequest(group="other"), "admin"),
     "ChangeCluster": (admin_pb2.ChangeClusterRequest(action=admin_pb2.PAUSE), "admin"),
+    "TakeOver": (admin_pb2.TakeOverRequest(), "admin"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }
 REFUSED_BY_A_FRAME = {"Replicate"}

@@ -135,7 +135,7 @@ def up_command(
             metavar="BROKER",
             help="RocketMQ broker whose log the first node follows, as rocketmq://HOST:PORT (its "
             "listen port) or rocketmq://HOST:PORT,HOST:PORT/NAME (name servers, and its name); the "
-            "others are slaves of the first node, none unless --slaves says so.",
+            "others are slaves of the first node, none without --slaves.",
             show_default=False,
         ),
     ] = None,

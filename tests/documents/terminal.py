@@ -92,7 +92,7 @@ class Terminal:
             command = f"timeout --preserve-status -s INT 3 {command}"
         assert self._shell.stdin is not None
         assert self._shell.stdout is not None
-        self._shell.stdin.write(f"{self.here(command)}\necho; echo '{MARK}'$?\n")
+        self._shell.stdin.write(f"{self.here(command)}\nended=$?; echo; echo '{MARK}'$ended\n")
         self._shell.stdin.flush()
         said = []
         for line in self._shell.stdout:

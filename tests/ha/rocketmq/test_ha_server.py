@@ -315,7 +315,17 @@ async def test_a_second_connection_of_one_that_counts_takes_its_place(followed: 
     followed.replica.put(5)
     first = await followed.broker()
     await followed.replica.confirmed(followed.end)
+    mute = await followed.broker(asks=False)
+    await eventually(lambda: len(followed.server.streams) == 2)
+    followed.replica.put(5)
+    await followed.replica.confirmed(followed.end)
+    assert not first.closed.is_set(), "one that has not said where it stands replaces nothing"
+    await mute.close()
     second = await followed.broker(bytes(first.log))
+    sessions = followed.replica.master.group.sessions
+    held = sessions[NODE]
+    await eventually(lambda: sessions[NODE] is not held)
+    followed.tick(0.0)
     await first.closed.wait()
     followed.replica.put(5)
     await followed.replica.confirmed(followed.end)

@@ -91,6 +91,16 @@ class Cluster:
             timerWheelEnable="true" if VERSION.startswith("5") else "false",
         )
 
+    def start_slave_as_master(self) -> None:
+        self.slave.start(
+            self.name_server,
+            self.slave_store,
+            SIZES,
+            brokerRole="ASYNC_MASTER",
+            listenPort=self.slave_port,
+            haListenPort=self.slave_port + 1,
+        )
+
     def row(self) -> common_pb2.NodeStatus | None:
         """The slave in the master's list of nodes."""
         with grpc.insecure_channel(self.node.endpoint) as channel:
@@ -159,6 +169,11 @@ def offsets_in(store: Path) -> object:
     return table.get(f"Orders@{GROUP}") if isinstance(table, dict) else None
 
 
+def has_topic(store: Path) -> bool:
+    path = store / "config" / "topics.json"
+    return path.exists() and b'"Orders"' in path.read_bytes()
+
+
 def check_served(client: StoreClient, seen: Seen) -> None:
     """By offset, key and id, through RocketMQ's own client."""
     rows = [
@@ -199,6 +214,11 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
         made.put(500, "while-it-is-dead")
         made.start_slave()
         made.wait_caught_up()
+        wait_until(
+            "the slave broker to copy the group's offsets",
+            lambda: offsets_in(made.slave_store) == {0: 17, 2: 4},
+            TABLES_S,
+        )
 
         made.node.kill()
         made.node.start()
@@ -209,24 +229,12 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
         assert status is not None
         assert (row.state, row.in_sync, row.endpoint) == ("following", False, "")
         assert status.wrote_offset > 3 * SIZES.commit_log_file_size
-        wait_until(
-            "the slave broker to copy the group's offsets",
-            lambda: offsets_in(made.slave_store) == {0: 17, 2: 4},
-            TABLES_S,
-        )
         assert made.node.stop() == 0
         made.slave.stop()
         end = status.wrote_offset
         assert log_of(made.slave_store, end) == log_of(made.node.store, end)
 
-        made.slave.start(
-            made.name_server,
-            made.slave_store,
-            SIZES,
-            brokerRole="ASYNC_MASTER",
-            listenPort=made.slave_port,
-            haListenPort=made.slave_port + 1,
-        )
+        made.start_slave_as_master()
         client = StoreClient(made.name_server, tmp_path / "client")
         try:
             client.wait_for("Orders", 0)
@@ -237,6 +245,41 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
             client.close()
         made.slave.stop()
         assert offsets_in(made.slave_store) == {0: 17, 2: 4}
+
+
+def test_an_empty_slave_broker_gets_a_log_that_retention_has_shortened(tmp_path: Path) -> None:
+    with cluster(tmp_path) as made:
+        create_topic(made.node)
+        made.put(1_000, "all")
+        assert made.node.stop() == 0
+        files = sorted((made.node.store / "commitlog").iterdir())
+        files[0].unlink()
+        made.node.start()
+        made.put(200, "later")
+        made.start_slave()
+        made.wait_caught_up()
+        row, status = made.row(), made.node.status()
+        assert row is not None
+        assert status is not None
+        assert status.min_offset == SIZES.commit_log_file_size
+        wait_until("the slave to copy the topics", lambda: has_topic(made.slave_store), TABLES_S)
+        assert made.node.stop() == 0
+        made.slave.stop()
+        held = status.wrote_offset - status.min_offset
+        assert log_of(made.slave_store, held) == log_of(made.node.store, held)
+
+        made.start_slave_as_master()
+        client = StoreClient(made.name_server, tmp_path / "client")
+        try:
+            client.wait_for("Orders", 0)
+            rows = client.call("pull", "Orders", 0)["messages"]
+        finally:
+            client.close()
+        found = {(0, row["queue_offset"]): row["offset_msg_id"] for row in rows}
+        expected = {place: each[0] for place, each in made.seen.items() if place[0] == 0}
+        assert 0 < len(found) < len(expected)
+        assert found.items() <= expected.items()
+        assert max(found) == max(expected)
 
 
 def test_a_slave_broker_counts(tmp_path: Path) -> None:

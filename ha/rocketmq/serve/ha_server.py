@@ -29,7 +29,7 @@ class HaServer:
     """See the module. `start`, then `stop`; lives in one event loop."""
 
     def __init__(self, master: Followed, peers: Peers) -> None:
-        self.streams: dict[str, SlaveStream] = {}
+        self.streams: set[SlaveStream] = set()
         self._master = master
         self._peers = peers
         self._door = Door(peers, MAX_SLAVES, MAX_OF_ONE_ADDRESS)
@@ -57,7 +57,7 @@ class HaServer:
 
     async def stop(self) -> None:
         """No byte is sent, and no acknowledgement counts, from the first line on."""
-        for stream in [*self.streams.values()]:
+        for stream in [*self.streams]:
             stream.close("this node is no longer the master")
         for remove in self._unlisten:
             remove()
@@ -74,7 +74,7 @@ class HaServer:
         now = self._master.clock.monotonic()
         return [
             stream.row(now)
-            for _, stream in sorted(self.streams.items())
+            for stream in sorted(self.streams, key=lambda each: each.node_id)
             if not stream.counts and stream.session.streaming
         ]
 
@@ -102,20 +102,16 @@ class HaServer:
     ) -> None:
         counts = self._peers.counts(address)
         node_id = broker_id(address)
-        if not counts and node_id in self.streams:
+        if not counts and any(each.node_id == node_id for each in self.streams):
             node_id = broker_id(f"{address}:{port}")
         stream = SlaveStream(
             self._master, reader, writer, node_id=node_id, address=address, counts=counts
         )
-        held = self.streams.get(node_id)
-        if held is not None:
-            held.close(f"{address}: another connection from there takes its place")
-        self.streams[node_id] = stream
+        self.streams.add(stream)
         try:
             await stream.serve()
         finally:
-            if self.streams.get(node_id) is stream:
-                del self.streams[node_id]
+            self.streams.discard(stream)
             self._say_ended(stream, address)
 
     def _say_ended(self, stream: SlaveStream, address: str) -> None:
@@ -137,7 +133,7 @@ class HaServer:
     def tick(self) -> None:
         """Close the slaves that are silent; send heartbeats to those that wait for one."""
         now = self._master.clock.monotonic()
-        for stream in [*self.streams.values()]:
+        for stream in [*self.streams]:
             stream.tick(now)
 
     def _notify(self) -> None:
@@ -148,5 +144,5 @@ class HaServer:
 
     def _moved(self) -> None:
         self._moved_pending = False
-        for stream in self.streams.values():
+        for stream in self.streams:
             stream.wake.set()

@@ -15,6 +15,7 @@ from ha.rocketmq.serve import cutting
 from ha.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer
 from ha.rocketmq.serve.peers import Peers
 from ha.rocketmq.serve.session import HEARTBEAT_S, SILENCE_S
+from storage.metadata.topics import TopicConfig
 from tandemlog.v1 import common_pb2
 
 HERE = ("127.0.0.1", 0)
@@ -174,6 +175,30 @@ async def test_one_that_counts_confirms_and_stays_while_it_is_idle(followed: Fol
     assert bytes(broker.log) == followed.replica.log()
 
 
+async def test_a_broker_and_a_node_count_together_and_the_node_is_told_of_it(
+    followed: Followed, tmp_path: Path
+) -> None:
+    await followed.lead(COUNTS, **{**SYNC, "min_in_sync": 3})
+    node = Replica(tmp_path, "s")
+    try:
+        await node.follow(followed.replica)
+        followed.replica.put(5)
+        await eventually(lambda: node.store.log.flushed.value == followed.end)
+        assert followed.replica.store.confirmed.value == 0
+        broker = await followed.broker()
+        await followed.replica.confirmed(followed.end)
+        followed.clock.advance(0.1)  # the confirm offset travels alone only after a moment
+        await node.caught_up(followed.replica)
+        assert bytes(broker.log) == node.log()
+        followed.clock.advance(0.1)
+        await eventually(lambda: NODE in {row.node_id for row in node.slave.members()})
+        # a table that the broker fetches when it likes does not wait for it
+        followed.replica.store.topics.create(TopicConfig("U", 1, 1), 2)
+        assert await followed.replica.master.table_settled("topics", 10)
+    finally:
+        await node.stop()
+
+
 async def test_one_that_counts_and_owes_an_acknowledgement_leaves_the_set(
     followed: Followed,
 ) -> None:
@@ -290,7 +315,17 @@ async def test_a_second_connection_of_one_that_counts_takes_its_place(followed: 
     followed.replica.put(5)
     first = await followed.broker()
     await followed.replica.confirmed(followed.end)
+    mute = await followed.broker(asks=False)
+    await eventually(lambda: len(followed.server.streams) == 2)
+    followed.replica.put(5)
+    await followed.replica.confirmed(followed.end)
+    assert not first.closed.is_set(), "one that has not said where it stands replaces nothing"
+    await mute.close()
     second = await followed.broker(bytes(first.log))
+    sessions = followed.replica.master.group.sessions
+    held = sessions[NODE]
+    await eventually(lambda: sessions[NODE] is not held)
+    followed.tick(0.0)
     await first.closed.wait()
     followed.replica.put(5)
     await followed.replica.confirmed(followed.end)

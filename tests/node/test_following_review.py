@@ -1,0 +1,506 @@
+"""Rules of following and taking over that a review found broken (each test fails at 497dd08)."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.fake_rocketmq import FakeRocketmq, log_bytes, lost_tail
+from fakes.log_builder import LogBuilder
+from fakes.replicas import eventually
+from ha.rocketmq.wire.frames import encode_header
+from node.node import Node
+from node.settings.config import NodeConfig
+from node.settings.following_section import FollowingSection
+from node.settings.sections import StoreSection
+from storage.errors import DiskFullError
+from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.connection import ConnectionOptions
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.message import Message
+from tandemlog.produce.producer import AsyncProducer
+
+FILE = 8192
+QUICK = ConnectionOptions(
+    request_timeout_ms=5_000, retry_timeout_ms=2_000, discovery_timeout_ms=1_000
+)
+
+
+class SlowHa(FakeRocketmq):
+    """Its log comes half a second late."""
+
+    async def _send(self, asked: int, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.5)
+        await super()._send(asked, writer)
+
+
+@dataclass
+class Beating(FakeRocketmq):
+    """As a broker: for bytes that it does not have, it sends heartbeats. It pauses at `pause_at`
+    until `go_on` is set."""
+
+    pause_at: int = 1 << 60
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def _send(self, asked: int, writer: asyncio.StreamWriter) -> None:
+        at, builder = asked, self.builder
+        with contextlib.suppress(OSError):
+            while True:
+                if self.begin <= at < builder.end:
+                    count = min(1_000, FILE - at % FILE, builder.end - at)
+                    writer.write(encode_header(at, count) + log_bytes(builder, at, at + count))
+                    at += count
+                    if at > self.pause_at:
+                        await self.go_on.wait()
+                else:
+                    await asyncio.sleep(1)
+                    writer.write(encode_header(at, 0))
+                await writer.drain()
+
+
+@pytest.fixture(autouse=True)
+def short_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ha.rocketmq.follow.takeover.QUIET_S", 0.3)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[FakeRocketmq]:
+    made = FakeRocketmq(LogBuilder(Path("/unused"), FILE))
+    for number in range(60):
+        made.builder.put("Orders", number % 4, b"body %d" % number)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def config(folder: Path, **fields: Any) -> NodeConfig:
+    return NodeConfig(
+        cluster_id="c",
+        listen="127.0.0.1:0",
+        http_listen="",
+        store=StoreSection(
+            directory=folder, queue_file_size=8_000, index_slots=500, index_entries=2_000
+        ),
+        following=FollowingSection(offsets_interval_ms=20, tables_interval_ms=20),
+        **fields,
+    )
+
+
+async def started(settings: NodeConfig) -> Node:
+    node = Node(settings)
+    await node.start()
+    return node
+
+
+async def caught_up(node: Node, broker: FakeRocketmq) -> None:
+    await eventually(lambda: node.store.reputed.value == broker.builder.end)
+    await eventually(lambda: node.store.topics.names() == ["Orders"])
+
+
+async def bodies(node: Node) -> list[bytes]:
+    async with AsyncConsumer(node.endpoints.listen, connection=QUICK) as consumer:
+        stream = await consumer.follow("Orders", until_end=True)
+        found = [message.body async for message in stream]
+        await stream.close()
+    return found
+
+
+async def put(node: Node, body: bytes) -> None:
+    async with AsyncProducer(node.endpoints.listen) as producer:
+        await (await producer.send(Message("Orders", body, queue_id=0)))
+
+
+async def taken_over(node: Node, *, force: bool = False, within_s: float = 8) -> str:
+    """Empty once the node has taken over, else what it waits for in the end."""
+    reason = "nothing was asked"
+    deadline = asyncio.get_running_loop().time() + within_s
+    while asyncio.get_running_loop().time() < deadline:
+        # as the RPC does; the client needs a master to find the node by
+        reason = (await node.take_over(force=force, dry_run=False)).waits_for
+        if not reason:
+            return ""
+        await asyncio.sleep(0.1)
+    return reason
+
+
+async def test_a_cut_that_is_under_way_ends_before_a_takeover_begins_its_term(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    copying, go_on, cut = threading.Event(), threading.Event(), threading.Event()
+    try:
+        await caught_up(node, broker)
+        copy_aside, truncate = node.store.copy_aside, node.store.truncate
+
+        def slow(start: int, end: int) -> Path:
+            copying.set()
+            go_on.wait(20)
+            return copy_aside(start, end)
+
+        def noted(offset: int) -> None:
+            truncate(offset)
+            cut.set()
+
+        monkeypatch.setattr(node.store, "copy_aside", slow)
+        monkeypatch.setattr(node.store, "truncate", noted)
+        await broker.stop()
+        lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
+        broker.permission = 4
+        await broker.start()
+        await eventually(copying.is_set)
+        asyncio.get_running_loop().call_later(2.0, go_on.set)
+        assert await taken_over(node) == ""
+        await put(node, b"acknowledged")
+        await asyncio.sleep(0)
+        await eventually(cut.is_set)
+        assert b"acknowledged" in await bodies(node)
+    finally:
+        go_on.set()
+        await node.stop()
+
+
+async def test_a_node_that_stops_waits_for_a_cut_that_is_under_way(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    cutting, go_on = threading.Event(), threading.Event()
+    done: list[str] = []
+    await caught_up(node, broker)
+    truncate = node.store.truncate
+
+    def slow(offset: int) -> None:
+        cutting.set()
+        go_on.wait(20)
+        closed = node.store._closed
+        try:
+            truncate(offset)
+            done.append(f"cut, closed={closed}")
+        except BaseException as error:
+            done.append(f"{error!r}, closed={closed}")
+            raise
+
+    monkeypatch.setattr(node.store, "truncate", slow)
+    await broker.stop()
+    lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
+    await broker.start()
+    await eventually(cutting.is_set)
+    asyncio.get_running_loop().call_later(1.5, go_on.set)
+    await node.stop()
+    go_on.set()
+    await eventually(lambda: bool(done))
+    assert done == ["cut, closed=False"]
+
+
+async def test_a_takeover_needs_a_log_that_was_compared_since_the_broker_came_back(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log may have been cut, and what it took since is as long as what is here."""
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+
+        def full(start: int, end: int) -> Path:
+            raise DiskFullError("the disk is full")
+
+        monkeypatch.setattr(node.store, "copy_aside", full)
+        await broker.stop()
+        lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
+        for number in range(4):
+            broker.builder.put("Orders", 0, b"taken since %d" % number)
+        assert broker.builder.end <= node.store.log.wrote.value
+        await broker.start()
+        await eventually(lambda: "disk is full" in node.following.follower.state.fault)
+        broker.permission = 4
+        waits = await taken_over(node, within_s=4)
+        assert waits or b"taken since 0" in await bodies(node)
+    finally:
+        await node.stop()
+
+
+async def test_puts_of_a_time_without_follow_are_not_cut_when_it_follows_again(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    await caught_up(node, broker)
+    await node.stop()
+    node = await started(config(tmp_path))  # `tandemlog up` without --follow, once
+    await put(node, b"acknowledged")
+    await node.stop()
+    broker.builder.put("Orders", 0, b"of the broker")
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await asyncio.sleep(2)
+        assert b"acknowledged" in await bodies(node)
+    finally:
+        await node.stop()
+
+
+async def test_topics_of_a_store_of_its_own_are_not_touched(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    node = await started(config(tmp_path))
+    async with AsyncAdmin(node.endpoints.listen, connection=QUICK) as admin:
+        await admin.create_topic("mine")
+    async with AsyncProducer(node.endpoints.listen) as producer:
+        for number in range(40):
+            await (await producer.send(Message("mine", b"m%d" % number)))
+    size = node.store.log.file_size
+    await node.stop()
+    other = SlowHa(LogBuilder(Path("/unused"), FILE))
+    other.settings["mappedFileSizeCommitLog"] = str(size)
+    for number in range(60):
+        other.builder.put("Orders", number % 4, b"body %d" % number)
+    await other.start()
+    node = await started(config(tmp_path, follow=other.address))
+    try:
+        await eventually(lambda: "did not come from" in node.following.follower.state.fault)
+        assert node.store.topics.names() == ["mine"]
+        assert node.store.groups.names() == []
+    finally:
+        await node.stop()
+        await other.stop()
+
+
+async def test_a_takeover_that_fails_at_its_note_leaves_a_node_that_follows(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        refusals = [DiskFullError("the disk is full")]
+        file = node.following._file
+        save = file.save
+
+        def refuse(note: Any) -> None:
+            if refusals:
+                raise refusals.pop()
+            save(note)
+
+        monkeypatch.setattr(file, "save", refuse)
+        broker.permission = 4
+        with pytest.raises(DiskFullError):
+            await taken_over(node)
+        broker.permission = 6
+        broker.builder.put("Orders", 0, b"one more")
+        await eventually(lambda: node.store.reputed.value == broker.builder.end)
+        assert node.role.epoch() is not None
+    finally:
+        await node.stop()
+
+
+async def test_a_takeover_that_failed_at_its_note_can_be_repeated(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        refusals = [DiskFullError("the disk is full")]
+        file = node.following._file
+        save = file.save
+
+        def refuse(note: Any) -> None:
+            if refusals:
+                raise refusals.pop()
+            save(note)
+
+        monkeypatch.setattr(file, "save", refuse)
+        broker.permission = 4
+        with pytest.raises(DiskFullError):
+            await taken_over(node)
+        assert await taken_over(node) == ""
+    finally:
+        await node.stop()
+
+
+async def test_a_takeover_whose_term_could_not_begin_does_not_say_that_it_is_done(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        append, refusals = node.store.epochs.append, [DiskFullError("full")]
+
+        def refuse(entry: Any) -> None:
+            if refusals and node.following.taken_over:
+                raise refusals.pop()
+            append(entry)
+
+        monkeypatch.setattr(node.store.epochs, "append", refuse)
+        broker.permission = 4
+        with pytest.raises(DiskFullError):
+            await taken_over(node)
+        assert await taken_over(node) == ""
+        assert node.role.epoch() is not None
+        await put(node, b"acknowledged")
+    finally:
+        await node.stop()
+
+
+async def test_what_its_broker_has_deleted_before_it_came_is_no_reason_to_wait_forever(
+    tmp_path: Path,
+) -> None:
+    """A broker has no answer for bytes that its retention has deleted: heartbeats, forever."""
+    gone = Beating(LogBuilder(Path("/unused"), FILE), pause_at=3_000)
+    for number in range(300):
+        gone.builder.put("Orders", number % 4, b"body %d" % number)
+    await gone.start()
+    node = await started(config(tmp_path, follow=gone.address))
+    try:
+        await eventually(lambda: node.store.log.wrote.value > 0)
+        gone.begin = 2 * FILE  # while the first file is being read
+        gone.go_on.set()
+        await eventually(lambda: node.store.log.wrote.value == gone.builder.end)
+    finally:
+        await node.stop()
+        await gone.stop()
+
+
+async def test_a_broker_that_lost_its_tail_after_it_was_asked_is_no_reason_to_wait_forever(
+    tmp_path: Path,
+) -> None:
+    """Its end was that of the log before; the comparison waits for bytes that are gone."""
+    broker = Beating(LogBuilder(Path("/unused"), FILE))
+    for number in range(60):
+        broker.builder.put("Orders", number % 4, b"body %d" % number)
+    await broker.start()
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        step = node.following.follower._step
+        fresh = []
+
+        def stale(facts: Any) -> Any:
+            found = step(facts)
+            if not fresh:
+                fresh.append(1)
+                lost_tail(broker.builder, broker.builder.records[-5].physical_offset)
+            return found
+
+        node.following.follower._step = stale  # type: ignore[method-assign]
+        await broker.stop()
+        await broker.start()
+        await eventually(lambda: bool(fresh))
+        await asyncio.sleep(0.5)
+        await eventually(lambda: node.following.follower.state.following)
+    finally:
+        await node.stop()
+        await broker.stop()
+
+
+async def test_a_node_that_was_restarted_after_its_broker_died_can_be_forced_to_take_over(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    await caught_up(node, broker)
+    await node.stop()
+    await broker.stop()
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        assert await taken_over(node, force=True, within_s=3) == ""
+    finally:
+        await node.stop()
+
+
+async def test_a_takeover_can_be_forced_while_log_comes_first(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ha.rocketmq.follow.log_first.FAR_BYTES", 1_000)
+    monkeypatch.setattr("ha.rocketmq.follow.log_first.HOLD_S", 3.0)
+    broker.most = [4_000, *[0] * 500]
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await eventually(lambda: node.store.log.wrote.value > 3_000)
+        await broker.stop()
+        await asyncio.to_thread(node.store.flush)
+        await eventually(lambda: not node.following.follower.state.following)
+        await asyncio.sleep(3)  # the log stands still, and longer than it may be held
+        assert await taken_over(node, force=True, within_s=5) == ""
+    finally:
+        await node.stop()
+
+
+async def test_another_broker_at_the_same_place_is_not_looked_at(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    """Its own end and permission say nothing of the broker that was followed."""
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await caught_up(node, broker)
+        await broker.stop()
+        broker.builder.put("Orders", 0, b"acknowledged by the first, not here yet")
+        other = FakeRocketmq(LogBuilder(Path("/unused"), FILE), name="broker-b", permission=4)
+        other.port, other.ha_port = broker.port, broker.ha_port
+        await other.start()
+        try:
+            assert await taken_over(node, within_s=3)
+        finally:
+            await other.stop()
+    finally:
+        await node.stop()
+
+
+async def test_what_was_received_is_flushed_when_the_connection_ends(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    broker.most = [4_000, *[0] * 500]
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await eventually(lambda: node.store.log.wrote.value > 3_000)
+        await eventually(lambda: not node.following.follower.state.following)
+        await asyncio.sleep(1)
+        assert node.store.log.flushed.value == node.store.log.wrote.value
+    finally:
+        await node.stop()
+
+
+async def test_a_takeover_whose_caller_goes_away_is_carried_out_or_undone(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's deadline cancels the call, wherever it is."""
+    node = await started(config(tmp_path, follow=broker.address))
+    beginning = threading.Event()
+    try:
+        await caught_up(node, broker)
+        append = node.store.epochs.append
+
+        def slow(entry: Any) -> None:
+            beginning.set()
+            threading.Event().wait(0.5)
+            append(entry)
+
+        monkeypatch.setattr(node.store.epochs, "append", slow)
+        broker.permission = 4
+        call = asyncio.create_task(taken_over(node))
+        await eventually(beginning.is_set)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await asyncio.sleep(1)
+        found = await node.take_over(force=False, dry_run=False)
+        assert not found.waits_for
+        assert node.role.epoch() is not None, f"it says that it is the master in {found.epoch}"
+    finally:
+        await node.stop()
+
+
+async def test_the_log_of_another_broker_behind_the_ha_port_is_noticed(
+    tmp_path: Path, broker: FakeRocketmq
+) -> None:
+    """Mapped ports: the settings of one broker give the HA port of another one's machine."""
+    other = FakeRocketmq(LogBuilder(Path("/unused"), FILE), name="broker-b")
+    for number in range(10):
+        other.builder.put("Orders", number % 4, b"of b %d" % number)
+    await other.start()
+    other.settings["haListenPort"] = str(broker.ha_port)
+    node = await started(config(tmp_path, follow=other.address))
+    try:
+        await asyncio.sleep(1.5)
+        state = node.following.follower.state
+        assert not state.following or node.store.log.wrote.value <= other.builder.end
+    finally:
+        await node.stop()
+        await other.stop()

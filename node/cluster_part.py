@@ -29,7 +29,7 @@ from .process.tasks import cancelled, nothing
 from .puts.append_pump import AppendPump
 from .puts.confirm_waiters import ConfirmWaiters
 from .roles.elected_roles import AgentCalls, ElectedRoles
-from .roles.following_roles import FollowingRoles
+from .roles.following_roles import FollowingRoles, check_follows
 from .roles.master_role import MasterRole
 from .roles.rocketmq_serving import RocketmqServing
 from .roles.role import NodeRole
@@ -78,10 +78,11 @@ class ClusterPart:
             http_endpoint=self.endpoints.http,
             store_host=self.endpoints.store_host,
         )
-        if self.config.elects:
-            return await self._start_election(config)
         if self.config.follow:
             return await self._start_following(config)
+        await asyncio.to_thread(check_follows, self.store.directory, self.store.files)
+        if self.config.elects:
+            return await self._start_election(config)
         files = self.store.files
         if self.config.role == "master":
             master = ReplicationMaster(self.store, config, self._clock, files=files)

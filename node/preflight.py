@@ -26,6 +26,7 @@ from storage.state_files.checkpoint import StoreCheckpoint
 from storage.state_files.lock_file import LockFile
 from storage.store_paths import StorePaths
 
+from .roles.following_roles import check_follows
 from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig
 from .settings.endpoints import ListenError, choose_endpoints
@@ -94,6 +95,8 @@ def _store(config: NodeConfig, files: FileSystem, _: int) -> Iterator[Exception]
     try:
         LockFile(paths.lock, AbortFile(paths.abort, files), files).check()
         StateFile(config.store.directory, files).check(_identity(config))
+        if not config.follow:
+            check_follows(config.store.directory, files)
     except OSError as error:
         yield ConfigError(f"store.directory: {error.filename}: {error.strerror}")
 

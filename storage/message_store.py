@@ -425,7 +425,7 @@ class MessageStore:
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
 
     def become_relay(self, epoch: int) -> None:
-        """Accept no puts, but lead the slaves of this store in `epoch`, durably: the log, which ends
+        """Accept no puts, but lead this store's slaves in `epoch`, durably: the log, which ends
         with a record, grows by `append_raw`. Raises FormatError as `become_master`."""
         with self._write_lock:
             self._read_only = RELAY

@@ -3,7 +3,7 @@
 Changes go to the master; reads go to any node (`read_from`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
@@ -31,6 +31,7 @@ from .errors import (
     BadRecordError,
     InvalidArgumentError,
     InvalidTopicNameError,
+    NoMasterError,
     NoNodeError,
     OffsetOutOfRangeError,
     TandemlogError,
@@ -184,11 +185,14 @@ class AsyncAdmin:
         of a call is unknown. `force`: whatever the broker does; what is not here is lost. Raises
         ChangeRefusedError if the node follows no broker."""
         request = admin_pb2.TakeOverRequest(force=force, dry_run=dry_run)
-        return takeover_of(
-            await self._connection.on_master(
-                lambda node: node.ask(node.admin.TakeOver, request, self._timeout_ms)
-            )
-        )
+
+        def ask(node: Node) -> Awaitable[admin_pb2.TakeOverResponse]:
+            return node.ask(node.admin.TakeOver, request, self._timeout_ms)
+
+        try:
+            return takeover_of(await self._connection.on_master(ask))
+        except NoMasterError:  # between two terms the node is none, and can be asked
+            return takeover_of(await ask(await self._reader.node()))
 
     async def create_topic(
         self,

@@ -301,6 +301,8 @@ class ReplicationMaster:
         now = self.clock.monotonic()
         group = self.group
         group.view.min_offset = self.store.log.min_offset
+        if self._own is not None:
+            self._moved()  # what counts for this node may change without a move of the log
         self._record = group.tick(now) or self._record
         while group.returns:
             self._on_return(group.returns.pop())

@@ -5,25 +5,36 @@
                master's term
 
 A restart after the note was written begins as the master, whatever the configuration says: a broker
-that is started again by mistake would otherwise cut what this node has acknowledged since.
+that is started again by mistake would otherwise cut what this node has acknowledged since. For the
+same reason a store that follows is not started with another role (`check_follows`).
+
+A change of the log, and a takeover, run to their end once they have begun, even if the one who
+asked for them is gone: a thread that cuts the log cannot be called back.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ha.config import HaConfig, Role
+from ha.errors import HaError, StateFileError
 from ha.master.master import ReplicationMaster
+from ha.master.members import NO_MASTER, own_status
 from ha.rocketmq.follow.address import BrokerAddress
 from ha.rocketmq.follow.follower import BrokerFollower
 from ha.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from ha.rocketmq.follow.takeover import obstacle
 from storage.clock import Clock
+from storage.disk.files import FileSystem
+from storage.errors import StoreError
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
 from ..error_status import RequestRefusedError
+from ..process.tasks import to_its_end
 from ..settings.following_section import FollowingSection
 from .master_role import MasterRole
 from .relay_role import RelayRole
@@ -79,18 +90,35 @@ class FollowingRoles:
         self._unlisten: Callable[[], None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
+        self._address = address
+        self._section = section
+        self._started_at = clock.monotonic()
         self.replication = ReplicationSwitch(config.node_id)
-        self.follower = BrokerFollower(
-            address,
-            store,
-            store.files,
-            clock,
+        self.follower = self._new_follower()
+        self.switch = RoleSwitch(WaitingRole("this node is starting", self._rows))
+
+    def _new_follower(self) -> BrokerFollower:
+        return BrokerFollower(
+            self._address,
+            self._store,
+            self._store.files,
+            self._clock,
             self,
-            offsets_interval_s=section.offsets_interval_ms / 1000,
-            tables_interval_s=section.tables_interval_ms / 1000,
+            offsets_interval_s=self._section.offsets_interval_ms / 1000,
+            tables_interval_s=self._section.tables_interval_ms / 1000,
         )
-        self._relay = RelayRole(self.follower, lambda: self._master)
-        self.switch = RoleSwitch(WaitingRole("this node is starting", lambda _: []))
+
+    def _rows(self, reason: str) -> Sequence[common_pb2.NodeStatus]:
+        """This node alone, between two terms."""
+        row = own_status(
+            self._store,
+            self._config,
+            epoch=0,
+            incarnation="",
+            uptime_s=self._clock.monotonic() - self._started_at,
+        )
+        row.role, row.state, row.detail = common_pb2.SLAVE, NO_MASTER, reason
+        return [row]
 
     @property
     def taken_over(self) -> bool:
@@ -111,7 +139,7 @@ class FollowingRoles:
 
     def start(self) -> None:
         """Follow, once everything else of the node is set up."""
-        if not self.taken_over:
+        if not self.taken_over and self._task is None:
             self._task = asyncio.create_task(self.follower.run(), name="follow-broker")
             self._task.add_done_callback(self._ended)
 
@@ -127,6 +155,9 @@ class FollowingRoles:
 
     async def rebuild(self, change: Callable[[], None]) -> None:
         """See RelayHost in follower.py."""
+        await to_its_end(self._rebuild(change))
+
+    async def _rebuild(self, change: Callable[[], None]) -> None:
         await self._end_term(f"this node makes its log equal to that of {self.follower.title}")
         try:
             await asyncio.to_thread(change)
@@ -135,36 +166,56 @@ class FollowingRoles:
 
     async def takeover(self, *, force: bool, dry_run: bool) -> Takeover:
         """Become the master if nothing is left to wait for; once more after that says the same.
-        Raises RequestRefusedError if the node is neither following nor has taken over, and what
-        the store raises."""
+        Raises what the store raises; the node then follows on, or is about to become the master
+        with the next call or start."""
         async with self._changing:
-            if not self.taken_over:
-                look = await self.follower.look()
-                reason = obstacle(look, force=force)
-                if reason or dry_run:
-                    return self._outcome(reason or "a dry run changes nothing", look.broker_end)
-                await self._take_over()
-            return self._outcome("", self.follower.state.broker_end)
+            return await to_its_end(self._takeover(force=force, dry_run=dry_run))
 
-    async def _take_over(self) -> None:
+    async def _takeover(self, *, force: bool, dry_run: bool) -> Takeover:
+        if self.taken_over:
+            if self._master is None:
+                await self._lead()
+            return self._outcome("", self.follower.state.broker_end)
+        look = await self.follower.look()
+        reason = obstacle(look, force=force)
+        if reason or dry_run:
+            return self._outcome(reason or "a dry run changes nothing", look.broker_end)
         await self._stop_following()
-        await self._end_term(f"this node takes over from {self.follower.title}")
+        try:
+            if self._store.log.wrote.value != look.durable:
+                # what was under way has ended, and changed the log
+                await self._follow_on()
+                return self._outcome("the log has just changed", look.broker_end)
+            await self._end_term(f"this node takes over from {look.broker}")
+            await self._note_takeover()
+        except BaseException:
+            await self._follow_on()
+            raise
+        await self._lead()
+        logger.warning(
+            "this node has taken over from %s: master in epoch %s from %d on",
+            look.broker, self.switch.epoch(), look.durable,
+        )  # fmt: skip
+        return self._outcome("", look.broker_end)
+
+    async def _note_takeover(self) -> None:
         note = await asyncio.to_thread(self._file.load)
-        if note is None:
-            await self._begin_relay()
-            self.start()
-            raise RequestRefusedError(
-                common_pb2.CHANGE_REFUSED, "this node has not followed any broker yet"
-            )
+        assert note is not None, "a node that has not followed has an obstacle"
         over = TakenOver(self._store.log.wrote.value, self._clock.now_ms())
         note = replace(note, taken_over=over)
         await asyncio.to_thread(self._file.save, note)
         self._note = note
-        await self._lead()
-        logger.warning(
-            "this node has taken over from %s: master in epoch %s from %d on",
-            self.follower.title, self.switch.epoch(), over.end_offset,
-        )  # fmt: skip
+
+    async def _follow_on(self) -> None:
+        """Follow again: nothing has come of a takeover."""
+        if self.taken_over or self._task is not None:
+            return
+        self.follower = self._new_follower()
+        if self._master is not None:
+            await self._end_term(f"this node follows {self.follower.title} again")
+        with contextlib.suppress(StoreError, HaError):  # the follower tries again
+            await self._begin_relay()
+        self.start()
 
     def _outcome(self, waits_for: str, broker_end: int | None) -> Takeover:
         over = None if self._note is None else self._note.taken_over
@@ -182,7 +233,7 @@ class FollowingRoles:
 
     async def _begin_relay(self) -> None:
         await self._begin_term(Role.RELAY)
-        self.switch.set(self._relay)
+        self.switch.set(RelayRole(self.follower, lambda: self._master))
 
     async def _lead(self) -> None:
         master = await self._begin_term(Role.MASTER)
@@ -217,7 +268,7 @@ class FollowingRoles:
     async def _end_term(self, reason: str) -> None:
         """From the first line on nothing is acknowledged."""
         master, self._master = self._master, None
-        self.switch.set(WaitingRole(reason, lambda _: []))
+        self.switch.set(WaitingRole(reason, self._rows))
         self.replication.set(None)
         if self._unlisten is not None:
             self._unlisten()
@@ -248,3 +299,15 @@ async def takeover_of(roles: FollowingRoles | None, *, force: bool, dry_run: boo
             "this node follows no RocketMQ broker (follow is not in its configuration)",
         )
     return await roles.takeover(force=force, dry_run=dry_run)
+
+
+def check_follows(directory: Path, files: FileSystem) -> None:
+    """Raises StateFileError if the store there follows a broker: with another role it would take
+    what the next time of following cuts."""
+    note = FollowingFile(directory, files).load()
+    if note is not None and note.taken_over is None:
+        raise StateFileError(
+            f"{directory} follows {note.title}, but follow is not in the configuration: put it "
+            "back, or end the following first (tandemlog takeover, with --force if the broker is "
+            "gone)"
+        )

@@ -89,9 +89,11 @@ class FakeRocketmq:
     requests: list[int] = field(default_factory=list)
     port: int = 0
     ha_port: int = 0
+    boot_ms: int = 1_000
 
     async def start(self) -> None:
-        """Again on the same ports, if it was stopped."""
+        """Again on the same ports, if it was stopped: as another process."""
+        self.boot_ms += 1
         self._server = await asyncio.start_server(self._remoting, "127.0.0.1", self.port)
         self._ha_server = await asyncio.start_server(self._ha, "127.0.0.1", self.ha_port)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -166,6 +168,7 @@ class FakeRocketmq:
         if command.code == GET_BROKER_RUNTIME_INFO:
             table = {
                 "brokerVersionDesc": "V5_5_0",
+                "bootTimestamp": str(self.boot_ms),
                 "commitLogMinOffset": str(self.begin),
                 "commitLogMaxOffset": str(self.builder.end),
             }

@@ -8,8 +8,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-
 from fault.test_power_cut import LoopDisk
+
 from interop.live import QUEUES, TOPIC, side_by_side
 from interop.rocketmq import VERSION
 from running import wait_until

@@ -8,76 +8,27 @@ from typing import Any
 import pytest
 
 from fakes.fake_rocketmq import FakeRocketmq, lost_tail
-from fakes.log_builder import LogBuilder
+from fakes.following_nodes import QUICK, bodies, caught_up, config, filled, new_broker, started
 from fakes.replicas import eventually
-from node.node import Node
 from node.settings.config import NodeConfig
-from node.settings.following_section import FollowingSection
-from node.settings.sections import StoreSection
 from storage.errors import DiskFullError
 from tandemlog.admin import AsyncAdmin
-from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.takeover import Takeover
-from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
 
-FILE = 8192
-QUICK = ConnectionOptions(
-    request_timeout_ms=5_000, retry_timeout_ms=2_000, discovery_timeout_ms=1_000
-)
-
 
 @pytest.fixture
 async def broker() -> AsyncIterator[FakeRocketmq]:
-    made = FakeRocketmq(LogBuilder(Path("/unused"), FILE))
-    for number in range(60):
-        made.builder.put("Orders", number % 4, b"body %d" % number)
+    made = filled(new_broker())
     await made.start()
     yield made
     await made.stop()
 
 
-def config(folder: Path, **fields: Any) -> NodeConfig:
-    return NodeConfig(
-        cluster_id="c",
-        listen="127.0.0.1:0",
-        http_listen="",
-        store=StoreSection(
-            directory=folder, queue_file_size=8_000, index_slots=500, index_entries=2_000
-        ),
-        following=FollowingSection(offsets_interval_ms=20, tables_interval_ms=20),
-        **fields,
-    )
-
-
-async def started(settings: NodeConfig) -> Node:
-    node = Node(settings)
-    await node.start()
-    return node
-
-
-async def caught_up(node: Node, broker: FakeRocketmq) -> None:
-    await eventually(lambda: node.store.reputed.value == broker.builder.end)
-    await eventually(lambda: node.store.topics.names() == ["Orders"])
-
-
-async def bodies(node: Node, group: str = "") -> list[bytes]:
-    """What a reader finds from where its group is, and commits."""
-    async with AsyncConsumer(
-        node.endpoints.listen, group=group or None, connection=QUICK
-    ) as consumer:
-        stream = await consumer.follow("Orders", until_end=True)
-        found = [message.body async for message in stream]
-        if group:
-            await stream.commit()
-        await stream.close()
-    return found
-
-
-async def taken_over(admin: AsyncAdmin) -> Takeover:
+async def asked_until_taken(admin: AsyncAdmin) -> Takeover:
     while not (found := await admin.take_over()).taken_over:  # noqa: ASYNC110 - as the program does
         await asyncio.sleep(0.05)
     return found
@@ -172,7 +123,7 @@ async def test_it_takes_over_once_the_broker_refuses_writes_and_all_is_here(
             assert "still takes writes" in waits.waits_for
             assert not waits.taken_over
             broker.permission = 4
-            found = await taken_over(admin)
+            found = await asked_until_taken(admin)
             assert found.end_offset == broker.builder.end
             assert found.break_ms > 0
             again = await admin.take_over()
@@ -208,7 +159,7 @@ async def test_it_takes_over_from_a_broker_that_is_gone(
         async with AsyncAdmin(node.endpoints.listen, connection=QUICK) as admin:
             assert "has just gone" in (await admin.take_over()).waits_for
             async with asyncio.timeout(10):
-                await taken_over(admin)
+                await asked_until_taken(admin)
     finally:
         await node.stop()
 

@@ -27,7 +27,8 @@ _VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
     """`begin_offset` and `end_offset` are those of its commit log, `file_size` that of its log
-    files in bytes, `takes_writes` whether its permission allows them."""
+    files in bytes, `takes_writes` whether its permission allows them, `boot_ms` when its process
+    began: in one process a log never gets shorter."""
 
     host: str
     port: int
@@ -40,6 +41,7 @@ class BrokerFacts:
     begin_offset: int
     end_offset: int
     takes_writes: bool
+    boot_ms: int = 0
 
     @property
     def address(self) -> str:
@@ -50,6 +52,11 @@ class BrokerFacts:
         return _joined(self.host, self.ha_port)
 
     @property
+    def waits_for_slaves(self) -> bool:
+        """Whether its puts wait for the number that a slave sends."""
+        return self.role == "SYNC_MASTER"
+
+    @property
     def title(self) -> str:
         """For people: which broker this is."""
         return f"broker {self.name} of cluster {self.cluster} at {self.address}"
@@ -57,10 +64,12 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Where the broker's commit log begins and ends."""
+    """Where the broker's commit log begins and ends, and when its process began (0: it does not
+    say)."""
 
     begin_offset: int
     end_offset: int
+    boot_ms: int
 
 
 async def find_broker(address: BrokerAddress) -> tuple[str, int]:
@@ -115,6 +124,7 @@ def facts_of(
         begin_offset=span.begin_offset,
         end_offset=span.end_offset,
         takes_writes=bool(_number(settings, "brokerPermission") & PERM_WRITE),
+        boot_ms=span.boot_ms,
     )
     if settings.get("enableControllerMode") == "true":
         raise WrongBrokerError(
@@ -180,7 +190,8 @@ def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
 def _span(runtime: Mapping[str, str]) -> LogSpan:
     """A broker without a log file says that its log begins at -1."""
     begin, end = (_number(runtime, f"commitLog{which}Offset") for which in ("Min", "Max"))
-    return LogSpan(max(begin, 0), max(end, 0))
+    boot = _number(runtime, "bootTimestamp") if "bootTimestamp" in runtime else 0
+    return LogSpan(max(begin, 0), max(end, 0), boot)
 
 
 def _number(table: Mapping[str, str], key: str) -> int:

@@ -95,10 +95,16 @@ def check_identity(note: Following | None, facts: BrokerFacts) -> None:
 
 
 def first_step(
-    own: OwnLog, facts: BrokerFacts, note: Following | None, window: int, next_record: NextRecord
+    own: OwnLog,
+    facts: BrokerFacts,
+    note: Following | None,
+    window: int,
+    next_record: NextRecord,
+    most: int = 1 << 62,
 ) -> Step:
     """What to do before, or with, the next connection. `window` counts the attempts, 0 at first.
-    `next_record(offset, below)` is where the first record behind `offset` begins here. Raises
+    `next_record(offset, below)` is where the first record behind `offset` begins here. A number
+    that is sent counts as an acknowledgement, so the first one is at most `most`. Raises
     WrongBrokerError."""
     check_identity(note, facts)
     if own.empty:
@@ -123,7 +129,7 @@ def first_step(
             f"{facts.end_offset}: they have nothing in common that can be compared",
             facts, note,
         )  # fmt: skip
-    return Ask(_start(low, high, window, next_record), high)
+    return Ask(_start(low, max(low, min(high, most)), window, next_record), high)
 
 
 def after_difference(

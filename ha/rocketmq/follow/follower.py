@@ -26,8 +26,17 @@ from ...store_port import StorePort
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, LogsDifferError, NoBrokerError, WrongBrokerError
 from .address import BrokerAddress
-from .broker import BrokerFacts, ask_facts, ask_span, find_broker
-from .comparison import Ask, BeginAt, CutAt, SetAside, Step, after_difference, first_step
+from .broker import BrokerFacts, LogSpan, ask_facts, ask_span, find_broker
+from .comparison import (
+    Ask,
+    BeginAt,
+    CutAt,
+    SetAside,
+    Step,
+    after_difference,
+    check_identity,
+    first_step,
+)
 from .log_first import LogFirst
 from .note import Following, FollowingFile
 from .session import FollowSession
@@ -40,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 WRONG_PAUSE_S = 10.0
+SETTLE_S = 5.0
+"""RocketMQ's default of syncFlushTimeout: so long a put waits for slaves."""
 REST_PER_WORK = 20.0
 """A round rests so many times as long as it took: a broker with large tables is asked less."""
 
@@ -61,7 +72,8 @@ class RelayHost(Protocol):
 @dataclass(frozen=True, slots=True)
 class FollowerState:
     """How it is going. `fault` is empty while the node follows; `facts` and `broker_end` are what
-    the broker said last."""
+    the broker said last; `compared_boot_ms` names its process with whose log this one was found to
+    be equal, -1: none since the start."""
 
     following: bool = False
     fault: str = "no connection to the broker yet"
@@ -69,7 +81,12 @@ class FollowerState:
     broker_end: int | None = None
     seen_at: float = 0.0
     gone_since: float | None = None
-    followed: bool = False
+    compared_boot_ms: int = -1
+
+    @property
+    def compared(self) -> bool:
+        """Whether the log here equals that of the broker's process that was seen last."""
+        return self.facts is not None and self.facts.boot_ms == self.compared_boot_ms
 
 
 class BrokerFollower:
@@ -102,6 +119,10 @@ class BrokerFollower:
         self._window = 0
         self._said = ""
         self._end, self._moved_at = -1, 0.0
+        self._place: tuple[str, int] | None = None
+        # the broker's process that was seen last: when it began, its end and the time then
+        self._met = (-1, 0, 0.0)
+        self._wrong_boot_ms = -1
 
     @property
     def title(self) -> str:
@@ -130,34 +151,44 @@ class BrokerFollower:
     async def look(self) -> Look:
         """The broker and this node now, for a takeover: asks the broker, and if it refuses writes
         fetches its tables once more."""
-        presence, takes_writes = Presence.SILENT, True
+        presence, takes_writes, detail = Presence.SILENT, True, ""
         try:
-            host, port = await find_broker(self.address)
+            host, port = await self._found()
             async with RemotingClient(host, port) as client:
                 facts = await ask_facts(client, host, port)
-                if not facts.takes_writes:
+                check_identity(self._note, facts)
+                self._seen(facts, facts.end_offset)
+                if not facts.takes_writes and self._follows_this_process:
                     await self._take_tables(client, all_of_them=True)
             presence, takes_writes = Presence.ANSWERS, facts.takes_writes
-            self._seen(facts, facts.end_offset)
         except NoBrokerError:
             presence = Presence.NO_PROCESS
             self._gone()
+        except WrongBrokerError as error:
+            presence, detail = Presence.ANOTHER, str(error)
         except BrokerError as error:
-            logger.info("looking at the broker: %s", error)
+            detail = str(error)
         now, state, log = self._clock.monotonic(), self.state, self._store.log
         self._note_growth(now)
+        answers = presence is Presence.ANSWERS
         return Look(
-            broker=self.title,
+            broker=self.title if self._note is None else self._note.title,
             presence=presence,
             takes_writes=takes_writes,
             broker_end=state.broker_end,
             seen_s=now - state.seen_at,
             gone_s=0.0 if state.gone_since is None else now - state.gone_since,
-            followed=state.followed,
+            known=self._note is not None,
+            compared=self._follows_this_process if answers else state.compared,
             durable=log.flushed.value,
             reputed=self._store.reputed.value,
             quiet_s=now - self._moved_at,
+            detail=detail,
         )
+
+    @property
+    def _follows_this_process(self) -> bool:
+        return self.state.following and self.state.compared
 
     # --- one connection
 
@@ -180,7 +211,7 @@ class BrokerFollower:
             if self._store.log.flushed.failure is not None:
                 raise self._store.log.flushed.failure.with_traceback(None)
             await self._host.lead()
-            facts = await self._asked()
+            facts = await self._settled(await self._asked())
             step = await self._threads.write(lambda: self._step(facts))
             if isinstance(step, Ask):
                 await self._stream(step, facts)
@@ -198,17 +229,48 @@ class BrokerFollower:
             self._lost(logging.ERROR, f"following {self.title} failed: {error}")
             raise
 
+    async def _found(self) -> tuple[str, int]:
+        """Where the broker is: where it was, if no name server knows it now."""
+        try:
+            self._place = await find_broker(self.address)
+        except BrokerError:
+            if self._place is None:
+                raise
+        return self._place
+
     async def _asked(self) -> BrokerFacts:
-        host, port = await find_broker(self.address)
+        host, port = await self._found()
         async with RemotingClient(host, port) as client:
             facts = await ask_facts(client, host, port)
+        check_identity(self._note, facts)
         self._seen(facts, facts.end_offset)
+        if facts.boot_ms == self._wrong_boot_ms:
+            raise WrongBrokerError(
+                f"{facts.title} gives {facts.ha_address} as its HA port, where log came that this "
+                "broker does not have: is that the port of another broker?"
+            )
         return facts
+
+    async def _settled(self, facts: BrokerFacts) -> BrokerFacts:
+        """The first number that is sent counts as an acknowledgement, before anything is compared.
+        So a broker whose puts wait for its slaves, and whose process is new, gets time for those
+        that wait below what is asked for."""
+        while facts.waits_for_slaves and not self._compared_before(facts):
+            rest = self._met[2] + SETTLE_S - self._clock.monotonic()
+            if rest <= 0:
+                break
+            await asyncio.sleep(rest)
+            facts = await self._asked()
+        return facts
+
+    def _compared_before(self, facts: BrokerFacts) -> bool:
+        return self._note is not None and self._note.boot_ms == facts.boot_ms
 
     def _step(self, facts: BrokerFacts) -> Step:
         log = self._store.log
         own = self._stored.own_log()
-        step = first_step(own, facts, self._note, self._window, log.next_record)
+        most = own.end if self._compared_before(facts) else self._met[1]
+        step = first_step(own, facts, self._note, self._window, log.next_record, most)
         if own.empty and self._note is None:
             self._keep_note()
         return step
@@ -222,10 +284,11 @@ class BrokerFollower:
             self._clock,
             compared=lambda: self._joined(facts, ask),
         )
-        asking = asyncio.create_task(self._ask_on_and_on(facts), name="broker-tables")
+        asking = asyncio.create_task(self._ask_on_and_on(facts, stream), name="broker-tables")
         try:
             reason = await stream.run(facts.host, facts.ha_port)
         except LogsDifferError as found:
+            self._lost(logging.INFO, str(found))
             await self._differs(found, facts)
             return
         except NoBrokerError as error:
@@ -258,39 +321,71 @@ class BrokerFollower:
 
     def _keep_note(self) -> None:
         """In the thread that writes: whose log this is, before a byte of it is stored."""
-        facts = self.state.facts
-        if self._note is None and facts is not None:
-            note = Following(facts.cluster, facts.name)
-            self._file.save(note)
-            self._note = note
+        facts, note = self.state.facts, self._note
+        if facts is None or (note is not None and note.boot_ms == facts.boot_ms):
+            return
+        note = Following(facts.cluster, facts.name, boot_ms=facts.boot_ms)
+        self._file.save(note)
+        self._note = note
 
     # --- the round of requests
 
-    async def _ask_on_and_on(self, facts: BrokerFacts) -> None:
+    async def _ask_on_and_on(self, facts: BrokerFacts, stream: FollowStream) -> None:
         rare_at = -self._tables_interval_s
         said = ""
         while True:
             began = self._clock.monotonic()
             try:
                 async with RemotingClient(facts.host, facts.port) as client:
-                    rare_at = await self._rounds(client, facts, rare_at)
+                    rare_at = await self._rounds(client, facts, stream, rare_at)
             except (HaError, StoreError, OSError) as error:
                 if str(error) != said:
                     said = str(error)
                     logger.warning("the broker's tables are not fetched: %s", error)
+            except Exception:
+                # the broker's end must stay known, whatever the error is
+                logger.exception("a round of requests to the broker failed and will be repeated")
             await asyncio.sleep(max(FIRST_PAUSE_S, self._offsets_interval_s - self._since(began)))
 
-    async def _rounds(self, client: RemotingClient, facts: BrokerFacts, rare_at: float) -> float:
+    async def _rounds(
+        self, client: RemotingClient, facts: BrokerFacts, stream: FollowStream, rare_at: float
+    ) -> float:
         while True:
-            began = self._clock.monotonic()
+            began, own_end = self._clock.monotonic(), self._store.log.wrote.value
             span = await ask_span(client)
             self._seen(self.state.facts or facts, span.end_offset)
-            rare = began - rare_at >= self._tables_interval_s
-            await self._take_tables(client, all_of_them=rare)
-            if rare:
-                rare_at = began
+            reason = self._misfit(facts, span, stream, own_end)
+            if reason:
+                stream.end(reason)
+                return rare_at
+            if self.state.following:
+                rare = began - rare_at >= self._tables_interval_s
+                rare_at = began if rare else rare_at
+                await self._take_tables(client, all_of_them=rare)
             took = self._since(began)
             await asyncio.sleep(max(self._offsets_interval_s - took, took * REST_PER_WORK))
+
+    def _misfit(self, facts: BrokerFacts, span: LogSpan, stream: FollowStream, own_end: int) -> str:
+        """Why the connection cannot go well with what the broker says now; empty if it can. For
+        bytes that it does not have a broker sends heartbeats, forever."""
+        session = stream.session
+        if span.boot_ms != facts.boot_ms:
+            return "the broker was restarted"
+        if span.begin_offset > session.received:
+            return (
+                f"the broker has deleted its log below {span.begin_offset}, and this node has it "
+                f"up to {session.received}"
+            )
+        if not stream.followed:
+            return (
+                f"the broker's log ends at {span.end_offset} now"
+                if span.end_offset < session.ask.end
+                else ""
+            )
+        if own_end > span.end_offset:
+            self._wrong_boot_ms = facts.boot_ms
+            return f"log up to {own_end} came, but the broker's log ends at {span.end_offset}"
+        return ""
 
     async def _take_tables(self, client: RemotingClient, *, all_of_them: bool) -> None:
         tables = await fetch_tables(client, all_of_them=all_of_them)
@@ -305,6 +400,8 @@ class BrokerFollower:
     def _seen(self, facts: BrokerFacts, end_offset: int) -> None:
         now = self._clock.monotonic()
         self._note_growth(now)
+        if facts.boot_ms != self._met[0]:
+            self._met = facts.boot_ms, end_offset, now
         self.state = replace(
             self.state, facts=facts, broker_end=end_offset, seen_at=now, gone_since=None
         )
@@ -320,7 +417,7 @@ class BrokerFollower:
 
     def _joined(self, facts: BrokerFacts, ask: Ask) -> None:
         self._window, self._said = 0, ""
-        self.state = replace(self.state, following=True, followed=True, fault="")
+        self.state = replace(self.state, following=True, fault="", compared_boot_ms=facts.boot_ms)
         logger.info(
             "following %s (RocketMQ %s, HA %s) from %d, compared from %d on",
             facts.title, facts.version, facts.ha_address, self._store.log.wrote.value, ask.start,

@@ -1,6 +1,8 @@
 """The file `tandemlog/following.json` of a store: whose log this is, and whether that is over.
 
 broker       cluster and name of the broker whose log this store holds; the store follows no other
+boot_ms      when that process of the broker began with whose log this one was compared last; in one
+             process the log never gets shorter, so what was equal then is equal while it runs
 taken_over   this node has become the master of the log in this epoch and follows no longer,
              whatever its configuration says; absent while it follows
 """
@@ -35,6 +37,7 @@ class Following:
     cluster: str
     broker: str
     taken_over: TakenOver | None = None
+    boot_ms: int = 0
 
     @property
     def title(self) -> str:
@@ -61,6 +64,7 @@ class FollowingFile:
                 str(document["cluster"]),
                 str(document["broker"]),
                 None if over is None else TakenOver(int(over["end_offset"]), int(over["at_ms"])),
+                int(document.get("boot_ms", 0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StateFileError(
@@ -81,6 +85,7 @@ class FollowingFile:
             "version": VERSION,
             "cluster": following.cluster,
             "broker": following.broker,
+            "boot_ms": following.boot_ms,
             "taken_over": None
             if over is None
             else {"end_offset": over.end_offset, "at_ms": over.at_ms},

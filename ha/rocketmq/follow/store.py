@@ -69,6 +69,13 @@ class FollowStore:
             elif isinstance(each, Differs):
                 raise LogsDifferError(self._start, each.offset)
 
+    def finish(self, work: Sequence[Work]) -> None:
+        """The last work of a connection, unless something has failed before; flushed on return."""
+        if not self._failed:
+            self.run(work)
+            if self.compared:
+                self.settle()
+
     def settle(self) -> int:
         """Make durable what was written; returns the log offset below which all is."""
         return self.store.flush()
@@ -107,7 +114,9 @@ class FollowStore:
             self._intake.take(piece.offset, piece.data)
         except DamagedChunkError as error:
             raise BrokerError(
-                f"{error}: the broker sent bytes that are no record; asking for them again"
+                f"{error}: the broker sent bytes that are no record, and is asked for them again. "
+                "If that goes on, its own log is damaged there: tandemlog verify shows it on a "
+                "copy of its store"
             ) from error
 
     def _compare(self, piece: Compare) -> None:

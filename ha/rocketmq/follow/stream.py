@@ -91,10 +91,8 @@ class FollowStream:
         reason = self._ended.result() if self._ended.done() else "the connection ended"
         rest = [*self._work]
         self._work.clear()
-        if rest:
-            await self._threads.write(partial(self._stored.run, rest))
-        if self._stored.compared:
-            await self._threads.flush(self._stored.settle)
+        # behind what the thread is at
+        await self._threads.write(partial(self._stored.finish, rest))
         return reason
 
     # --- the loops
@@ -105,14 +103,14 @@ class FollowStream:
             while True:
                 count = await loop.sock_recv_into(link, self._frames.room())
                 if not count:
-                    self._end("the broker closed the connection")
+                    self.end("the broker closed the connection")
                     return
                 run = self._frames.received(count)
                 if run is not None:
                     self._obey(self.session.receive(run, self._clock.monotonic()))
                     await self._has_room.wait()
         except OSError as error:
-            self._end(f"the connection to the broker broke: {error.strerror or error}")
+            self.end(f"the connection to the broker broke: {error.strerror or error}")
 
     async def _send(self, link: socket.socket) -> None:
         """The newest number: one that still waits is replaced."""
@@ -125,7 +123,7 @@ class FollowStream:
                 if offset is not None:
                     await loop.sock_sendall(link, encode_offset(offset))
         except OSError as error:
-            self._end(f"the connection to the broker broke: {error.strerror or error}")
+            self.end(f"the connection to the broker broke: {error.strerror or error}")
 
     async def _tick(self) -> None:
         while True:
@@ -178,7 +176,7 @@ class FollowStream:
                 self._offset = action.offset
                 self._has_offset.set()
             elif isinstance(action, Disconnect):
-                self._end(action.reason)
+                self.end(action.reason)
             else:
                 self._count(_size_of(action))
                 self._work.append(action)
@@ -191,7 +189,8 @@ class FollowStream:
         else:
             self._has_room.set()
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """Close the connection; the next one begins with another look at the broker."""
         if not self._ended.done():
             self._ended.set_result(reason)
 

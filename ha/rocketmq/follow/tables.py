@@ -111,6 +111,7 @@ class TableKeeper:
     def take(self, tables: BrokerTables, now_ms: int) -> None:
         """Durable on return, but for consumer offsets, which are saved as always. Raises
         BrokerError for what cannot be read, and what the store raises."""
+        faults = []
         for code, body in tables.bodies.items():
             if self._taken.get(code) == body:
                 continue
@@ -118,10 +119,11 @@ class TableKeeper:
                 document = parse(body) if body else {}
                 self._take(code, document, table(document, _TABLES[code]), now_ms)
             except FormatError as error:
-                raise BrokerError(
-                    f"the broker's answer to request {code} cannot be read: {error}"
-                ) from error
+                faults.append(f"the broker's answer to request {code} cannot be read: {error}")
+                continue
             self._taken[code] = body
+        if faults:  # one that cannot be read does not keep the others away
+            raise BrokerError("; ".join(faults))
 
     def _take(self, code: int, document: Json, rows: Json, now_ms: int) -> None:
         store = self._store

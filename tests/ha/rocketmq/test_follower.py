@@ -16,6 +16,7 @@ from ha.rocketmq.follow.address import parse_address
 from ha.rocketmq.follow.follower import BrokerFollower
 from ha.rocketmq.follow.note import FollowingFile
 from ha.rocketmq.follow.takeover import Presence
+from ha.rocketmq.wire.requests import GET_ALL_SUBSCRIPTION_GROUP_CONFIG
 from ha.state import HaState
 from storage.errors import FlushFailedError
 
@@ -305,7 +306,7 @@ async def test_no_process_at_the_address(pair: Pair) -> None:
     await pair.fault("no process listens on 127.0.0.1:")
     look = await follower.look()
     assert look.presence is Presence.NO_PROCESS
-    assert not look.followed
+    assert not look.known
 
 
 async def test_a_port_of_another_protocol(pair: Pair) -> None:
@@ -366,13 +367,56 @@ async def test_tables_that_cannot_be_read_do_not_stop_the_log(pair: Pair) -> Non
     await pair.equal()
 
 
+async def test_a_table_that_cannot_be_taken_does_not_keep_the_others_away(pair: Pair) -> None:
+    pair.put(20)
+    pair.broker.tables[GET_ALL_SUBSCRIPTION_GROUP_CONFIG] = b"[]"
+    pair.follow()
+    await pair.equal()
+    offsets = pair.bench.store.consumer_offsets
+    await eventually(lambda: offsets.of_pair("Orders", "theirs") == {0: 3, 1: 2})
+
+
+async def test_a_sync_masters_new_process_hears_no_number_before_its_puts_have_ended(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first number counts as an acknowledgement, and puts may wait for one below it."""
+    monkeypatch.setattr("ha.rocketmq.follow.follower.SETTLE_S", 0.5)
+    pair.broker.role = "SYNC_MASTER"
+    pair.put(800)
+    pair.follow()
+    await pair.equal()
+    await pair.unfollow()
+    await pair.broker.stop()
+    lost_tail(pair.builder, pair.builder.records[200].physical_offset)
+    pair.put(300, b"other")
+    await pair.broker.start()
+    seen, before = pair.builder.end, len(pair.broker.acks)
+    began = asyncio.get_running_loop().time()
+    pair.bench.clock.advance(10)
+    follower = pair.follow()
+    await eventually(lambda: follower.state.facts is not None)
+    pair.put(800, b"other")
+    await asyncio.sleep(0.1)
+    assert len(pair.broker.acks) == before
+    pair.bench.clock.advance(0.5)
+    await eventually(lambda: len(pair.broker.acks) > before and bool(pair.broker.acks[before]))
+    assert asyncio.get_running_loop().time() - began >= 0.5
+    assert pair.broker.acks[before][0] <= seen
+    await pair.equal()
+    # the same process is asked at once
+    await pair.unfollow()
+    connections = len(pair.broker.acks)
+    pair.follow()
+    await eventually(lambda: len(pair.broker.acks) > connections)
+
+
 async def test_a_look_tells_what_a_takeover_needs(pair: Pair) -> None:
     pair.put(20)
     follower = pair.follow()
     await pair.equal()
     look = await follower.look()
     assert (look.presence, look.takes_writes) == (Presence.ANSWERS, True)
-    assert (look.broker_end, look.durable, look.followed) == (pair.builder.end,) * 2 + (True,)
+    assert (look.broker_end, look.durable, look.compared) == (pair.builder.end,) * 2 + (True,)
     pair.broker.permission = 4
     pair.broker.tables[43] = b'{"offsetTable":{"Orders@theirs":{0:19}}}'
     assert not (await follower.look()).takes_writes

@@ -381,11 +381,11 @@ async def test_a_sync_masters_new_process_hears_no_number_before_its_puts_have_e
 ) -> None:
     """The first number counts as an acknowledgement, and puts may wait for one below it."""
     monkeypatch.setattr("ha.rocketmq.follow.follower.SETTLE_S", 0.5)
-    pair.broker.role = "SYNC_MASTER"
     pair.put(800)
     pair.follow()
     await pair.equal()
     await pair.unfollow()
+    pair.broker.role = "SYNC_MASTER"
     await pair.broker.stop()
     lost_tail(pair.builder, pair.builder.records[200].physical_offset)
     pair.put(300, b"other")

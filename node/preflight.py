@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ha.config import HaConfig
 from ha.errors import HaError
+from ha.rocketmq.follow.address import parse_address
 from ha.state_file import StateFile
 from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
@@ -29,7 +30,7 @@ from storage.store_paths import StorePaths
 from .roles.following_roles import check_follows
 from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig
-from .settings.endpoints import ListenError, choose_endpoints
+from .settings.endpoints import ListenError, choose_endpoints, join
 from .settings.host_port import split_endpoint
 from .settings.rocketmq_endpoints import choose_rocketmq_endpoints
 
@@ -60,6 +61,8 @@ def warnings(config: NodeConfig) -> Iterator[str]:
     others = [("coordinator.endpoints", each) for each in config.coordinator.endpoints]
     if config.master:
         others.append(("master", config.master))
+    if config.follow:
+        others += [("follow", join(*place)) for place in parse_address(config.follow).places]
     for key, endpoint in others:
         try:
             socket.create_connection(split_endpoint(endpoint), CONNECT_S).close()

@@ -16,6 +16,7 @@ from node.certs.folder import make_authority, make_certificate
 from node.certs.names import Kind, Owner
 from node.preflight import RELEASED_MS, faults, warnings
 from node.settings.config import NodeConfig
+from node.settings.sections import StoreSection
 from running import ROOT, free_ports, toml
 from storage.disk.real_files import RealFileSystem
 from storage.state_files.checkpoint import StoreCheckpoint
@@ -207,3 +208,11 @@ def test_all_is_well(tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
     assert "would start with the store in" in checked.stdout
     assert not (tmp_path / "store").exists()
+
+
+def test_a_broker_to_follow_that_cannot_be_reached_is_a_warning(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    store = StoreSection(directory=tmp_path)
+    config = NodeConfig(follow=f"rocketmq://127.0.0.1:{port}", store=store)
+    (warning,) = warnings(config)
+    assert warning.startswith(f"follow: 127.0.0.1:{port} cannot be reached now")

@@ -28,6 +28,7 @@ from node.roles.rocketmq_serving import RocketmqServing
 from node.settings.config import NodeConfig
 from node.settings.host_port import split_endpoint
 from node.settings.sections import StoreSection
+from running import free_ports
 from storage.metadata.topics import TopicConfig
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.connection import ConnectionOptions
@@ -122,7 +123,8 @@ async def test_a_taken_port_is_tried_again_and_harms_nothing(
     monkeypatch.setattr(rocketmq_serving, "RETRY_S", 0.02)
     replica = Replica(tmp_path, "m")
     await replica.lead()
-    serving = RocketmqServing(config(tmp_path))
+    (port,) = free_ports(1)
+    serving = RocketmqServing(config(tmp_path, listen=f"127.0.0.1:{port}"))
     remoting, ha = ports(serving)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", ha))

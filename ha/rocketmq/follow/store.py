@@ -115,7 +115,7 @@ class FollowStore:
         except DamagedChunkError as error:
             raise BrokerError(
                 f"{error}: the broker sent bytes that are no record, and is asked for them again. "
-                "If that goes on, its own log is damaged there: tandemlog verify shows it on a "
+                "If that continues, its own log is damaged there: tandemlog verify shows it on a "
                 "copy of its store"
             ) from error
 

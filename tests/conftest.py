@@ -50,17 +50,22 @@ LANES = {
 }
 
 
+LIVE = ("test_following.py", "test_live_page.py", "test_rocketmq_slave.py", "test_tooling.py")
+
+
 def lane_of(nodeid: str) -> str:
     """Which process runs a test of the groups that start processes, Spark, brokers or containers.
 
     One is for those that share a Spark session, and for pages that are tried; one for disks and
     containers, since a container that starts holds the disks that are mounted just then; one for
-    elections, which are mostly waited for; one for brokers and what is short; one for the rest,
-    programs of our own. They take about the same time. Two tests that start half a dozen of Java
+    elections, which are mostly waited for; one for brokers and what is short; one for nodes and
+    brokers that follow each other, who are waited for too; one for the rest, programs of our own. They take about the same time. Two tests that start half a dozen of Java
     at once do so one after the other.
     """
     if "test_coordinator_backup" in nodeid:
         return "brokers"
+    if nodeid.split("::")[0].rsplit("/", 1)[-1] in LIVE:
+        return "live"
     if "test_on_a_standalone_cluster" in nodeid:
         return "programs"
     return LANES.get(nodeid.split("/")[1], "programs")

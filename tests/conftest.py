@@ -58,9 +58,10 @@ def lane_of(nodeid: str) -> str:
 
     One is for those that share a Spark session, and for pages that are tried; one for disks and
     containers, since a container that starts holds the disks that are mounted just then; one for
-    elections, which are mostly waited for; one for brokers and what is short; one for nodes and
-    brokers that follow each other, who are waited for too; one for the rest, programs of our own. They take about the same time. Two tests that start half a dozen of Java
-    at once do so one after the other.
+    elections, which are mostly waited for; one for nodes and brokers that follow each other, which
+    are waited for too; one for other brokers and what is short; one for the rest, programs of our
+    own. They take about the same time. Two tests that start half a dozen of Java at once do so one
+    after the other.
     """
     if "test_coordinator_backup" in nodeid:
         return "brokers"

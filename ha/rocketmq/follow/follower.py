@@ -123,6 +123,7 @@ class BrokerFollower:
         # the broker's process that was seen last: when it began, its end and the time then
         self._met = (-1, 0, 0.0)
         self._wrong_boot_ms = -1
+        self._comparing: BrokerFacts | None = None
 
     @property
     def title(self) -> str:
@@ -271,6 +272,7 @@ class BrokerFollower:
         own = self._stored.own_log()
         most = own.end if self._compared_before(facts) else self._met[1]
         step = first_step(own, facts, self._note, self._window, log.next_record, most)
+        self._comparing = facts
         if own.empty and self._note is None:
             self._keep_note()
         return step
@@ -321,7 +323,7 @@ class BrokerFollower:
 
     def _keep_note(self) -> None:
         """In the thread that writes: whose log this is, before a byte of it is stored."""
-        facts, note = self.state.facts, self._note
+        facts, note = self._comparing, self._note
         if facts is None or (note is not None and note.boot_ms == facts.boot_ms):
             return
         note = Following(facts.cluster, facts.name, boot_ms=facts.boot_ms)

@@ -111,7 +111,7 @@ class MasterGroup:
     def alarm_outside(self, hello: Hello, reason: str) -> None:
         """A slave of another protocol holds log that this master lacks: if it was in the in-sync
         set, acknowledged messages may be among it, and puts stop."""
-        if self.known(hello.node_id):
+        if self.known(hello.node_id) or not self.set.record.known - {self.me.node_id}:
             self.alarms[hello.node_id] = reason
             self.alarmed[hello.node_id] = hello
 

@@ -30,6 +30,7 @@ class HaServer:
 
     def __init__(self, master: Followed, peers: Peers) -> None:
         self.streams: set[SlaveStream] = set()
+        self._given: dict[str, int] = {}
         self._master = master
         self._peers = peers
         self._door = Door(peers, MAX_SLAVES, MAX_OF_ONE_ADDRESS)
@@ -47,7 +48,9 @@ class HaServer:
 
     async def start(self, address: tuple[str, int]) -> None:
         """Raises OSError if the address cannot be listened on."""
-        self._server = await asyncio.start_server(self._accept, *address)
+        # known to stop() before it listens: a cancel may come in between
+        self._server = await asyncio.start_server(self._accept, *address, start_serving=False)
+        await self._server.start_serving()
         store = self._master.store
         self._unlisten = [
             store.log.committed.listen(self._notify),
@@ -105,7 +108,8 @@ class HaServer:
         if not counts and any(each.node_id == node_id for each in self.streams):
             node_id = broker_id(f"{address}:{port}")
         stream = SlaveStream(
-            self._master, reader, writer, node_id=node_id, address=address, counts=counts
+            self._master, reader, writer, node_id=node_id, address=address, counts=counts,
+            given=self._given,
         )
         self.streams.add(stream)
         try:

@@ -131,6 +131,7 @@ class Registration:
     async def _register(self, server: tuple[str, int]) -> None:
         client = self._registered.get(server)
         if client is not None:
+            await self._check_free(client)
             await self._tell(client)
             return
         client = RemotingClient(*server)

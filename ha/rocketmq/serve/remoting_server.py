@@ -91,7 +91,9 @@ class RemotingServer:
     async def start(self, *addresses: tuple[str, int]) -> None:
         """Raises OSError if one cannot be listened on."""
         for host, port in addresses:
-            self._servers.append(await asyncio.start_server(self._accept, host, port))
+            server = await asyncio.start_server(self._accept, host, port, start_serving=False)
+            self._servers.append(server)
+            await server.start_serving()
 
     async def stop(self) -> None:
         for server in self._servers:

@@ -74,7 +74,9 @@ class SlaveSession:
         """Up to where the slave holds whole records."""
         return self._midway.get(self.acked, self.acked)
 
-    def greet(self, offset: int, begin: int, end: int, now: float) -> int | None:
+    def greet(
+        self, offset: int, begin: int, end: int, now: float, most: int | None = None
+    ) -> int | None:
         """The first number came, and the log is `begin` .. `end` - 1. Returns from where on the
         slave wants the log; None if it is refused."""
         self.heard_at = now
@@ -89,6 +91,12 @@ class SlaveSession:
             self._refuse(
                 f"{where}, this node's at {end}: its log is another one, or this node has lost the "
                 f"end of its own. If what this node has is right, {way_out}"
+            )
+        elif most is not None and offset > most:
+            self._refuse(
+                f"{where}, but this node's began this term at {most} or below, and it was sent no "
+                f"more: its log is another one, or this node has lost the end of its own. If what "
+                f"this node has is right, {way_out}"
             )
         elif offset < begin:
             self._refuse(

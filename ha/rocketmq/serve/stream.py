@@ -76,9 +76,12 @@ class SlaveStream:
         node_id: str,
         address: str,
         counts: bool,
+        given: dict[str, int],
     ) -> None:
         self.node_id = node_id
         self.counts = counts
+        # address -> up to where it was sent the log in this term
+        self._given = given
         self.wake = asyncio.Event()
         self._master = master
         self._log = master.store.log
@@ -160,9 +163,10 @@ class SlaveStream:
     async def _greet(self, offset: int) -> None:
         session, clock, log = self.session, self._master.clock, self._log
         begin, end = log.min_offset, log.committed.value
-        start = session.greet(offset, begin, end, clock.monotonic())
+        most = max(self._master.group.epoch_start, self._given.get(session.address, 0))
+        start = session.greet(offset, begin, end, clock.monotonic(), most)
         if start is None:
-            if offset > end and self.counts:
+            if offset > min(most, end) and self.counts:
                 self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
             return
         place: Place | None = Place(start)
@@ -239,6 +243,8 @@ class SlaveStream:
         else:
             made, batch = await self._master.short_read(partial(self._batch, action))
         self.session.sent_frames(made, self._master.clock.monotonic())
+        session = self.session
+        self._given[session.address] = max(self._given.get(session.address, 0), session.sent)
         if self._member is not None:
             # before a byte leaves: its acknowledgement may come back at once
             self._member.sent = self.session.sent

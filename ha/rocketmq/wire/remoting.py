@@ -144,7 +144,9 @@ def _from_json(header: bytes, body: bytes) -> Command:
             fields={str(key): str(value) for key, value in fields.items()},
             body=body,
         )
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except (
+        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+    ) as fault:
         raise ProtocolError(f"a remoting header cannot be read: {fault!r}") from None
 
 
@@ -178,6 +180,8 @@ def _from_binary(header: bytes, body: bytes) -> Command:
         fields = {}
         while at < end:
             (length,) = _SHORT.unpack_from(header, at)
+            if length < 0:
+                raise error(f"a name of {length} bytes at {at}")
             name = header[at + _SHORT.size : at + _SHORT.size + length].decode()
             fields[name], at = _text(header, at + _SHORT.size + length)
     except (error, UnicodeDecodeError) as fault:

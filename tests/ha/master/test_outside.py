@@ -155,3 +155,10 @@ def test_one_that_never_counted_stops_nothing_when_it_is_ahead() -> None:
     made = group()
     made.alarm_outside(hello(1100), "ahead")
     assert not made.alarms
+
+
+def test_a_master_that_knows_no_other_node_believes_one_that_is_configured_to_count() -> None:
+    """Its disk may be new, and the broker the only one that has what was acknowledged."""
+    made = group()
+    made.alarm_outside(hello(1100), "its log ends at 1100, this one at 1000")
+    assert made.admission(100.0) == "its log ends at 1100, this one at 1000"

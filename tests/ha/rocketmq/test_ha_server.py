@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from ha.rocketmq.serve import cutting
 from ha.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer
 from ha.rocketmq.serve.peers import Peers
 from ha.rocketmq.serve.session import HEARTBEAT_S, SILENCE_S
+from running import free_ports
 from storage.metadata.topics import TopicConfig
 from tandemlog.v1 import common_pb2
 
@@ -363,3 +365,88 @@ async def test_the_log_is_read_in_a_thread_where_it_is_not_in_memory(
     await followed.caught_up(broker)
     assert reads >= 2, "once for the place, then for the log"
     assert bytes(broker.log) == followed.replica.log()
+
+
+@pytest.mark.parametrize("peers", [ANYONE, COUNTS])
+async def test_one_that_holds_more_than_this_term_began_with_and_was_sent_nothing_is_refused(
+    followed: Followed, peers: Peers
+) -> None:
+    """The master lost the end of its log, and messages of the same size came in its place: where
+    the slave stands is a boundary, but of other bytes."""
+    settings = SYNC if peers is COUNTS else {}
+    await followed.lead(peers, **settings)
+    followed.replica.put(5)
+    broker = await followed.broker()
+    await followed.replica.confirmed(followed.end)
+    await followed.caught_up(broker)
+    await broker.close()
+    began = followed.end
+    await followed.server.stop()
+    await followed.replica.stop()
+    await followed.lead(peers, **settings)
+    followed.replica.put(1)
+    lost = bytes(followed.end - began)  # as long as what was put now, acknowledged in the last term
+    back = await followed.broker(bytes(broker.log) + lost)
+    await eventually(
+        lambda: (
+            back.closed.is_set()
+            or any(each.session.streaming for each in followed.server.streams)
+        )
+    )
+    await asyncio.sleep(0.2)
+    if peers is COUNTS:
+        assert followed.replica.store.confirmed.value <= began, "confirmed by other bytes"
+        assert NODE in followed.replica.master.group.alarms
+    assert back.closed.is_set(), "it follows on behind a piece that is not this log"
+
+
+async def test_the_alarm_of_one_that_is_ahead_does_not_end_when_this_log_has_grown(
+    followed: Followed,
+) -> None:
+    """Puts that wait for nobody are taken all the while."""
+    await followed.lead(COUNTS, **SYNC)
+    followed.replica.put(5)
+    broker = await followed.broker()
+    await followed.replica.confirmed(followed.end)
+    await followed.caught_up(broker)
+    await broker.close()
+    size = followed.end // 5
+    ahead = await followed.broker(bytes(broker.log) + bytes(size))
+    await ahead.closed.wait()
+    assert followed.replica.master.admission()
+    followed.replica.put(1)
+    assert followed.end == ahead.end
+    confirmed = followed.replica.store.confirmed.value
+    again = await followed.broker(bytes(ahead.log))
+    await eventually(
+        lambda: (
+            again.closed.is_set()
+            or any(each.session.streaming for each in followed.server.streams)
+        )
+    )
+    await asyncio.sleep(0.1)
+    assert followed.replica.store.confirmed.value == confirmed, "confirmed by other bytes"
+    assert NODE in followed.replica.master.group.alarms
+
+
+async def test_a_start_that_is_cancelled_leaves_no_port_behind(followed: Followed) -> None:
+    await followed.replica.lead()
+    for steps in range(25):
+        (port,) = free_ports(1)
+        server = HaServer(followed.replica.master, ANYONE)
+        task = asyncio.create_task(server.start(("127.0.0.1", port)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done = task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await server.stop()
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+                probe.listen()
+            except OSError as error:
+                raise AssertionError(f"still listened on, cancelled after {steps} steps") from error
+        if done:
+            break

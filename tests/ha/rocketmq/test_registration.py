@@ -175,3 +175,17 @@ async def test_leaving_waits_for_no_name_server_that_is_stuck(
 )
 def test_who_has_the_name(body: bytes, address: str) -> None:
     assert master_address(body, NAME) == address
+
+
+async def test_a_broker_that_comes_later_under_the_same_name_keeps_it(world: World) -> None:
+    """A name server of 4.x compares no versions: each registration again would take its clients."""
+    server = await world.peer(name_server(NAME))
+    world.register(server.port)
+    await eventually(lambda: requests.REGISTER_BROKER in server.codes())
+    broker = await world.peer(RemotingPeer({requests.GET_BROKER_CONFIG: b"brokerName=x"}))
+    server.answers[requests.GET_BROKER_CLUSTER_INFO] = cluster_info(
+        NAME, f"127.0.0.1:{broker.port}"
+    )
+    seen = len(server.got) + 1  # one may be under way
+    await eventually(lambda: len(server.got) >= seen + 4)
+    assert requests.REGISTER_BROKER not in server.codes()[seen:]

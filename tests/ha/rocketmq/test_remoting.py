@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from struct import pack
 
 import pytest
@@ -115,3 +116,36 @@ def test_a_port_where_no_process_listens_is_told_apart() -> None:
 
     with pytest.raises(NoBrokerError, match=f"no process listens on 127.0.0.1:{port}"):
         asyncio.run(connect())
+
+
+def _binary_command(fields: bytes) -> bytes:
+    header = pack(">hBhii", 21, 0, 394, 1, 0) + pack(">i", 0)
+    header += pack(">i", len(fields)) + fields
+    return pack(">ii", 4 + len(header), BINARY_HEADER << 24 | len(header)) + header
+
+
+def test_a_name_of_negative_length_in_a_binary_header_ends_and_is_refused() -> None:
+    """Its length leads back to where it is read: the reader stood still in the event loop."""
+
+    def late(*_: object) -> None:
+        raise TimeoutError("the reader does not end")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        first = pack(">h", 0) + pack(">i", 4) + bytes(4)
+        with pytest.raises(ProtocolError):
+            CommandReader().feed(_binary_command(first + pack(">h", -6) + bytes(4)))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b'{"code":1e999}', b'{"code":1,"extFields":' + b"[" * 100_000, b'{"code":1,"opaque":-1e999}'],
+)
+def test_a_json_header_that_python_cannot_take_is_a_fault_of_the_peer(header: bytes) -> None:
+    data = pack(">ii", 4 + len(header), len(header)) + header
+    with pytest.raises(ProtocolError):
+        CommandReader().feed(data)

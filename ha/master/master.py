@@ -88,7 +88,8 @@ class ReplicationMaster:
         self.clock = clock
         # rows of slaves that follow by another protocol and do not count
         self.outside_rows: Callable[[], list[common_pb2.NodeStatus]] = list
-        self._state_file = StateFile(store.config.directory, files or RealFileSystem())
+        self.files = files or RealFileSystem()
+        self._state_file = StateFile(store.config.directory, self.files)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="replication")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="replication-read")
         self.tables = MetadataSource(tables_of(store), clock)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tandemlog.v1 import common_pb2
 
 from .peers import Door, Peers, plain_address
+from .refused import RefusedBrokers
 from .stream import Followed, SlaveStream, broker_id
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ class HaServer:
 
     def __init__(self, master: Followed, peers: Peers) -> None:
         self.streams: set[SlaveStream] = set()
-        self._given: dict[str, int] = {}
+        self.given: dict[str, int] = {}
+        self.refused = RefusedBrokers(master.store.config.directory, master.files)
+        self._looking = asyncio.Lock()
         self._master = master
         self._peers = peers
         self._door = Door(peers, MAX_SLAVES, MAX_OF_ONE_ADDRESS)
@@ -48,6 +51,7 @@ class HaServer:
 
     async def start(self, address: tuple[str, int]) -> None:
         """Raises OSError if the address cannot be listened on."""
+        await self._master.short_read(self.refused.load)
         # known to stop() before it listens: a cancel may come in between
         self._server = await asyncio.start_server(self._accept, *address, start_serving=False)
         await self._server.start_serving()
@@ -108,8 +112,15 @@ class HaServer:
         if not counts and any(each.node_id == node_id for each in self.streams):
             node_id = broker_id(f"{address}:{port}")
         stream = SlaveStream(
-            self._master, reader, writer, node_id=node_id, address=address, counts=counts,
-            given=self._given,
+            self._master,
+            reader,
+            writer,
+            node_id=node_id,
+            address=address,
+            counts=counts,
+            given=self.given,
+            refused=self.refused,
+            looking=self._looking,
         )
         self.streams.add(stream)
         try:

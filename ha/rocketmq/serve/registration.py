@@ -113,6 +113,11 @@ class Registration:
                 await self._forget(server)
                 if again:
                     continue  # the connection may just have ended
+            except Exception as error:
+                # a name server may say anything; the others, and the next try, go their way
+                logger.exception("registering at a RocketMQ name server failed")
+                now = repr(error)
+                await self._forget(server)
             if now != said:
                 self._say(server, now)
                 said = now
@@ -169,7 +174,7 @@ class Registration:
         options = self._options
         known = await client.call(requests.GET_BROKER_CLUSTER_INFO)
         try:
-            held = master_address(known.body, options.broker_name)
+            held = await asyncio.to_thread(master_address, known.body, options.broker_name)
         except FormatError as error:
             raise BrokerError(f"{client.address} sent no list of brokers: {error}") from error
         if not held or held == options.address or not await self._is_broker(held):

@@ -34,6 +34,8 @@ IDLE_S: Final = 120.0
 """As RocketMQ's own server: a slave asks every 60 s."""
 CLOSE_S: Final = 1.0
 WRITE_S: Final = 30.0
+PATIENCE_S: Final = 3.0
+"""So long a slave waits for a table."""
 READ_BYTES: Final = 64 << 10
 MAX_BODY_BYTES: Final = 16 << 20
 """RocketMQ's reader closes the connection at a larger frame, by default."""
@@ -107,8 +109,8 @@ class RemotingServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = str(plain_address(writer.get_extra_info("peername")[0]))
         fault = self._door.fault(address)
-        if fault:
-            if self._door.worth_saying(address, asyncio.get_running_loop().time()):
+        if fault or not any(each.is_serving() for each in self._servers):
+            if fault and self._door.worth_saying(address, asyncio.get_running_loop().time()):
                 logger.warning("remoting from %s was turned away: %s", address, fault)
             writer.transport.abort()
             return
@@ -138,7 +140,13 @@ class RemotingServer:
             for request in commands.feed(data):
                 if request.is_response or request.is_oneway:
                     continue
+                began = loop.time()
                 response = await loop.run_in_executor(self._worker, answer, request, self._store)
+                if loop.time() - began > PATIENCE_S:
+                    logger.warning(
+                        "request %d of a RocketMQ slave took %.1f s; it waits for 3 s",
+                        request.code, loop.time() - began,
+                    )  # fmt: skip
                 writer.write(encode_command(response))
                 async with asyncio.timeout(WRITE_S):
                     await writer.drain()

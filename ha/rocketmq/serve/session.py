@@ -75,10 +75,19 @@ class SlaveSession:
         return self._midway.get(self.acked, self.acked)
 
     def greet(
-        self, offset: int, begin: int, end: int, now: float, most: int | None = None
+        self,
+        offset: int,
+        begin: int,
+        end: int,
+        now: float,
+        *,
+        most: int = 1 << 62,
+        refused: int | None = None,
     ) -> int | None:
         """The first number came, and the log is `begin` .. `end` - 1. Returns from where on the
-        slave wants the log; None if it is refused."""
+        slave wants the log; None if it is refused. `most`: no slave of this log can hold more, as
+        this term began there, or sent it so much; `refused`: where its log ended when it was found
+        to be another one."""
         self.heard_at = now
         self._greeted = True
         if offset == 0:
@@ -87,16 +96,22 @@ class SlaveSession:
         way_out = (
             "move the slave's store directory away and start it again, then it takes the whole log"
         )
-        if offset > end:
+        if refused is not None:
+            self._refuse(
+                f"{where}; it was refused with a log that ended at {refused}, which is not this "
+                f"node's: {way_out}"
+            )
+        elif offset > end:
             self._refuse(
                 f"{where}, this node's at {end}: its log is another one, or this node has lost the "
                 f"end of its own. If what this node has is right, {way_out}"
             )
-        elif most is not None and offset > most:
+        elif offset > most:
             self._refuse(
-                f"{where}, but this node's began this term at {most} or below, and it was sent no "
-                f"more: its log is another one, or this node has lost the end of its own. If what "
-                f"this node has is right, {way_out}"
+                f"{where}, but this node began its term at {most} or below, and has sent it no "
+                "more: its log is another one, or this node has lost the end of its own. If what "
+                f"this node has is right, {way_out}. If only the slave's address has changed, "
+                "restart this node"
             )
         elif offset < begin:
             self._refuse(

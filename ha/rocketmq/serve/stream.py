@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from storage.clock import Clock
+from storage.disk.files import FileSystem
 from storage.errors import StoreError
 from tandemlog.v1 import common_pb2
 
@@ -25,6 +26,7 @@ from ...protocol.frames import Ack, Hello
 from ...store_port import StorePort
 from ..wire.frames import OffsetReader, encode_header
 from .cutting import Cut, Place, begins_at, cut, large_record_at
+from .refused import RefusedBrokers
 from .session import BATCH_BYTES, SendHeartbeat, SendLog, SlaveSession
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ class Followed(Protocol):
 
     store: StorePort
     clock: Clock
+    files: FileSystem
 
     @property
     def group(self) -> MasterGroup: ...
@@ -77,11 +80,15 @@ class SlaveStream:
         address: str,
         counts: bool,
         given: dict[str, int],
+        refused: RefusedBrokers,
+        looking: asyncio.Lock,
     ) -> None:
         self.node_id = node_id
         self.counts = counts
         # address -> up to where it was sent the log in this term
         self._given = given
+        self._refused = refused
+        self._looking = looking
         self.wake = asyncio.Event()
         self._master = master
         self._log = master.store.log
@@ -164,15 +171,20 @@ class SlaveStream:
         session, clock, log = self.session, self._master.clock, self._log
         begin, end = log.min_offset, log.committed.value
         most = max(self._master.group.epoch_start, self._given.get(session.address, 0))
-        start = session.greet(offset, begin, end, clock.monotonic(), most)
+        if not offset:
+            await self._master.short_read(partial(self._refused.forget, session.address))
+        refused = self._refused.end_of(session.address)
+        start = session.greet(offset, begin, end, clock.monotonic(), most=most, refused=refused)
         if start is None:
-            if offset > min(most, end) and self.counts:
-                self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
+            if refused is not None or offset > min(most, end):
+                await self._refuse(offset, sure=offset > max(most, *self._given.values(), 0))
             return
         place: Place | None = Place(start)
         begins = await self._master.short_read(partial(begins_at, log, start))
         if not begins and not session.closed:
-            place = await self._master.long_read(partial(large_record_at, log, start))
+            async with self._looking:  # reads much of a log file: one after the other
+                if not session.closed:
+                    place = await self._master.long_read(partial(large_record_at, log, start))
         session.start(place, start, clock.monotonic())
         if session.closed:
             return
@@ -184,6 +196,15 @@ class SlaveStream:
             "RocketMQ slave %s: sending from %d, the log ends at %d%s",
             self.node_id, start, end, "; it counts" if self.counts else "",
         )  # fmt: skip
+
+    async def _refuse(self, offset: int, *, sure: bool) -> None:
+        """Its log is another one, and if it counts, puts wait for an operator. `sure`: it did not
+        just change its address after it was sent the log in this term; then that is kept."""
+        session = self.session
+        if self.counts:
+            self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
+        if sure:
+            await self._master.short_read(partial(self._refused.note, session.address, offset))
 
     def _hello(self, offset: int) -> Hello:
         group = self._master.group

@@ -145,7 +145,12 @@ def _from_json(header: bytes, body: bytes) -> Command:
             body=body,
         )
     except (
-        ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
     ) as fault:
         raise ProtocolError(f"a remoting header cannot be read: {fault!r}") from None
 

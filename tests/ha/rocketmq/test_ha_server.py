@@ -15,9 +15,11 @@ from ha.master.members import IN_SYNC
 from ha.rocketmq.serve import cutting
 from ha.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer
 from ha.rocketmq.serve.peers import Peers
+from ha.rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
 from ha.rocketmq.serve.session import HEARTBEAT_S, SILENCE_S
 from running import free_ports
 from storage.metadata.topics import TopicConfig
+from tandemlog.testing.memory_files import MemoryFiles
 from tandemlog.v1 import common_pb2
 
 HERE = ("127.0.0.1", 0)
@@ -123,6 +125,7 @@ async def test_a_record_larger_than_a_frame_continues_after_a_reconnect(
     followed.replica.put(1, size=2_000)
     followed.replica.put(1)
     whole = followed.replica.log()
+    followed.server.given["127.0.0.1"] = 1_000
     broker = await followed.broker(whole[:1_000])
     await followed.caught_up(broker)
     assert max(broker.frames) <= 500
@@ -137,6 +140,7 @@ async def test_a_slave_with_another_log_is_refused_in_one_line(
 ) -> None:
     await followed.lead()
     followed.replica.put(5)
+    followed.server.given["127.0.0.1"] = 100
     for _ in range(2):
         broker = await followed.broker(asks=False)
         broker.say(offset)
@@ -389,8 +393,7 @@ async def test_one_that_holds_more_than_this_term_began_with_and_was_sent_nothin
     back = await followed.broker(bytes(broker.log) + lost)
     await eventually(
         lambda: (
-            back.closed.is_set()
-            or any(each.session.streaming for each in followed.server.streams)
+            back.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
         )
     )
     await asyncio.sleep(0.2)
@@ -420,8 +423,7 @@ async def test_the_alarm_of_one_that_is_ahead_does_not_end_when_this_log_has_gro
     again = await followed.broker(bytes(ahead.log))
     await eventually(
         lambda: (
-            again.closed.is_set()
-            or any(each.session.streaming for each in followed.server.streams)
+            again.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
         )
     )
     await asyncio.sleep(0.1)
@@ -450,3 +452,65 @@ async def test_a_start_that_is_cancelled_leaves_no_port_behind(followed: Followe
                 raise AssertionError(f"still listened on, cancelled after {steps} steps") from error
         if done:
             break
+
+
+async def test_one_that_was_refused_stays_so_until_it_comes_empty(followed: Followed) -> None:
+    """At the next start of this node its end may lie on a boundary of a longer log."""
+    await followed.lead()
+    followed.replica.put(5)
+    size = followed.end // 5
+    other = bytes(followed.end + size)
+    ahead = await followed.broker(other)
+    await ahead.closed.wait()
+    await followed.server.stop()
+    await followed.replica.stop()
+    await followed.lead()
+    followed.replica.put(3)
+    followed.server.given["127.0.0.1"] = followed.end
+    again = await followed.broker(other)
+    await again.closed.wait()
+    empty = await followed.broker()
+    await followed.caught_up(empty)
+    await empty.close()
+    back = await followed.broker(bytes(empty.log))
+    followed.replica.put(1)
+    await followed.caught_up(back)
+
+
+def test_what_is_kept_of_refused_brokers_is_bounded_and_may_be_damaged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    files, directory = MemoryFiles(), Path("/store")
+    refused = RefusedBrokers(directory, files)
+    refused.load()
+    for number in range(MAX_REFUSED + 5):
+        refused.note(f"10.0.{number // 256}.{number % 256}", number)
+    refused.forget("10.0.0.7")
+    files.crash()
+    again = RefusedBrokers(directory, files)
+    again.load()
+    assert again.end_of("10.0.0.8") == 8
+    assert again.end_of("10.0.0.7") is None
+    assert again.end_of("10.0.1.4") is None, "more than are kept"
+    files.atomic_replace(again.path, b"x")
+    damaged = RefusedBrokers(directory, files)
+    damaged.load()
+    assert damaged.end_of("10.0.0.8") is None
+    assert "cannot be read" in caplog.text
+
+
+async def test_one_that_may_only_have_changed_its_address_is_not_refused_for_ever(
+    followed: Followed,
+) -> None:
+    await followed.lead()
+    followed.replica.put(5)
+    followed.server.given["10.0.0.9"] = followed.end
+    moved = await followed.broker(followed.replica.log())
+    await moved.closed.wait()
+    assert followed.server.refused.end_of("127.0.0.1") is None
+    await followed.server.stop()
+    await followed.replica.stop()
+    await followed.lead()
+    back = await followed.broker(bytes(moved.log))
+    followed.replica.put(1)
+    await followed.caught_up(back)

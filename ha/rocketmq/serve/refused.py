@@ -1,0 +1,62 @@
+"""The file `tandemlog/refused-brokers.json`: whose log was found to be another one.
+
+A slave broker has no epochs, so what tells that its log is another one may be gone after the next
+start of this node: its end lies inside of a longer log then. So it stays refused, by its address,
+until it comes empty.
+"""
+
+import logging
+from pathlib import Path
+
+from storage.disk.checked_json import decode_checked, encode_checked
+from storage.disk.files import FileSystem
+from storage.disk.small_files import read_small, write_small
+from storage.disk_refusal import refusing
+from storage.store_paths import StorePaths
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "refused-brokers.json"
+MAX_REFUSED = 256
+
+
+class RefusedBrokers:
+    """One thread calls what writes; any may ask. A damaged file is as good as none."""
+
+    def __init__(self, directory: Path, files: FileSystem) -> None:
+        self.path = StorePaths(directory).own / FILE_NAME
+        self._files = files
+        self._ends: dict[str, int] = {}
+
+    def load(self) -> None:
+        data = read_small(self._files, self.path)
+        if data is None:
+            return
+        try:
+            found = decode_checked(data)["ends"]
+            self._ends = {str(address): int(end) for address, end in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            logger.warning("%s cannot be read: %s", self.path, error)
+
+    def end_of(self, address: str) -> int | None:
+        """Where the log ended with which the broker at this address was refused; None if it was
+        not."""
+        return self._ends.get(address)
+
+    def note(self, address: str, end: int) -> None:
+        """Durable on return. Raises DiskFullError or StoreReadOnlyError: it is refused all the
+        same, until this node starts again."""
+        if self._ends.get(address) == end or len(self._ends) >= MAX_REFUSED:
+            return
+        self._ends = {**self._ends, address: end}
+        self._save()
+
+    def forget(self, address: str) -> None:
+        """The broker has come empty. Raises as `note`."""
+        if address in self._ends:
+            self._ends = {each: end for each, end in self._ends.items() if each != address}
+            self._save()
+
+    def _save(self) -> None:
+        with refusing(f"{self.path} cannot be written"):
+            write_small(self._files, self.path, encode_checked({"ends": self._ends}))

@@ -144,9 +144,10 @@ class FollowingRoles:
             self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """End the role; the store stays open."""
-        await self._stop_following()
-        await self._end_term("this node is stopping")
+        """End the role, after a takeover that is under way; the store stays open."""
+        async with self._changing:
+            await self._stop_following()
+            await self._end_term("this node is stopping")
 
     async def lead(self) -> None:
         """See RelayHost in follower.py."""

@@ -449,3 +449,31 @@ async def test_the_log_of_another_broker_behind_the_ha_port_is_noticed(
     finally:
         await node.stop()
         await other.stop()
+
+
+async def test_a_node_that_stops_waits_for_a_takeover_that_is_under_way(
+    tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(config(tmp_path, follow=broker.address))
+    beginning, closed = threading.Event(), []
+    await caught_up(node, broker)
+    append = node.store.epochs.append
+
+    def slow(entry: Any) -> None:
+        beginning.set()
+        threading.Event().wait(0.5)
+        closed.append(node.store._closed)
+        append(entry)
+
+    monkeypatch.setattr(node.store.epochs, "append", slow)
+    broker.permission = 4
+    call = asyncio.create_task(taken_over(node))
+    await eventually(beginning.is_set)
+    await node.stop()
+    await asyncio.gather(call, return_exceptions=True)
+    assert closed == [False]
+    node = await started(config(tmp_path, follow=broker.address))
+    try:
+        await put(node, b"the master")
+    finally:
+        await node.stop()

@@ -40,7 +40,7 @@ from storage.tools.dump import dump
 from storage.tools.verify import verify
 from tandemlog import Message, ProducerOptions, ReadFrom
 from tandemlog.consume.received import messages_of
-from tandemlog.errors import TandemlogError
+from tandemlog.errors import NoNodeError, TandemlogError
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -132,7 +132,13 @@ def wait_caught_up(cluster: LocalCluster, admin: tandemlog.Admin, description: s
         }
         deadline = time.monotonic() + 60
         while True:
-            topology = admin.cluster()
+            try:
+                topology = admin.cluster()
+            except NoNodeError as error:  # on a slow machine they are still starting
+                if time.monotonic() > deadline:
+                    raise DemoError(f"the nodes did not start within 60 s: {error}") from None
+                time.sleep(0.1)
+                continue
             nodes = {each.node_id: each for each in topology.nodes if each.reachable}
             master = topology.master
             if master is not None:

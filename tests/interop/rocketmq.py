@@ -134,13 +134,22 @@ def _compiled(version: str, folder: Path) -> Path:
 def java(
     main: str, *arguments: str, home: Path, memory: str = "512m", version: str = VERSION
 ) -> list[str]:
-    """The command that runs `main` of RocketMQ or of interop/java."""
+    """The command that runs `main` of RocketMQ or of interop/java.
+
+    RocketMQ looks for an address of this machine as it starts. If interfaces come and go meanwhile
+    (containers, namespaces of other tests) it falls back on the machine's name, and ends with a
+    NullPointerException if no host has that name; here one has.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    hosts = home / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
     return [
         "java",
         f"-Xmx{memory}",
         "-XX:TieredStopAtLevel=1",
         "-XX:+UseSerialGC",
         f"-Duser.home={home}",
+        f"-Djdk.net.hosts.file={hosts}",
         # or each server makes a certificate at its start, a second of a core
         "-Dtls.server.mode=disabled",
         *OPENS,

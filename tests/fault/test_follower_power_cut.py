@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from fault.test_power_cut import LoopDisk
 
+from interop.jars import VERSION
 from interop.live import QUEUES, TOPIC, side_by_side
-from interop.rocketmq import VERSION
 from running import wait_until
 
 pytestmark = [pytest.mark.fault, pytest.mark.interop]

@@ -20,7 +20,8 @@ from typing import Any
 import tandemlog
 from ha.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from interop.load import Consumer, Load
-from interop.rocketmq import Broker, NameServer, StoreClient, Stored, StoreSizes, Talker, ask
+from interop.rocketmq import Broker, NameServer, StoreSizes, ask
+from interop.store_client import StoreClient, Stored, Talker
 from running import SMALL, NodeProcess, free_ports, wait_until
 from storage.config import StoreConfig
 from storage.tools.compare import compare

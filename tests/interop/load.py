@@ -17,16 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from interop.rocketmq import (
-    BROKER_NAME,
-    VERSION,
-    NameServer,
-    Stored,
-    Talker,
-    java,
-    stored_of,
-    whole_lines,
-)
+from interop.jars import VERSION, java
+from interop.rocketmq import BROKER_NAME, NameServer
+from interop.store_client import Stored, Talker, stored_of, whole_lines
 
 
 @dataclass(frozen=True, slots=True)

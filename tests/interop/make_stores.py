@@ -22,8 +22,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from interop.jars import VERSION
 from interop.recipes import SHIPPED, Recipe, Traffic, recipe
-from interop.rocketmq import VERSION, StoreClient, dump, served, write_topics
+from interop.rocketmq import write_topics
+from interop.store_client import StoreClient, dump, served
 
 LEFT_OUT = ("rocksdbstore", "compaction")
 """Folders of the root that hold nothing of the store."""

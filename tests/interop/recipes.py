@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from interop.rocketmq import StoreClient, StoreSizes
+from interop.rocketmq import StoreSizes
+from interop.store_client import StoreClient
 from running import wait_until
 
 LONG_GROUP = "g" * 150

@@ -1,8 +1,6 @@
 """A real RocketMQ broker (released jars through Maven) and its own client, for the interop tests.
 
-    jars(version)        copied once by Maven into tests/interop/target (ignored by git)
     NameServer, Broker   processes with the store paths and file sizes of a given store folder
-    StoreClient          RocketMQ's client behind a line protocol (java/StoreClient.java)
 
 Each takes a `version`, so that one run has brokers of several. The store sizes are part of a
 broker's settings: it refuses files of another length. A broker keeps its ports and its
@@ -13,12 +11,11 @@ configuration file over `restart()`, as one at home does:
     broker.kill()
     broker.restart(flushDiskType="SYNC_FLUSH")
 
-Load and consumers that outlive a broker are in interop/load.py.
+The jars are in interop/jars.py, RocketMQ's client in interop/store_client.py, load and consumers
+that outlive a broker in interop/load.py.
 """
 
 import contextlib
-import fcntl
-import functools
 import json
 import os
 import re
@@ -26,37 +23,23 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ha.errors import ProtocolError
 from ha.rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
 from ha.rocketmq.wire.requests import GET_BROKER_CLUSTER_INFO, GET_BROKER_RUNTIME_INFO
+from interop.jars import LOGGING, VERSION, java
 from running import free_ports
 from tandemlog.format.files.store_json import loads
 
-HERE = Path(__file__).resolve().parent
-TARGET = HERE / "target"
-# what runs where a caller names no version; another one e.g. to make stores of it
-VERSION = os.environ.get("ROCKETMQ_VERSION", "5.5.0")
 CLUSTER = "interop"
 BROKER_NAME = "interop-a"
 UPDATE_BROKER_CONFIG = 25
 """RocketMQ's number of the remoting request."""
 VIP_PORT_BELOW = 2
 """A broker listens here below its port too; clients and slaves ask for some tables there."""
-LOGGING = '<configuration><root level="ERROR"/></configuration>\n'
-OPENS = [
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
-    "--add-opens=java.base/java.lang=ALL-UNNAMED",
-    "--add-opens=java.base/java.util=ALL-UNNAMED",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,97 +50,6 @@ class StoreSizes:
     queue_file_size: int = 8_000
     index_slots: int = 500
     index_entries: int = 2_000
-
-
-@functools.cache
-def jars(version: str = VERSION) -> str:
-    """The class path of a RocketMQ and of our Java programs, fetched and compiled where missing.
-
-    Processes that want the same version at the same time do it one after the other.
-    """
-    TARGET.mkdir(exist_ok=True)
-    with (TARGET / f"{version}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        folder = _fetched(version)
-        classes = _compiled(version, folder)
-    return f"{classes}:{folder}/*"
-
-
-def _fetched(version: str) -> Path:
-    folder = TARGET / version
-    done = TARGET / f"{version}.complete"
-    if not done.exists():
-        subprocess.run(
-            [
-                "mvn",
-                "-q",
-                "-B",
-                f"-Drocketmq.version={version}",
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={folder}",
-            ],
-            cwd=HERE,
-            check=True,
-            timeout=600,
-            stdin=subprocess.DEVNULL,
-        )
-        done.touch()
-    return folder
-
-
-def _compiled(version: str, folder: Path) -> Path:
-    sources = sorted((HERE / "java").glob("*.java"))
-    classes = TARGET / f"{version}-classes"
-    compiled = [classes / f"{source.stem}.class" for source in sources]
-    newest = max(source.stat().st_mtime for source in sources)
-    if not all(each.exists() and each.stat().st_mtime >= newest for each in compiled):
-        classes.mkdir(parents=True, exist_ok=True)
-        for name in ("rmq.logback-test.xml", "logback-test.xml"):  # since 5.1, and before
-            (classes / name).write_text(LOGGING)
-        subprocess.run(
-            [
-                "javac",
-                "-nowarn",
-                "-Xlint:none",
-                "-cp",
-                f"{folder}/*",
-                "-d",
-                str(classes),
-                *map(str, sources),
-            ],
-            check=True,
-            timeout=120,
-        )
-    return classes
-
-
-def java(
-    main: str, *arguments: str, home: Path, memory: str = "512m", version: str = VERSION
-) -> list[str]:
-    """The command that runs `main` of RocketMQ or of interop/java.
-
-    RocketMQ looks for an address of this machine as it starts. If interfaces come and go meanwhile
-    (containers, namespaces of other tests) it falls back on the machine's name, and ends with a
-    NullPointerException if no host has that name; here one has.
-    """
-    home.mkdir(parents=True, exist_ok=True)
-    hosts = home / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")
-    return [
-        "java",
-        f"-Xmx{memory}",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:+UseSerialGC",
-        f"-Duser.home={home}",
-        f"-Djdk.net.hosts.file={hosts}",
-        # or each server makes a certificate at its start, a second of a core
-        "-Dtls.server.mode=disabled",
-        *OPENS,
-        "-cp",
-        jars(version),
-        main,
-        *arguments,
-    ]
 
 
 @dataclass
@@ -390,176 +282,6 @@ def ask(port: int, code: int, body: bytes = b"") -> bytes:
     raise ConnectionError(f"{port} closed the connection")
 
 
-class Talker:
-    """A program of interop/java: every call is one line there and one JSON object back."""
-
-    def __init__(self, command: list[str], home: Path) -> None:
-        home.mkdir(parents=True, exist_ok=True)
-        self._log = (home / "client.log").open("ab")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
-        )
-
-    @property
-    def runs(self) -> bool:
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        self._process.kill()
-        self.close()
-
-    def finish(self) -> dict[str, Any]:
-        """Close its input; what it says at its end."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            return self._answer()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._log.close()
-
-    def _try(self, *words: object) -> dict[str, Any]:
-        if self._process.stdin is None:
-            raise RuntimeError("the client has no pipes")
-        self._process.stdin.write(" ".join(str(word) for word in words) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        if self._process.stdout is None:
-            raise RuntimeError("the client has no pipes")
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"RocketMQ's client ended, see {self._log.name}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-
-class StoreClient(Talker):
-    """RocketMQ's own client; a JVM takes seconds to start, so one answers many questions."""
-
-    def __init__(self, name_server: NameServer, home: Path, version: str = VERSION) -> None:
-        super().__init__(
-            java(
-                "StoreClient",
-                f"127.0.0.1:{name_server.port}",
-                BROKER_NAME,
-                home=home,
-                memory="256m",
-                version=version,
-            ),
-            home,
-        )
-        self._home = home
-
-    def call(self, *words: object) -> dict[str, Any]:
-        """Send one command; raises RuntimeError where RocketMQ's client answered with an error."""
-        answer = self._try(*words)
-        if "error" in answer:
-            raise RuntimeError(f"{words}: {answer['error']}")
-        return answer
-
-    def wait_for(self, topic: str, queue_id: int, timeout_s: float = 90) -> None:
-        """An open port is not a registered broker: poll until a known queue answers."""
-        deadline = time.monotonic() + timeout_s
-        answer: dict[str, Any] = {}
-        while time.monotonic() < deadline:
-            answer = self._try("range", topic, queue_id)
-            if "error" not in answer:
-                return
-            time.sleep(0.3)
-        raise RuntimeError(f"{topic}/{queue_id} is not served: {answer}")
-
-    def create_topic(self, topic: str, queues: int) -> None:
-        """On the broker that is registered as the master, for clients from now on."""
-        self.call("create_topic", topic, queues)
-        for queue_id in range(queues):
-            self.wait_for(topic, queue_id, 30)
-
-    def set_broker_config(self, key: str, value: object, broker: Broker | None = None) -> None:
-        """Change a setting of the master, or of `broker`, while it runs; it writes that into its
-        configuration file."""
-        self.call("set_broker_config", key, value, *_address(broker))
-
-    def consumer_offsets(
-        self, group: str, topic: str, broker: Broker | None = None
-    ) -> dict[int, int]:
-        """The next offset of the group in each queue, as the master or `broker` has it; 0 where it
-        has none."""
-        found = self.call("consumer_offsets", group, topic, *_address(broker))["offsets"]
-        return {int(queue_id): offset for queue_id, offset in found.items()}
-
-    def records(self, topic: str, queues: int) -> "dict[str, Stored]":
-        """Every message of a topic that the master serves now, by its key. Raises ValueError for
-        two with one key."""
-        found: dict[str, Stored] = {}
-        for queue_id in range(queues):
-            file = self._home / f"{topic}-{queue_id}.records"
-            self.call("records", topic, queue_id, file)
-            for key, stored in map(stored_of, whole_lines(file)):
-                if key in found:
-                    raise ValueError(f"{key} is stored as {found[key]} and as {stored}")
-                found[key] = stored
-        return found
-
-
-class Stored(NamedTuple):
-    """Where a message is, and what it is."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    msg_id: str
-    """The one with the address and the place in the log."""
-    crc32: int
-    """Of the body."""
-
-
-def stored_of(line: str) -> tuple[str, Stored]:
-    """The key and the place in a line of a file of StoreClient or Load."""
-    topic, queue_id, offset, key, msg_id, crc32, *_ = line.split("\t")
-    return key, Stored(topic, int(queue_id), int(offset), msg_id, int(crc32))
-
-
-def whole_lines(file: Path) -> Iterator[str]:
-    """The lines of a file that another process may write at, or was killed at."""
-    with file.open() as lines:
-        for line in lines:
-            if line.endswith("\n"):
-                yield line[:-1]
-
-
-def _address(broker: Broker | None) -> list[str]:
-    return [] if broker is None else [broker.address]
-
-
-def dump(
-    store: Path, what: str, home: Path, slots: int, version: str = VERSION
-) -> list[dict[str, Any]]:
-    """What RocketMQ's own decoder reads: messages, queues or index of a store, a dict a row."""
-    home.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        java("StoreDump", str(store), what, str(slots), home=home, version=version),
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def write_topics(
     store: Path, topics: dict[str, int], attributes: dict[str, dict[str, str]] | None = None
 ) -> None:
@@ -582,32 +304,3 @@ def write_topics(
     (store / "config" / "topics.json").write_text(
         json.dumps({"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table})
     )
-
-
-@contextlib.contextmanager
-def served(
-    store: Path,
-    sizes: StoreSizes,
-    home: Path,
-    topic: str,
-    queue_id: int = 0,
-    *,
-    version: str = VERSION,
-    **settings: Any,
-) -> Iterator[tuple[Broker, StoreClient]]:
-    """A broker on `store` that answers for `topic`; stopped cleanly at the end unless killed."""
-    name_server = NameServer(home / "namesrv", version)
-    broker = Broker(home / "broker", version)
-    client = None
-    try:
-        name_server.start()
-        broker.start(name_server, store, sizes, **settings)
-        client = StoreClient(name_server, home / "client", version)
-        client.wait_for(topic, queue_id)
-        yield broker, client
-        broker.stop()
-    finally:
-        broker.kill()
-        if client is not None:
-            client.close()
-        name_server.kill()

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import tandemlog
 from interop.live import SideBySide, check_alone, check_same, side_by_side
-from interop.rocketmq import StoreClient
+from interop.store_client import StoreClient
 from interop.test_rocketmq_slave import (
     GROUP,
     TABLES_S,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import tandemlog
+from interop.jars import VERSION
 from interop.live import QUEUES, SIZES, TOPIC, check_alone, check_same, side_by_side
-from interop.rocketmq import VERSION
 from running import ROOT, Running, wait_until
 from tandemlog import Message
 from tandemlog.errors import ChangeRefusedError

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import tandemlog
-from interop.rocketmq import StoreClient, StoreSizes, dump, served, write_topics
+from interop.rocketmq import StoreSizes, write_topics
+from interop.store_client import StoreClient, dump, served
 from running import NodeProcess, Running, free_ports, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify

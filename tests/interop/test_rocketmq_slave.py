@@ -14,15 +14,9 @@ import grpc
 import pytest
 
 import tandemlog
-from interop.rocketmq import (
-    BROKER_NAME,
-    CLUSTER,
-    VERSION,
-    Broker,
-    NameServer,
-    StoreClient,
-    StoreSizes,
-)
+from interop.jars import VERSION
+from interop.rocketmq import BROKER_NAME, CLUSTER, Broker, NameServer, StoreSizes
+from interop.store_client import StoreClient
 from running import NodeProcess, Running, free_ports, wait_until
 from storage.metadata.json_file import parse
 from tandemlog import Message, ProducerOptions

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from interop.load import Consumer, Load
-from interop.rocketmq import Broker, NameServer, StoreClient, StoreSizes
+from interop.rocketmq import Broker, NameServer, StoreSizes
+from interop.store_client import StoreClient
 from running import wait_until
 
 pytestmark = pytest.mark.interop

@@ -4,7 +4,7 @@ brokers that come back as another process, or are another one."""
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,18 @@ async def broker() -> AsyncIterator[FakeRocketmq]:
     await made.start()
     yield made
     await made.stop()
+
+
+def refusing(call: Callable[[Any], None], times: int = 1) -> Callable[[Any], None]:
+    """`call`, on a disk that is full the first `times`."""
+    refusals = [DiskFullError("the disk is full")] * times
+
+    def made(argument: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        call(argument)
+
+    return made
 
 
 async def test_a_cut_that_is_under_way_ends_before_a_takeover_begins_its_term(
@@ -217,16 +229,8 @@ async def test_a_takeover_that_fails_at_its_note_leaves_a_node_that_follows(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        refusals = [DiskFullError("the disk is full")]
         file = node.part.following._file
-        save = file.save
-
-        def refuse(note: Any) -> None:
-            if refusals:
-                raise refusals.pop()
-            save(note)
-
-        monkeypatch.setattr(file, "save", refuse)
+        monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
             await taken_over(node)
@@ -244,16 +248,8 @@ async def test_a_takeover_that_failed_at_its_note_can_be_repeated(
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)
-        refusals = [DiskFullError("the disk is full")]
         file = node.part.following._file
-        save = file.save
-
-        def refuse(note: Any) -> None:
-            if refusals:
-                raise refusals.pop()
-            save(note)
-
-        monkeypatch.setattr(file, "save", refuse)
+        monkeypatch.setattr(file, "save", refusing(file.save))
         broker.permission = 4
         with pytest.raises(DiskFullError):
             await taken_over(node)

@@ -8,72 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from fakes.clock import FakeClock
+from fakes.followed_master import ANYONE, COUNTS, NODE, Followed
 from fakes.replicas import SYNC, Replica, eventually
-from fakes.slave_broker import SlaveBroker
 from ha.master.members import IN_SYNC
 from ha.rocketmq.serve import cutting
 from ha.rocketmq.serve.ha_server import MAX_OF_ONE_ADDRESS, HaServer
 from ha.rocketmq.serve.peers import Peers
-from ha.rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
 from ha.rocketmq.serve.session import HEARTBEAT_S, SILENCE_S
 from running import free_ports
 from storage.metadata.topics import TopicConfig
-from tandemlog.testing.memory_files import MemoryFiles
-from tandemlog.v1 import common_pb2
-
-HERE = ("127.0.0.1", 0)
-NODE = "rocketmq:127.0.0.1"
-ANYONE = Peers()
-COUNTS = Peers.of((), ("127.0.0.1",))
-
-
-class Followed:
-    """A master with slave brokers; `clock` stands still."""
-
-    def __init__(self, folder: Path, file_size: int = 8192) -> None:
-        self.clock = FakeClock()
-        self.replica = Replica(folder, "m", clock=self.clock, file_size=file_size)
-        self.server: HaServer
-        self.brokers: list[SlaveBroker] = []
-
-    async def lead(self, peers: Peers = ANYONE, **settings: object) -> "Followed":
-        await self.replica.lead(**settings)
-        await self.open(peers)
-        return self
-
-    async def open(self, peers: Peers = ANYONE) -> None:
-        self.server = HaServer(self.replica.master, peers)
-        await self.server.start(HERE)
-        self.replica.master.outside_rows = self.server.rows
-
-    async def broker(
-        self, log: bytes = b"", start: int = 0, *, reads: bool = True, asks: bool = True
-    ) -> SlaveBroker:
-        self.brokers.append(SlaveBroker(log, start))
-        return await self.brokers[-1].connect(self.server.port, reads=reads, asks=asks)
-
-    async def caught_up(self, broker: SlaveBroker) -> None:
-        await eventually(lambda: broker.end == self.end)
-
-    @property
-    def end(self) -> int:
-        return self.replica.store.log.committed.value
-
-    def row(self) -> common_pb2.NodeStatus | None:
-        rows = {row.node_id: row for row in self.replica.master.members()}
-        return rows.get(NODE)
-
-    def tick(self, seconds: float) -> None:
-        self.clock.advance(seconds)
-        self.server.tick()
-
-    async def close(self) -> None:
-        for broker in self.brokers:
-            await broker.close()
-        if hasattr(self, "server"):
-            await self.server.stop()
-        await self.replica.stop()
 
 
 @pytest.fixture
@@ -130,25 +73,6 @@ async def test_a_record_larger_than_a_frame_continues_after_a_reconnect(
     await followed.caught_up(broker)
     assert max(broker.frames) <= 500
     assert bytes(broker.log) == whole
-
-
-@pytest.mark.parametrize(
-    ("offset", "words"), [(1 << 40, "its log is another one"), (17, "inside of a record")]
-)
-async def test_a_slave_with_another_log_is_refused_in_one_line(
-    followed: Followed, caplog: pytest.LogCaptureFixture, offset: int, words: str
-) -> None:
-    await followed.lead()
-    followed.replica.put(5)
-    followed.server.given["127.0.0.1"] = 100
-    for _ in range(2):
-        broker = await followed.broker(asks=False)
-        broker.say(offset)
-        await broker.closed.wait()
-    assert not broker.frames
-    await eventually(lambda: not followed.server.streams)
-    (line,) = [each.getMessage() for each in caplog.records if words in each.getMessage()]
-    assert line.startswith("RocketMQ slave refused: 127.0.0.1: the slave's log ends at")
 
 
 async def test_without_a_count_only_what_is_confirmed_is_sent(followed: Followed) -> None:
@@ -221,21 +145,6 @@ async def test_one_that_counts_and_owes_an_acknowledgement_leaves_the_set(
     followed.clock.advance(1.5)
     await eventually(lambda: (row := followed.row()) is not None and not row.in_sync)
     await followed.replica.confirmed(followed.end)
-
-
-async def test_one_that_counts_and_is_ahead_stops_puts(followed: Followed) -> None:
-    await followed.lead(COUNTS, **SYNC)
-    followed.replica.put(5)
-    broker = await followed.broker()
-    await followed.replica.confirmed(followed.end)
-    await broker.close()
-    ahead = await followed.broker(asks=False)
-    ahead.say(followed.end + 1)
-    await ahead.closed.wait()
-    assert "this node has lost the end of its own" in (followed.replica.master.admission() or "")
-    empty = await followed.broker()
-    await followed.caught_up(empty)
-    await eventually(lambda: not followed.replica.master.group.alarms)
 
 
 async def test_one_that_lies_is_closed_and_confirms_nothing(followed: Followed) -> None:
@@ -371,66 +280,6 @@ async def test_the_log_is_read_in_a_thread_where_it_is_not_in_memory(
     assert bytes(broker.log) == followed.replica.log()
 
 
-@pytest.mark.parametrize("peers", [ANYONE, COUNTS])
-async def test_one_that_holds_more_than_this_term_began_with_and_was_sent_nothing_is_refused(
-    followed: Followed, peers: Peers
-) -> None:
-    """The master lost the end of its log, and messages of the same size came in its place: where
-    the slave stands is a boundary, but of other bytes."""
-    settings = SYNC if peers is COUNTS else {}
-    await followed.lead(peers, **settings)
-    followed.replica.put(5)
-    broker = await followed.broker()
-    await followed.replica.confirmed(followed.end)
-    await followed.caught_up(broker)
-    await broker.close()
-    began = followed.end
-    await followed.server.stop()
-    await followed.replica.stop()
-    await followed.lead(peers, **settings)
-    followed.replica.put(1)
-    lost = bytes(followed.end - began)  # as long as what was put now, acknowledged in the last term
-    back = await followed.broker(bytes(broker.log) + lost)
-    await eventually(
-        lambda: (
-            back.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
-        )
-    )
-    await asyncio.sleep(0.2)
-    if peers is COUNTS:
-        assert followed.replica.store.confirmed.value <= began, "confirmed by other bytes"
-        assert NODE in followed.replica.master.group.alarms
-    assert back.closed.is_set(), "it follows on behind a piece that is not this log"
-
-
-async def test_the_alarm_of_one_that_is_ahead_does_not_end_when_this_log_has_grown(
-    followed: Followed,
-) -> None:
-    """Puts that wait for nobody are taken all the while."""
-    await followed.lead(COUNTS, **SYNC)
-    followed.replica.put(5)
-    broker = await followed.broker()
-    await followed.replica.confirmed(followed.end)
-    await followed.caught_up(broker)
-    await broker.close()
-    size = followed.end // 5
-    ahead = await followed.broker(bytes(broker.log) + bytes(size))
-    await ahead.closed.wait()
-    assert followed.replica.master.admission()
-    followed.replica.put(1)
-    assert followed.end == ahead.end
-    confirmed = followed.replica.store.confirmed.value
-    again = await followed.broker(bytes(ahead.log))
-    await eventually(
-        lambda: (
-            again.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
-        )
-    )
-    await asyncio.sleep(0.1)
-    assert followed.replica.store.confirmed.value == confirmed, "confirmed by other bytes"
-    assert NODE in followed.replica.master.group.alarms
-
-
 async def test_a_start_that_is_cancelled_leaves_no_port_behind(followed: Followed) -> None:
     await followed.replica.lead()
     for steps in range(25):
@@ -452,65 +301,3 @@ async def test_a_start_that_is_cancelled_leaves_no_port_behind(followed: Followe
                 raise AssertionError(f"still listened on, cancelled after {steps} steps") from error
         if done:
             break
-
-
-async def test_one_that_was_refused_stays_so_until_it_comes_empty(followed: Followed) -> None:
-    """At the next start of this node its end may lie on a boundary of a longer log."""
-    await followed.lead()
-    followed.replica.put(5)
-    size = followed.end // 5
-    other = bytes(followed.end + size)
-    ahead = await followed.broker(other)
-    await ahead.closed.wait()
-    await followed.server.stop()
-    await followed.replica.stop()
-    await followed.lead()
-    followed.replica.put(3)
-    followed.server.given["127.0.0.1"] = followed.end
-    again = await followed.broker(other)
-    await again.closed.wait()
-    empty = await followed.broker()
-    await followed.caught_up(empty)
-    await empty.close()
-    back = await followed.broker(bytes(empty.log))
-    followed.replica.put(1)
-    await followed.caught_up(back)
-
-
-def test_what_is_kept_of_refused_brokers_is_bounded_and_may_be_damaged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    files, directory = MemoryFiles(), Path("/store")
-    refused = RefusedBrokers(directory, files)
-    refused.load()
-    for number in range(MAX_REFUSED + 5):
-        refused.note(f"10.0.{number // 256}.{number % 256}", number)
-    refused.forget("10.0.0.7")
-    files.crash()
-    again = RefusedBrokers(directory, files)
-    again.load()
-    assert again.end_of("10.0.0.8") == 8
-    assert again.end_of("10.0.0.7") is None
-    assert again.end_of("10.0.1.4") is None, "more than are kept"
-    files.atomic_replace(again.path, b"x")
-    damaged = RefusedBrokers(directory, files)
-    damaged.load()
-    assert damaged.end_of("10.0.0.8") is None
-    assert "cannot be read" in caplog.text
-
-
-async def test_one_that_may_only_have_changed_its_address_is_not_refused_for_ever(
-    followed: Followed,
-) -> None:
-    await followed.lead()
-    followed.replica.put(5)
-    followed.server.given["10.0.0.9"] = followed.end
-    moved = await followed.broker(followed.replica.log())
-    await moved.closed.wait()
-    assert followed.server.refused.end_of("127.0.0.1") is None
-    await followed.server.stop()
-    await followed.replica.stop()
-    await followed.lead()
-    back = await followed.broker(bytes(moved.log))
-    followed.replica.put(1)
-    await followed.caught_up(back)

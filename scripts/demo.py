@@ -196,7 +196,11 @@ def prove_rebuilt(cluster: LocalCluster, original: Path, sizes: dict[str, int]) 
 
 
 class Load:
-    """Producers that send numbered messages, and a consumer on a slave that reads them."""
+    """Producers that send numbered messages, and a consumer on a slave that reads them.
+
+    The producers send `messages` and then a trickle until the faults are over: however fast the
+    machine is, the kills fall into the middle of the load.
+    """
 
     def __init__(self, cluster: LocalCluster, messages: int) -> None:
         self.acknowledged: list[bytes] = []
@@ -205,38 +209,45 @@ class Load:
         self.seen: Counter[bytes] = Counter()
         self._endpoints = [node.endpoint for node in cluster.nodes]
         self._each = messages // PRODUCERS
+        self._sent = [0] * PRODUCERS
+        self._faults_over = threading.Event()
         self._done = threading.Event()
         self._consumer = threading.Thread(target=self._consume, daemon=True)
 
     @property
     def total(self) -> int:
-        return self._each * PRODUCERS
+        return sum(self._sent)
 
     def run(self, faults: Iterator[None]) -> None:
-        """Send everything while `faults` does its worst, a step at a time; returns when all is
-        read."""
+        """Send while `faults` does its worst, a step at a time; returns when all is read."""
         self._consumer.start()
         with bars() as progress, ThreadPoolExecutor(PRODUCERS) as pool:
-            sent = progress.add_task("acknowledged", total=self.total)
-            read = progress.add_task("read from a slave", total=self.total)
-            working = [pool.submit(self._produce, number) for number in range(PRODUCERS)]
+            sent = progress.add_task("acknowledged", total=self._each * PRODUCERS)
+            read = progress.add_task("read from a slave", total=self._each * PRODUCERS)
             deadline = time.monotonic() + 90
-            while not all(each.done() for each in working) or len(self.seen) < len(
-                self.acknowledged
-            ):
-                next(faults, None)
-                progress.update(sent, completed=len(self.acknowledged))
-                progress.update(read, completed=len(self.seen))
+
+            def wait_a_step() -> None:
+                total = max(self.total, self._each * PRODUCERS)
+                progress.update(sent, completed=len(self.acknowledged), total=total)
+                progress.update(read, completed=len(self.seen), total=total)
                 if time.monotonic() > deadline:
                     raise DemoError(
                         f"{len(self.acknowledged):,} acknowledged, {len(self.seen):,} read, "
                         "and no end within 90 s"
                     )
                 time.sleep(0.1)
-            for _ in faults:
-                time.sleep(0.1)
-            progress.update(sent, completed=len(self.acknowledged))
-            progress.update(read, completed=len(self.seen))
+
+            try:
+                working = [pool.submit(self._produce, number) for number in range(PRODUCERS)]
+                for _ in faults:
+                    wait_a_step()
+            finally:
+                self._faults_over.set()
+            while not all(each.done() for each in working) or len(self.seen) < len(
+                self.acknowledged
+            ):
+                wait_a_step()
+            wait_a_step()
             for each in working:
                 each.result()
         self._done.set()
@@ -244,14 +255,16 @@ class Load:
     def _produce(self, number: int) -> None:
         options = ProducerOptions(linger_ms=2, batch_bytes=64 << 10)
         with tandemlog.Producer(self._endpoints, options) as producer:
-            for start in range(0, self._each, 500):
+            while (start := self._sent[number]) < self._each or not self._faults_over.is_set():
+                end = min(start + 500, self._each) if start < self._each else start + 50
                 futures = []
-                for serial in range(start, min(start + 500, self._each)):
+                for serial in range(start, end):
                     body = f"{number}-{serial}".encode()
                     message = Message(
                         TOPIC, body, keys=f"demo-{number}-{serial}", tags=f"producer-{number}"
                     )
                     futures.append((body, producer.send(message)))
+                self._sent[number] = end
                 for body, future in futures:
                     try:
                         future.result(90)
@@ -259,7 +272,7 @@ class Load:
                         self.times.append(time.monotonic())
                     except TandemlogError as problem:
                         self.failed.append(str(problem))
-                time.sleep(0.02)  # so that the kills fall into the middle
+                time.sleep(0.02)
 
     def _consume(self) -> None:
         with (
@@ -465,7 +478,7 @@ def free_port() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--messages", type=int, default=40_000, help="messages to produce")
+    parser.add_argument("--messages", type=int, default=40_000, help="messages to produce at least")
     parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     arguments = parser.parse_args()
     os.environ.update(KEEP_EVERYTHING)

@@ -167,6 +167,8 @@ async def test_another_cluster_is_not_changed(tmp_path: Path, clients: Clients) 
         await put(client, KEY, b"1")
         first.kill()
         with pytest.raises(CoordinatorUnavailableError, match="belongs to cluster"):
+            await client.get(KEY)  # now it knows that its connection is gone
+        with pytest.raises(CoordinatorUnavailableError, match="belongs to cluster"):
             await client.txn(Txn((), (Put(KEY, b"2"),)))
         assert await value_of(clients(second.endpoint), KEY) is None
 

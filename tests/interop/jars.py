@@ -94,8 +94,10 @@ def java(
     """The command that runs `main` of RocketMQ or of interop/java.
 
     RocketMQ looks for an address of this machine as it starts. If interfaces come and go meanwhile
-    (containers, namespaces of other tests) it falls back on the machine's name, and ends with a
-    NullPointerException if no host has that name; here one has.
+    (containers, namespaces of other tests) it ends with a NullPointerException: java/Made.java
+    tries again what is made here, and rocketmq.py starts a broker again. If no interface has an
+    address it falls back on the machine's name, and ends so too if no host has that name; here one
+    has.
     """
     home.mkdir(parents=True, exist_ok=True)
     hosts = home / "hosts"

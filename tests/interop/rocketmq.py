@@ -60,6 +60,8 @@ class _Process:
     version: str = VERSION
     process: subprocess.Popen[Any] | None = None
     log: Path = field(init=False)
+    _command: list[str] = field(init=False)
+    _log_start: int = field(init=False)
 
     def __post_init__(self) -> None:
         # 4.x and 5.0 do not start without these
@@ -69,9 +71,16 @@ class _Process:
         self.log = self.home / "out.log"
 
     def _spawn(self, main: str, config: Path, memory: str) -> None:
+        self._command = java(
+            main, "-c", str(config), home=self.home, memory=memory, version=self.version
+        )
+        self._run()
+
+    def _run(self) -> None:
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
-                java(main, "-c", str(config), home=self.home, memory=memory, version=self.version),
+                self._command,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -104,8 +113,13 @@ class _Process:
             self.process.send_signal(signal.SIGCONT)
 
     def _check_alive(self) -> None:
-        if not self.runs:
-            raise RuntimeError(f"process ended early:\n{self.log.read_text()[-3000:]}")
+        """One that found no address of this machine is started again (see `java`)."""
+        if self.runs:
+            return
+        said = self.log.read_bytes()[self._log_start :].decode(errors="replace")
+        if '"localHost" is null' not in said:
+            raise RuntimeError(f"process ended early:\n{said[-3000:]}")
+        self._run()
 
 
 @dataclass

@@ -4,11 +4,13 @@
         └──────it does not (LogsDifferError)──────────────────────────────────┘
 
 The broker sends from `Ask.start` on. What lies below our end is compared, what comes behind it is
-stored. Nothing is acknowledged before the comparison is over but the number that was asked for,
-which keeps the broker from closing: it hears from a slave every 5 s, or ends after 20 s of silence.
+stored. Nothing is acknowledged before the comparison is over but where it starts, which keeps the
+broker from closing: it hears from a slave every 5 s, or ends after 20 s of silence.
 
 A broker reads 0 as "from the begin of your last file". So a log that begins at 0 is asked for from
-1 on, and its first byte is told from the bytes behind it (first_byte.py).
+1 on, and its first byte is told from the bytes behind it (first_byte.py). Only the first number
+asks; those after it acknowledge, and a broker of 4.9 closes on one above its end. So an empty log
+is asked for with 1 and acknowledged with 0.
 """
 
 from dataclasses import dataclass
@@ -145,7 +147,7 @@ class FollowSession:
 
     def _send(self, now: float) -> Send:
         self._sent_at = now
-        return Send(max(self.durable, self.asked))
+        return Send(max(self.durable, self.ask.start))
 
     def _compared(self) -> list[Action]:
         """What follows once everything is compared that can be."""

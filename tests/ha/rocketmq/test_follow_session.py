@@ -34,6 +34,14 @@ def test_an_empty_log_is_asked_for_from_1_on_and_begins_with_the_byte_that_is_to
     assert append.data[1:] == head + rest
 
 
+def test_an_empty_log_is_acknowledged_with_0() -> None:
+    """A broker of 4.9 closes on a number above the end of its log, which may be 0."""
+    follow = session(0, 0, 0)
+    follow.start(0.0)
+    follow.receive(Run(0, b""), 5.0)
+    assert follow.tick(HEARTBEAT_S) == [Send(0)]
+
+
 def test_what_lies_below_the_own_end_is_compared_and_only_then_the_rest_is_stored() -> None:
     follow = session(400, 600, 600)
     assert follow.start(0.0) == [Send(400)]
@@ -62,7 +70,7 @@ def test_nothing_crosses_a_log_file() -> None:
     ]
 
 
-def test_nothing_is_acknowledged_before_the_comparison_but_what_was_asked_for() -> None:
+def test_nothing_is_acknowledged_before_the_comparison_but_its_start() -> None:
     follow = session(400, 600, 600)
     follow.start(0.0)
     follow.receive(Run(400, b"a" * 100), 1.0)

@@ -27,7 +27,7 @@ public final class Consume {
 
     private Consume(String nameServer, JSONObject order) throws Exception {
         file = new FileWriter(order.getString("file"), StandardCharsets.UTF_8, true);
-        consumer = new DefaultMQPushConsumer(order.getString("group"));
+        consumer = Made.of(() -> new DefaultMQPushConsumer(order.getString("group")));
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(order.getString("name"));
         consumer.setPollNameServerInterval(1000);

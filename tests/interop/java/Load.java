@@ -36,7 +36,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 public final class Load {
     private static final int BLOCK = 4 << 20;
     private static final int LATENCIES_A_MS = 10;
-    private final DefaultMQProducer producer = new DefaultMQProducer("PID_load");
+    private final DefaultMQProducer producer = Made.of(() -> new DefaultMQProducer("PID_load"));
     private final Map<String, Long> statuses = new TreeMap<>();
     /** How many sends took so many tenths of a millisecond. */
     private final int[] latencies = new int[60_000 * LATENCIES_A_MS];

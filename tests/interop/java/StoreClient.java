@@ -47,9 +47,10 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 public final class StoreClient {
     /** ResponseCode.NO_MESSAGE, whose class changed its package with 5.1. */
     private static final int NO_MESSAGE = 208;
-    private final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("GID_store_client");
-    private final DefaultMQProducer producer = new DefaultMQProducer("PID_store_client");
-    private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+    private final DefaultMQPullConsumer consumer =
+        Made.of(() -> new DefaultMQPullConsumer("GID_store_client"));
+    private final DefaultMQProducer producer = Made.of(() -> new DefaultMQProducer("PID_store_client"));
+    private final DefaultMQAdminExt admin = Made.of(() -> new DefaultMQAdminExt());
     private final List<String> popGroups = new ArrayList<>();
     private final String nameServer;
     private final String broker;
@@ -288,7 +289,7 @@ public final class StoreClient {
     /** Transactions in turn committed, rolled back, and left open. */
     private Map<String, Object> transactions(String topic, int count) throws Exception {
         LocalTransactionState[] outcomes = LocalTransactionState.values();
-        TransactionMQProducer sender = new TransactionMQProducer("PID_transactions");
+        TransactionMQProducer sender = Made.of(() -> new TransactionMQProducer("PID_transactions"));
         sender.setNamesrvAddr(nameServer);
         sender.setTransactionListener(new TransactionListener() {
             @Override
@@ -312,7 +313,7 @@ public final class StoreClient {
 
     /** A push consumer that sends every third message back once, and ends after `count` messages. */
     private Map<String, Object> consume(String topic, String group, int count, int seconds) throws Exception {
-        DefaultMQPushConsumer push = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer push = Made.of(() -> new DefaultMQPushConsumer(group));
         push.setNamesrvAddr(nameServer);
         push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         push.subscribe(topic, "*");

@@ -203,6 +203,9 @@ class Broker(_Process):
             "autoCreateTopicEnable": "false",
             "traceTopicEnable": "false",
             "timerWheelEnable": "false",
+            # or a broker on a busy machine refuses messages that waited 0.2 s for their turn
+            "waitTimeMillsInSendQueue": 30_000,
+            "osPageCacheBusyTimeOutMills": 30_000,
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",
             "storePathConsumeQueue": store / "consumequeue",

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.followed_master import ANYONE, COUNTS, NODE, Followed
 from fakes.replicas import SYNC, eventually
+from fakes.slave_broker import SlaveBroker
 from ha.rocketmq.serve.peers import Peers
 from ha.rocketmq.serve.refused import MAX_REFUSED, RefusedBrokers
 from tandemlog.testing.memory_files import MemoryFiles
@@ -18,6 +19,26 @@ async def followed(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncItera
     made = Followed(tmp_path, getattr(request, "param", 8192))
     yield made
     await made.close()
+
+
+async def gone_with_five(followed: Followed) -> SlaveBroker:
+    """A slave broker that got five messages, which are confirmed, and went away."""
+    followed.replica.put(5)
+    broker = await followed.broker()
+    await followed.replica.confirmed(followed.end)
+    await followed.caught_up(broker)
+    await broker.close()
+    return broker
+
+
+async def judged(followed: Followed, broker: SlaveBroker) -> None:
+    """Wait until the master refuses it or sends to it."""
+    await eventually(
+        lambda: (
+            broker.closed.is_set()
+            or any(each.session.streaming for each in followed.server.streams)
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -62,11 +83,7 @@ async def test_one_that_holds_more_than_this_term_began_with_and_was_sent_nothin
     the slave stands is a boundary, but of other bytes."""
     settings = SYNC if peers is COUNTS else {}
     await followed.lead(peers, **settings)
-    followed.replica.put(5)
-    broker = await followed.broker()
-    await followed.replica.confirmed(followed.end)
-    await followed.caught_up(broker)
-    await broker.close()
+    broker = await gone_with_five(followed)
     began = followed.end
     await followed.server.stop()
     await followed.replica.stop()
@@ -74,11 +91,7 @@ async def test_one_that_holds_more_than_this_term_began_with_and_was_sent_nothin
     followed.replica.put(1)
     lost = bytes(followed.end - began)  # as long as what was put now, acknowledged in the last term
     back = await followed.broker(bytes(broker.log) + lost)
-    await eventually(
-        lambda: (
-            back.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
-        )
-    )
+    await judged(followed, back)
     await asyncio.sleep(0.2)
     if peers is COUNTS:
         assert followed.replica.store.confirmed.value <= began, "confirmed by other bytes"
@@ -91,11 +104,7 @@ async def test_the_alarm_of_one_that_is_ahead_does_not_end_when_this_log_has_gro
 ) -> None:
     """Puts that wait for nobody are taken all the while."""
     await followed.lead(COUNTS, **SYNC)
-    followed.replica.put(5)
-    broker = await followed.broker()
-    await followed.replica.confirmed(followed.end)
-    await followed.caught_up(broker)
-    await broker.close()
+    broker = await gone_with_five(followed)
     size = followed.end // 5
     ahead = await followed.broker(bytes(broker.log) + bytes(size))
     await ahead.closed.wait()
@@ -104,11 +113,7 @@ async def test_the_alarm_of_one_that_is_ahead_does_not_end_when_this_log_has_gro
     assert followed.end == ahead.end
     confirmed = followed.replica.store.confirmed.value
     again = await followed.broker(bytes(ahead.log))
-    await eventually(
-        lambda: (
-            again.closed.is_set() or any(each.session.streaming for each in followed.server.streams)
-        )
-    )
+    await judged(followed, again)
     await asyncio.sleep(0.1)
     assert followed.replica.store.confirmed.value == confirmed, "confirmed by other bytes"
     assert NODE in followed.replica.master.group.alarms

@@ -127,7 +127,8 @@ class FakeRocketmq:
                 if len(numbers) > 1 and numbers[-1] > self.builder.end:
                     break  # as 4.9 does: it cannot have that
                 if sending is None and numbers:
-                    sending = asyncio.create_task(self._send(numbers[0], writer))
+                    # the last one that waited
+                    sending = asyncio.create_task(self._send(numbers[-1], writer))
         except OSError:
             pass
         finally:

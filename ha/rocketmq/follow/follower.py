@@ -268,6 +268,9 @@ class BrokerFollower:
         return self._note is not None and self._note.boot_ms == facts.boot_ms
 
     def _step(self, facts: BrokerFacts) -> Step:
+        # The number that asks counts as an acknowledgement, and the last connection may have ended
+        # in the middle of its work.
+        self._stored.settle()
         log = self._store.log
         own = self._stored.own_log()
         most = own.end if self._compared_before(facts) else self._met[1]

@@ -10,7 +10,8 @@ broker from closing: it hears from a slave every 5 s, or ends after 20 s of sile
 A broker reads 0 as "from the begin of your last file". So a log that begins at 0 is asked for from
 1 on, and its first byte is told from the bytes behind it (first_byte.py). Only the first number
 asks; those after it acknowledge, and a broker of 4.9 closes on one above its end. So an empty log
-is asked for with 1 and acknowledged with 0.
+is asked for with 1 and acknowledged with 0, but not before the broker was heard: of two numbers
+that wait for it, it reads the last one as what is asked for.
 """
 
 from dataclasses import dataclass
@@ -94,6 +95,7 @@ class FollowSession:
         self._file_size = file_size
         self._head = b""
         self._heard_at = self._sent_at = now
+        self._heard = False
 
     def start(self, now: float) -> list[Action]:
         """What to do once the connection is open. `now` is monotonic seconds, here as below."""
@@ -104,7 +106,7 @@ class FollowSession:
         """Take log bytes in, or a heartbeat; what to do, in that order."""
         if self.state is FollowState.CLOSED:
             return []
-        self._heard_at = now
+        self._heard_at, self._heard = now, True
         data = run.data
         if self.received == 0 and data:
             data = self._with_first_byte(data)
@@ -139,7 +141,8 @@ class FollowSession:
         if silent > SILENT_S:
             self.state = FollowState.CLOSED
             return [Disconnect(f"nothing came from the broker for {silent:.0f} s")]
-        return [self._send(now)] if now - self._sent_at >= HEARTBEAT_S else []
+        due = now - self._sent_at >= HEARTBEAT_S and (self._heard or self.ask.start == self.asked)
+        return [self._send(now)] if due else []
 
     def stand_still(self, now: float) -> None:
         """Nothing is read on purpose, so the broker's silence is our own."""

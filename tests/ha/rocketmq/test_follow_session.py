@@ -34,12 +34,14 @@ def test_an_empty_log_is_asked_for_from_1_on_and_begins_with_the_byte_that_is_to
     assert append.data[1:] == head + rest
 
 
-def test_an_empty_log_is_acknowledged_with_0() -> None:
-    """A broker of 4.9 closes on a number above the end of its log, which may be 0."""
+def test_an_empty_log_is_acknowledged_with_0_once_the_broker_was_heard() -> None:
+    """A broker of 4.9 closes on a number above the end of its log, which may be 0. One that stood
+    still reads only the last number that came meanwhile, and 0 asks for something else."""
     follow = session(0, 0, 0)
     follow.start(0.0)
-    follow.receive(Run(0, b""), 5.0)
-    assert follow.tick(HEARTBEAT_S) == [Send(0)]
+    assert follow.tick(HEARTBEAT_S) == []
+    follow.receive(Run(1, b""), HEARTBEAT_S + 0.1)
+    assert follow.tick(HEARTBEAT_S + 0.2) == [Send(0)]
 
 
 def test_what_lies_below_the_own_end_is_compared_and_only_then_the_rest_is_stored() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -441,3 +442,25 @@ async def test_a_log_that_ends_where_the_brokers_begins_now_is_not_continued(pai
     pair.follow()
     await pair.equal()
     assert pair.bench.store.log.min_offset == FILE
+
+
+async def test_what_a_failed_connection_had_written_is_durable_before_the_next_one_asks(
+    pair: Pair,
+) -> None:
+    """The number that asks counts as an acknowledgement, and 64 KiB may be too little to lie below
+    what is durable."""
+    pair.broker.frame_bytes = 32 << 10
+    pair.put(30, b"body" * 8)
+    pair.follow()
+    await pair.equal()
+    await pair.unfollow()
+    pair.put(900, b"body" * 8)
+    damaged = pair.builder.records[-20].physical_offset
+    base = damaged - damaged % pair.builder.file_size
+    pair.builder._files[base][damaged - base + 4 : damaged - base + 8] = b"\xde\xad\xbe\xef"
+    pair.broker.acks.clear()
+    pair.follow()
+    await eventually(lambda: len(pair.broker.acks) > 1 and bool(pair.broker.acks[1]))
+    told = max(itertools.chain.from_iterable(pair.broker.acks))
+    await pair.restarted("crash")
+    assert pair.bench.store.log.wrote.value >= told

@@ -9,7 +9,7 @@ import pytest
 from fuzz import settings
 from fuzz.campaign import Campaign, probed
 from fuzz.methods import methods_of
-from fuzz.nodes import MEMORY_GROWTH, Attacked, attacked
+from fuzz.nodes import Attacked, attacked
 from fuzz.requests import RequestMaker
 from node.process.memory import REST_S
 
@@ -18,9 +18,14 @@ pytestmark = pytest.mark.fuzz
 # Each node is looked at when it has rested, before and after: while it works it keeps what it has
 # freed (process/memory.py), so what it holds then says what was asked last. Before, it has been
 # asked what brings every part of it into memory: modules, the stacks of threads, gRPC's buffers.
-# That is 12 MB in the first 25,000 calls, 7 MB in the next 250,000; nothing else is allowed for.
 WARM_SHARE = 1 / 10
 RESTED_S = 2.4 * REST_S
+# Cycles gather until the collector comes, every 50,000 objects, and leave gaps among what stays:
+# however slow the machine, and so however few the calls before, memory grows by 30 MB in the first
+# 60,000 calls of any one method and then stands. All methods together also make topics and groups:
+# another 29 MB in the next 370,000 calls. A request or response that stays is larger than that.
+MEMORY_FREE = 48 << 20
+MEMORY_PER_CALL = 80
 
 
 def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +56,8 @@ def test_no_request_breaks_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert not lines, f"seed {settings.SEED}:\n" + "\n".join(lines)
         target.check(campaign.done)
         for name, held in after.items():
-            assert held <= MEMORY_GROWTH * before[name], f"the {name} holds {held}, {before} before"
+            most = before[name] + MEMORY_FREE + MEMORY_PER_CALL * (campaign.done - warm)
+            assert held <= most, f"the {name} holds {held} bytes, more than {most}; {before} before"
         target.check_stores()
 
 

@@ -57,7 +57,7 @@ endif
 
 # MINUTES of mutated requests, frames and files; FUZZ_SEED=… repeats a run.
 fuzz: $(VENV)/.dev
-	FUZZ_MINUTES=$(MINUTES) $(PYTEST) -o faulthandler_timeout=0 -m fuzz tests/fuzz
+	FUZZ_MINUTES=$(MINUTES) $(PYTEST) -o faulthandler_timeout=0 --timeout 0 -m fuzz tests/fuzz
 
 # MINUTES of faults on real nodes in network namespaces; CHAOS_SEED=… repeats their order. What came
 # of each kind of fault is in build/chaos.json. Needs root, iproute2, iptables and etcd.

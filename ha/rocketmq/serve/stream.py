@@ -96,6 +96,7 @@ class SlaveStream:
         self._offsets = OffsetReader()
         self.session = SlaveSession(address, self._log.file_size, master.clock.monotonic())
         self._member: MasterSession | None = None
+        self._refusing = False
         writer.transport.set_write_buffer_limits(high=BUFFERED_BYTES)
 
     async def serve(self) -> None:
@@ -109,6 +110,9 @@ class SlaveStream:
         except OSError as error:
             self.close(f"{self.session.address}: {error.strerror or error}")
         finally:
+            if self._refusing:
+                # which ends it; before that is kept, the slave must not come again
+                await asyncio.wait([receiving])
             self.close("this node is no longer the master")
             receiving.cancel()
             (ended,) = await asyncio.gather(receiving, return_exceptions=True)
@@ -201,6 +205,7 @@ class SlaveStream:
         """Its log is another one, and if it counts, puts wait for an operator. `sure`: it did not
         just change its address after it was sent the log in this term; then that is kept."""
         session = self.session
+        self._refusing = True
         if self.counts:
             self._master.group.alarm_outside(self._hello(offset), session.closed_reason)
         if sure:

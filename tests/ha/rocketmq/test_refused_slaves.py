@@ -1,7 +1,7 @@
 """Slave brokers whose log is another one: refused, kept in mind, and an alarm if they count."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -140,6 +140,35 @@ async def test_one_that_was_refused_stays_so_until_it_comes_empty(followed: Foll
     back = await followed.broker(bytes(empty.log))
     followed.replica.put(1)
     await followed.caught_up(back)
+
+
+async def test_a_refusal_is_kept_though_the_log_grows_at_that_moment(
+    followed: Followed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sender sees the refusal before the disk has it, and ends the connection."""
+    await followed.lead()
+    followed.replica.put(5)
+    master = followed.replica.master
+    write = master.short_read
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: Callable[[], object]) -> object:
+        begun.set()
+        await may_end.wait()
+        return await write(call)
+
+    monkeypatch.setattr(master, "short_read", slow)
+    end = followed.end + 404
+    ahead = await followed.broker(bytes(end))
+    await begun.wait()
+    followed.replica.put(1)
+    await asyncio.sleep(0.1)
+    assert not ahead.closed.is_set(), "it may come again before its refusal is kept"
+    may_end.set()
+    await ahead.closed.wait()
+    kept = RefusedBrokers(followed.replica.store.config.directory, master.files)
+    kept.load()
+    assert kept.end_of("127.0.0.1") == end
 
 
 def test_what_is_kept_of_refused_brokers_is_bounded_and_may_be_damaged(

@@ -23,7 +23,7 @@ from benchmarks.peers.measures import (
     READ_TOPIC,
     Measured,
     paced,
-    percentile,
+    percentiles,
     places,
     tell,
     timed,
@@ -227,7 +227,7 @@ def paced_read(broker: str, count: int) -> None:
             seen += 1
             waits.append(waited_ms(message.value(), now))
     waits = waits[2 * count :]  # the first two seconds warm up
-    sampled = [percentile(waits, percent / 10) for percent in range(1, 1001)]
+    sampled = percentiles(waits, 1_000)
     tell(Measured(seen, time.perf_counter() - began, time.process_time(), hand_ms=sampled))
     consumer.close()
 

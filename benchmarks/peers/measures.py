@@ -67,9 +67,23 @@ class Measured:
 def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that at least `percent` of all do not exceed; raises ValueError for no
     values."""
+    return _ranked(_sorted(values), percent)
+
+
+def percentiles(values: Sequence[float], count: int) -> list[float]:
+    """`count` of them, evenly up to the highest: what is told of very many values. Raises
+    ValueError for no values."""
+    ordered = _sorted(values)
+    return [_ranked(ordered, 100 * number / count) for number in range(1, count + 1)]
+
+
+def _sorted(values: Sequence[float]) -> Sequence[float]:
     if not values:
         raise ValueError("no values, so no percentile")
-    ordered = sorted(values)
+    return sorted(values)
+
+
+def _ranked(ordered: Sequence[float], percent: float) -> float:
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(int(rank), 1) - 1]
 

@@ -13,6 +13,7 @@ from benchmarks.peers.measures import (
     Measured,
     paced,
     percentile,
+    percentiles,
     places,
     stamped,
     waited_ms,
@@ -24,6 +25,11 @@ from benchmarks.peers.measures import (
 )
 def test_a_percentile_is_a_value_that_was_measured(percent: float, expected: int) -> None:
     assert percentile(range(100, 0, -1), percent) == expected
+
+
+def test_percentiles_stand_for_all_values() -> None:
+    assert percentiles(range(200, 0, -1), 4) == [50, 100, 150, 200]
+    assert percentiles([2.0, 1.0], 4) == [1.0, 1.0, 2.0, 2.0]
 
 
 def test_no_values_have_no_percentile() -> None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from .consume.group_admin import GroupDescription, GroupMember, OffsetChange
     from .consume.lag import QueueLag
     from .consume.positions import COMMITTED, EARLIEST, LATEST, QueueRange
-    from .consume.received import ReceivedBatch, ReceivedMessage
+    from .consume.received import ReceivedBatch
+    from .consume.received_message import ReceivedMessage
     from .consume.statistics import ConsumerStatistics
     from .consume.stream import AsyncStream
     from .errors import TandemlogError
@@ -102,7 +103,8 @@ _MODULES = {
     "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),
     "produce.producer": ("AsyncProducer",),
     "produce.options": ("ProducerOptions",),
-    "consume.received": ("ReceivedBatch", "ReceivedMessage"),
+    "consume.received": ("ReceivedBatch",),
+    "consume.received_message": ("ReceivedMessage",),
     "sync": ("Admin", "Consumer", "Producer", "SendFuture", "Stream"),
     "cluster.profiles": ("Profile", "load_profile"),
     "telemetry.measures": ("Percentiles",),

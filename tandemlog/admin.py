@@ -26,7 +26,8 @@ from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
 from .consume.lag import QueueLag
 from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of
 from .consume.reading import Reader
-from .consume.received import ReceivedMessage, messages_of
+from .consume.received import messages_of
+from .consume.received_message import ReceivedMessage
 from .errors import (
     BadRecordError,
     InvalidArgumentError,

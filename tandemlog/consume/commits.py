@@ -16,7 +16,8 @@ from typing import Protocol
 from ..errors import ClientClosedError, FencedMemberError, TandemlogError
 from .positions import Positions, Queue
 from .progress import Progress
-from .received import ReceivedBatch, ReceivedMessage
+from .received import ReceivedBatch
+from .received_message import ReceivedMessage
 from .statistics import ConsumerCounters
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from ..forks import watch
 from .fetching import Portion
 from .follower import Call, Follower
 from .progress import Place
-from .received import ReceivedBatch, ReceivedMessage
+from .received import ReceivedBatch
+from .received_message import ReceivedMessage
 
 
 class Handing:

@@ -11,7 +11,8 @@ from .follower import Follower
 from .handing import Handing
 from .lag import QueueLag
 from .positions import Queue, Start
-from .received import ReceivedBatch, ReceivedMessage
+from .received import ReceivedBatch
+from .received_message import ReceivedMessage
 from .statistics import ConsumerStatistics
 
 

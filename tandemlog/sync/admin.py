@@ -12,7 +12,7 @@ from ..cluster.topology import ReadFrom, Topology
 from ..consume.group_admin import GroupDescription, OffsetChange
 from ..consume.lag import QueueLag
 from ..consume.positions import Queue, QueueRange, Start
-from ..consume.received import ReceivedMessage
+from ..consume.received_message import ReceivedMessage
 from ..errors import ClientClosedError
 from ..forks import inherited, watch
 from ..transport.security import Security

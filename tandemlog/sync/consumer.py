@@ -23,7 +23,8 @@ from ..consume.follower import OnCommitError, OnQueues
 from ..consume.handing import Handing
 from ..consume.lag import QueueLag
 from ..consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
-from ..consume.received import ReceivedBatch, ReceivedMessage
+from ..consume.received import ReceivedBatch
+from ..consume.received_message import ReceivedMessage
 from ..consume.statistics import ConsumerStatistics
 from ..consume.stream import AsyncStream
 from ..consume.subscription import Topics

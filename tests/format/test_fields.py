@@ -22,7 +22,7 @@ def test_properties_are_those_of_each_text(texts: list[bytes], times: int) -> No
     texts = [text for text in texts for _ in range(times)]
     found = Properties(texts)
     expected = [decode_properties(text) for text in texts]
-    assert [found[row] for row in range(len(texts))] == expected
+    assert found.rows() == expected
     assert found.column("K") == [each.get("K") for each in expected]
     assert found.column("none") == [None] * len(texts)
 
@@ -30,15 +30,15 @@ def test_properties_are_those_of_each_text(texts: list[bytes], times: int) -> No
 def test_alike_texts_are_split_as_one() -> None:
     found = Properties([b"A\x01%d\x02B\x01b\x02" % number for number in range(3)])
     assert found.columns == {"A": ["0", "1", "2"], "B": ["b"] * 3}
-    given = found[1]
-    given["B"] = "changed"
-    assert found[1] == {"A": "1", "B": "b"}, "each record has a dict of its own"
+    first, second, _ = found.rows()
+    first["B"] = "changed"
+    assert second == {"A": "1", "B": "b"}, "each record has a dict of its own"
 
 
 def test_names_that_shift_from_record_to_record_are_not_mistaken() -> None:
     texts = [b"A\x011\x02B\x012\x02A\x013\x02", b"B\x014\x02"]
     found = Properties(texts)
-    assert [found[0], found[1]] == [{"A": "3", "B": "2"}, {"B": "4"}]
+    assert found.rows() == [{"A": "3", "B": "2"}, {"B": "4"}]
 
 
 def test_bodies_are_sliced_and_checked() -> None:

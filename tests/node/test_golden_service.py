@@ -17,7 +17,7 @@ from tandemlog.consume.consumer import AsyncConsumer
 from tandemlog.format.record.sys_flag import COMPRESSED
 
 if TYPE_CHECKING:
-    from tandemlog.consume.received import ReceivedMessage
+    from tandemlog.consume.received_message import ReceivedMessage
 
 pytestmark = pytest.mark.golden
 

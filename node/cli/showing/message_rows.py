@@ -4,7 +4,7 @@ import base64
 from typing import Any
 
 from storage.tools.dump import message_row
-from tandemlog.consume.received import ReceivedMessage
+from tandemlog.consume.received_message import ReceivedMessage
 
 MESSAGE_COLUMNS = (
     "topic",

@@ -21,7 +21,7 @@ from tandemlog.produce.framing import is_reserved
 from .output import date_text
 
 if TYPE_CHECKING:
-    from tandemlog.consume.received import ReceivedMessage
+    from tandemlog.consume.received_message import ReceivedMessage
 
 Piece = Callable[["ReceivedMessage"], bytes]
 

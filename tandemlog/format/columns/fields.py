@@ -16,6 +16,9 @@ way unusual (damaged, compressed, another layout, an empty value) is left to rec
 ways give the same result.
 """
 
+from collections import deque
+from itertools import repeat
+from operator import setitem
 from struct import pack
 from typing import Any, Final
 
@@ -87,20 +90,20 @@ class Properties:
             if values.count(values[0]) != len(values):
                 self._varying.append((name, values))
 
-    def __getitem__(self, row: int) -> dict[str, str]:
-        """The properties of one record, a dict of the caller's own."""
+    def rows(self) -> list[dict[str, str]]:
+        """The properties of each record, a dict of its own."""
         if self.columns is None:
-            return decode_properties(self._texts[row])
+            return [decode_properties(text) for text in self._texts]
         # Copied, since that costs a third of a dict that is built from pairs.
-        properties = self._common.copy()
+        found = [self._common.copy() for _ in self._texts]
         for name, values in self._varying:
-            properties[name] = values[row]
-        return properties
+            deque(map(setitem, found, repeat(name), values), maxlen=0)
+        return found
 
     def column(self, name: str) -> list[str | None]:
         """The values of one property; None where a record has it not."""
         if self.columns is None:
-            return [self[row].get(name) for row in range(len(self._texts))]
+            return [each.get(name) for each in self.rows()]
         found: Any = self.columns.get(name)
         return [None] * len(self._texts) if found is None else found
 

@@ -12,7 +12,7 @@ from typing import Final
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions, QueueRange, queues_of
 from tandemlog.consume.reading import Reader
-from tandemlog.consume.received import ReceivedMessage
+from tandemlog.consume.received_message import ReceivedMessage
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import is_system_topic
 from tandemlog.v1 import admin_pb2, broker_pb2

@@ -2,10 +2,11 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tandemlog.consume.received import ReceivedBatch, ReceivedMessage, messages_of
+from tandemlog.consume.received import ReceivedBatch, messages_of
+from tandemlog.consume.received_message import ReceivedMessage
 from tandemlog.errors import BadRecordError
 from tandemlog.format.record.record import encode_record
 from tandemlog.format.record.sys_flag import ZLIB, with_compression
@@ -127,6 +128,29 @@ def test_damage_is_an_error_of_its_message_alone(count: int) -> None:
                 read(message)
             assert str(caught.value) == str(alone.value)
     assert messages[3].queue_offset == 3, "the header is not what the CRC is of"
+
+
+@given(
+    damaged=st.sets(st.integers(0, 699), max_size=5),
+    asked=st.lists(st.sampled_from(FIELDS[:4]), min_size=1, max_size=6),
+)
+@settings(max_examples=30)
+def test_a_loop_reads_what_each_message_has_alone(damaged: set[int], asked: list[str]) -> None:
+    """Whatever the messages before were asked for, and so is decoded in advance."""
+    records = [record(number, f"tag{number}") for number in range(700)]
+    for number in damaged:
+        records[number] = records[number].replace(b"body", b"bodu")
+    for number, message in enumerate(batch_of(records)):
+        alone = ReceivedMessage(records[number], 0, len(records[number]))
+        name = asked[number * len(asked) // 700]
+        assert value_of(message, name) == value_of(alone, name)
+
+
+def value_of(message: ReceivedMessage, name: str) -> object:
+    try:
+        return getattr(message, name)
+    except BadRecordError as error:
+        return error.field
 
 
 def test_messages_of_a_large_batch_are_what_they_are_alone() -> None:

@@ -6,7 +6,7 @@ import typer
 
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.consume.received import ReceivedMessage
+from tandemlog.consume.received_message import ReceivedMessage
 
 from ...frame.command import new_app
 from ...frame.completion import complete_topic

@@ -14,7 +14,7 @@ its cost.
 
 from typing import Final
 
-GATHER_S: Final = 0.015
+GATHER_S: Final = 0.005
 FEW_BYTES: Final = 32 << 10
 MANY_BYTES: Final = 256 << 10
 

@@ -31,7 +31,7 @@ from ..queues.queue_table import QueueTable
 from ..stats import StoreStats
 from .results import GetResult, GetStatus
 
-FEW: Final = 24
+FEW: Final = 96
 """Above, columns cost less."""
 MOST_BYTES: Final = 1 << 20
 """Between the first record and the end of the last: whether they are in memory is one question."""

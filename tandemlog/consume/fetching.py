@@ -5,8 +5,7 @@
                                                              └─ a lane of queues, turned by one
                                                                 each time: none starves another
 
-A few lanes (parallel_pulls) share the queues, so that the node reads for one while the client takes
-in the answer of another; more of them where a pull cannot name all queues of a lane.
+A few lanes (parallel_pulls) share the queues while much comes: lanes.py.
 
 What an answer says of a queue, and what follows:
 
@@ -30,7 +29,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -52,6 +51,7 @@ from ..format.record.tags import tag_hashes
 from ..v1 import broker_pb2
 from .doubts import Doubts, Kind, judge, who_must_say
 from .follow_options import FollowOptions
+from .lanes import Lane, Lanes
 from .positions import LATEST, Positions, Queue
 from .reading import Reader
 from .received import ReceivedBatch
@@ -64,23 +64,6 @@ Portion = tuple[ReceivedBatch, int]
 
 _PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
 """What a follower waits for, however long it takes."""
-
-
-@dataclass(slots=True, eq=False)
-class _Lane:
-    """Some of the queues, and the pull that is under way for them."""
-
-    queues: deque[Queue] = field(default_factory=deque)
-    filled: asyncio.Event = field(default_factory=asyncio.Event)
-    pull: asyncio.Task[PullAnswer] | None = None
-    kicked: bool = False
-
-    def kick(self) -> None:
-        """Ask again: what is asked for has changed."""
-        self.filled.set()
-        if self.pull is not None and not self.pull.done():
-            self.kicked = True
-            self.pull.cancel()
 
 
 class Fetcher:
@@ -107,7 +90,7 @@ class Fetcher:
         self._hashes = sorted(tag_hashes(tags) or ())
         self._group = group
         self._lose_topics = lose_topics
-        self._lanes: list[_Lane] = []
+        self._lanes = Lanes(options.parallel_pulls)
         self._fetched: dict[Queue, int] = {}
         self._turns: dict[Queue, int] = {}
         self.buffer: deque[Portion] = deque()
@@ -130,7 +113,7 @@ class Fetcher:
     @property
     def reads(self) -> bool:
         """Whether there is a queue that has not come to its end."""
-        return any(lane.queues for lane in self._lanes)
+        return self._lanes.busy
 
     def begin(self, starts: Mapping[Queue, int], turn: Callable[[Queue], int]) -> None:
         """Read these queues from these offsets on, also those that are read elsewhere now."""
@@ -139,20 +122,9 @@ class Fetcher:
             self._fetched[queue] = offset
             self._turns[queue] = turn(queue)
         unfinished = [queue for queue in starts if not self._finished(queue)]
-        wanted = max(1, min(self._options.parallel_pulls, len(unfinished)))
-        wanted = max(wanted, -(-len(self._fetched) // MAX_POSITIONS))
-        while unfinished and len(self._lanes) < wanted:
-            lane = _Lane()
-            self._lanes.append(lane)
+        for lane in self._lanes.add(unfinished, len(self._fetched)):
             task = asyncio.get_running_loop().create_task(self._fetch(lane), name="tandemlog-fetch")
             self._tasks.append(task)
-        touched = set()
-        for queue in unfinished:
-            lane = min(self._lanes, key=lambda each: len(each.queues))
-            lane.queues.append(queue)
-            touched.add(lane)
-        for lane in touched:
-            lane.kick()
         self.changed.set()
 
     def drop(self, queues: Collection[Queue]) -> None:
@@ -160,9 +132,7 @@ class Fetcher:
         gone = {queue for queue in queues if queue in self._fetched}
         if not gone:
             return
-        for lane in self._lanes:
-            if not gone.isdisjoint(lane.queues):
-                lane.queues = deque(queue for queue in lane.queues if queue not in gone)
+        self._lanes.remove(gone)
         for queue in gone:
             del self._fetched[queue], self._turns[queue]
             self._doubts.settle(queue)
@@ -179,7 +149,7 @@ class Fetcher:
         self._room.set()
         return portion
 
-    async def _fetch(self, lane: _Lane) -> None:
+    async def _fetch(self, lane: Lane) -> None:
         try:
             while True:
                 while not lane.queues:
@@ -198,7 +168,7 @@ class Fetcher:
         finally:
             self.changed.set()
 
-    async def _fetch_once(self, lane: _Lane) -> None:
+    async def _fetch_once(self, lane: Lane) -> None:
         lane.queues.rotate(-1)
         queues = tuple(islice(lane.queues, MAX_POSITIONS))  # more of them turn
         offsets = [self._fetched[queue] for queue in queues]
@@ -227,11 +197,15 @@ class Fetcher:
                 continue
             if not self._take(queue, part.head, part.records, asked[-1].endpoint):
                 doubtful.append(queue)
+        self._lanes.remove(self._ended(lane))
+        if doubtful:
+            lane.small = 0
+        else:
+            self._lanes.answered(lane, sum(len(part.records) for part in answer.parts))
         for queue in doubtful:
             if queue in self._fetched:
                 await self._decide(queue)
-        if self.stops is not None:
-            lane.queues = deque(queue for queue in lane.queues if not self._finished(queue))
+        self._lanes.remove(self._ended(lane))
         self.changed.set()
         if doubtful:
             await self._somewhere_else(asked[-1], "it does not have the next messages")
@@ -239,7 +213,7 @@ class Fetcher:
             self._reader.hint(answer.suggest_slave)
 
     async def _pull(
-        self, lane: _Lane, queues: Sequence[Queue], offsets: Sequence[int], asked: list[Node]
+        self, lane: Lane, queues: Sequence[Queue], offsets: Sequence[int], asked: list[Node]
     ) -> PullAnswer | None:
         """The answer of the node that was `asked` last; None if the lane changed meanwhile."""
         request = broker_pb2.PullRequest(
@@ -352,6 +326,11 @@ class Fetcher:
         self._fetched[queue] = batch.next_offset
         self.buffer.append((batch, self._turns[queue]))
         self._buffered += len(batch.records)
+
+    def _ended(self, lane: Lane) -> set[Queue]:
+        if self.stops is None:
+            return set()
+        return {queue for queue in lane.queues if self._finished(queue)}
 
     def _finished(self, queue: Queue) -> bool:
         return self.stops is not None and self._fetched[queue] >= self.stops.get(queue, 0)

@@ -15,9 +15,10 @@ class FollowOptions:
     `on_data_loss` what to do if messages were deleted before they were read: EARLIEST (what is
     left), LATEST or "error", `patience_ms` how long all allowed nodes may lack the next messages
     before the master alone decides that they are lost, `refresh_ms` between checks for new queues
-    and topics, `parallel_pulls` requests at a time, each for some of the queues. `hooks` see each
-    batch before its first message is delivered. `on_statistics` gets a stream's ConsumerStatistics
-    every `statistics_interval_ms`, in the client's thread; do not call a client in it.
+    and topics, `parallel_pulls` requests at a time while much comes, each for some of the queues.
+    `hooks` see each batch before its first message is delivered. `on_statistics` gets a stream's
+    ConsumerStatistics every `statistics_interval_ms`, in the client's thread; do not call a client
+    in it.
 
     Of members of a group: `session_timeout_ms` of silence after which the master gives a member's
     queues away, `rebalance_timeout_ms` that it has to give up a queue, `max_poll_interval_ms`

@@ -89,6 +89,8 @@ class DescribeClusterResponse(_message.Message):
     MAX_BATCH_SIZE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     COORDINATOR_FIELD_NUMBER: _builtins.int
+    DATA_PORT_FIELD_NUMBER: _builtins.int
+    DATA_KEY_FIELD_NUMBER: _builtins.int
     BUILD_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     answered_by: _builtins.str
@@ -102,6 +104,10 @@ class DescribeClusterResponse(_message.Message):
     min_in_sync: _builtins.int
     max_message_size: _builtins.int
     max_batch_size: _builtins.int
+    data_port: _builtins.int
+    """of the answering node, at its host; 0: puts and pulls by gRPC alone"""
+    data_key: _builtins.bytes
+    """which it says first on each connection to that port"""
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.NodeStatus]: ...
     @_builtins.property
@@ -128,11 +134,13 @@ class DescribeClusterResponse(_message.Message):
         max_batch_size: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
         coordinator: Global___CoordinatorStatus | None = ...,
+        data_port: _builtins.int = ...,
+        data_key: _builtins.bytes = ...,
         build: _common_pb2.Build | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["build", b"build", "coordinator", b"coordinator", "error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "build", b"build", "cluster_id", b"cluster_id", "coordinator", b"coordinator", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "build", b"build", "cluster_id", b"cluster_id", "coordinator", b"coordinator", "data_key", b"data_key", "data_port", b"data_port", "error", b"error", "flush", b"flush", "master_id", b"master_id", "max_batch_size", b"max_batch_size", "max_message_size", b"max_message_size", "min_in_sync", b"min_in_sync", "nodes", b"nodes", "replication", b"replication"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

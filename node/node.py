@@ -45,10 +45,11 @@ from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
 from .services.call_door import CallDoor
+from .services.data_server import DataServer
 from .services.group_service import GroupService
-from .services.grpc_server import GrpcServer
-from .settings.config import NodeConfig
-from .settings.endpoints import Endpoints, choose_endpoints
+from .services.grpc_server import GrpcServer, data_methods, largest_put
+from .settings.config import AUTO, NodeConfig
+from .settings.endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.host_port import split_endpoint
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Node:
     pump: AppendPump
     pulls: PullService
     server: GrpcServer
+    data: DataServer
 
     def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
         self.config = config
@@ -196,8 +198,16 @@ class Node:
             leads=lambda: self.role.epoch() is not None,
             certificate_expiry_s=self.security.certificate_expiry_s,
         )
+        broker = BrokerService(store, self.pump, self.pulls, segments, self._known, turns, members)
+        self.data = DataServer(
+            data_methods(broker, self._door),
+            self._door.keeper,
+            largest_put=largest_put(config.store.max_batch_size),
+        )
+        self._undo.push_async_callback(self.data.stop, STOP_GRACE_S)
+        self._start_data()
         self.server = GrpcServer(
-            BrokerService(store, self.pump, self.pulls, segments, self._known, turns, members),
+            broker,
             AdminService(
                 store,
                 self,
@@ -215,6 +225,17 @@ class Node:
         )
         await self.server.start(self.endpoints.listen)
         self._undo.push_async_callback(self.server.stop, STOP_GRACE_S)
+
+    def _start_data(self) -> None:
+        """Raises ListenError for an address that was chosen by hand."""
+        if not self.endpoints.data:
+            return
+        try:
+            self.data.start(self.endpoints.data)
+        except ListenError as error:
+            if self.config.data_listen != AUTO:
+                raise
+            logger.warning("no data connections, clients use gRPC: %s", error)
 
     async def _start_http(self) -> None:
         if not self.endpoints.http:
@@ -264,6 +285,10 @@ class Node:
             self.fatal.set_result(problem)
 
     # ---- what the node says of itself
+
+    def data_offer(self) -> tuple[int, bytes]:
+        """Port and key of the data connections; port 0 if there are none."""
+        return self.data.port, self.data.key
 
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError on a slave."""

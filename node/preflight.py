@@ -30,8 +30,8 @@ from storage.store_paths import StorePaths
 from .roles.following_roles import check_follows
 from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig
-from .settings.endpoints import ListenError, choose_endpoints, join
-from .settings.host_port import split_endpoint
+from .settings.endpoints import ListenError, choose_endpoints
+from .settings.host_port import join, split_endpoint
 from .settings.rocketmq_endpoints import choose_rocketmq_endpoints
 
 RELEASED_MS = 1_767_225_600_000

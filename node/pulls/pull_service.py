@@ -30,7 +30,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from storage.reads.results import GetResult, GetStatus
 from storage.stats import LatencyHistogram
@@ -55,7 +55,12 @@ _LEAST_SCANNED = 64
 # Queues that all long polls together may wait for.
 MAX_WATCHES = 1 << 18
 
+MAX_PARTS = 256
+"""Above so many, joining them costs less than sending them one by one."""
+
 FAR_BEHIND_MEMORY_SHARE = 0.4
+
+Parts: TypeAlias = Sequence[bytes | memoryview]
 
 _WAITABLE = frozenset(
     {
@@ -112,11 +117,13 @@ class _Position:
 @dataclass(slots=True)
 class _Pull:
     """A request in progress; `gone` tells the thread that its caller no longer waits. `waited_s`
-    is what it spent waiting for a message, `messages` are those of its last round."""
+    is what it spent waiting for a message, `messages` are those of its last round. `joined`: its
+    answer is to be one piece."""
 
     request: broker_pb2.PullRequest
     positions: list[_Position]
     room: int
+    joined: bool
     gone: bool = False
     waited_s: float = 0.0
     messages: int = 0
@@ -125,9 +132,11 @@ class _Pull:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """An encoded answer, and whether to give it now; `ends` are those of its queues that it saw."""
+    """An encoded answer in parts, their bytes together, and whether to give it now; `ends` are
+    those of its queues that it saw."""
 
-    answer: bytes
+    answer: Parts
+    size: int
     done: bool
     ends: Sequence[int]
 
@@ -173,12 +182,14 @@ class PullService:
         self._closed = True
         self._long_polling.wake_all()
 
-    async def pull(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
-        """The encoded PullResponse; raises RequestRefusedError for what cannot be asked, and for
-        what the node has no room for now."""
+    async def pull(
+        self, request: broker_pb2.PullRequest, caller: Caller, *, joined: bool = True
+    ) -> Parts:
+        """The encoded PullResponse, `joined` to one part or as many as were read; raises
+        RequestRefusedError for what cannot be asked, and for what the node has no room for now."""
         self._check_numbers(request)
         room = min(request.max_bytes or self._limits.max_bytes, self._limits.max_bytes)
-        pull = _Pull(request, [], room)
+        pull = _Pull(request, [], room, joined)
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
@@ -190,7 +201,7 @@ class PullService:
             self._groups.pulled(request.group, caller.peer, pull.messages, pull.record_bytes)
         return answer
 
-    async def _answer(self, pull: _Pull, caller: Caller) -> bytes:
+    async def _answer(self, pull: _Pull, caller: Caller) -> Parts:
         loop = asyncio.get_running_loop()
         wait_ms = min(pull.request.wait_ms, self._limits.max_wait_ms)
         if wait_ms <= 0:
@@ -199,17 +210,17 @@ class PullService:
         if len(pull.request.positions) <= QUICK_POSITIONS:
             pull.positions = self._positions(pull.request)
             # as if a round had found every queue to end where the request begins
-            found = _Round(b"", False, [each.queue_offset for each in pull.positions])
+            found = _Round((), 0, False, [each.queue_offset for each in pull.positions])
         else:
             found = await self._read_round(pull, caller)
         while not found.done and not self._closed and loop.time() < deadline:
             queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
             if self._ends(queues) != found.ends:
                 found = await self._read_round(pull, caller)
-                if not found.done and len(found.answer) > SMALL_BYTES:
+                if not found.done and found.size > SMALL_BYTES:
                     # not kept while nothing happens
                     self._turns.release(caller)
-                    found = _Round(b"", False, found.ends)
+                    found = _Round((), 0, False, found.ends)
             else:
                 await self._wait(pull, caller, queues, found.ends, deadline)
         return found.answer or (await self._read_round(pull, caller)).answer
@@ -238,7 +249,7 @@ class PullService:
             caller,
             partial(self._round, pull),
             room=pull.room,
-            size_of=lambda made: len(made.answer),
+            size_of=lambda made: made.size,
         )
 
     def _check_waiting(self, queues: int) -> None:
@@ -329,7 +340,10 @@ class PullService:
             if room <= 0 or scan <= 0:
                 break
         pull.messages, pull.record_bytes = messages, pull.room - room
-        return _Round(pull_response(head, queues), done, ends)
+        answer: Parts = pull_response(head, queues)
+        if pull.joined or len(answer) > MAX_PARTS:
+            answer = (b"".join(answer),)
+        return _Round(answer, sum(map(len, answer)), done, ends)
 
     def _read(
         self, pull: _Pull, position: _Position, room: int, hashes: Collection[int], scan: int

@@ -5,8 +5,9 @@
     SegmentChunk = small fields | data
 
 A protobuf message would copy the bytes into itself, again while it is encoded, and once more into
-the result; here they are joined once. The small fields are encoded by protobuf, and fields may
-stand in any order, so what comes out is what the messages of broker.proto would be.
+the result; here they are joined once, or not at all for a data connection. The small fields are
+encoded by protobuf, and fields may stand in any order, so what comes out is what the messages of
+broker.proto would be.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,15 +32,16 @@ _DATA = _tag(broker_pb2.SegmentChunk.DESCRIPTOR, "data")
 def pull_response(
     head: broker_pb2.PullResponse,
     queues: Iterable[tuple[broker_pb2.QueueRecords, bytes | memoryview]],
-) -> bytes:
-    """The encoded `head`, with a QueueRecords for each pair of its small fields and its records."""
+) -> list[bytes | memoryview]:
+    """The encoded `head`, with a QueueRecords for each pair of its small fields and its records:
+    parts that belong end to end."""
     parts: list[bytes | memoryview] = [head.SerializeToString()]
     for small, records in queues:
         fields = small.SerializeToString()
         if records:
             fields += _RECORDS + varint(len(records))
-        parts += (_QUEUES, varint(len(fields) + len(records)), fields, records)
-    return b"".join(parts)
+        parts += (_QUEUES + varint(len(fields) + len(records)) + fields, records)
+    return parts
 
 
 def records_response(

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from storage.errors import StoreClosedError
 from storage.puts.put_path import AppendResult
+from tandemlog.format.constants import Buffer
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -124,14 +125,14 @@ class AppendPump:
         """Wait until another request may come in."""
         await self._room.wait()
 
-    async def take(self, stream: AppendStream, data: bytes) -> None:
+    async def take(self, stream: AppendStream, data: Buffer) -> None:
         """As `submit`; a request with very many topics is read by a thread meanwhile."""
         try:
             self.submit(stream, data, QUICK_FIELDS)
         except ManyFieldsError:
             self._submit(stream, len(data), *await asyncio.to_thread(_read_put, data, MOST_FIELDS))
 
-    def submit(self, stream: AppendStream, data: bytes, most_fields: int = MOST_FIELDS) -> None:
+    def submit(self, stream: AppendStream, data: Buffer, most_fields: int = MOST_FIELDS) -> None:
         """Take an encoded AppendRequest; the answer comes by `stream.responses()`, whatever
         happens. Raises ManyFieldsError, and takes nothing, above `most_fields`."""
         self._submit(stream, len(data), *_read_put(data, most_fields))
@@ -265,7 +266,7 @@ class AppendPump:
             self._quiet.set()
 
 
-def _read_put(data: bytes, most_fields: int) -> tuple[PutRequest, RequestRefusedError | None]:
+def _read_put(data: Buffer, most_fields: int) -> tuple[PutRequest, RequestRefusedError | None]:
     """The request in `data`, or why there is none. Raises ManyFieldsError."""
     try:
         return parse_put(data, most_fields), None

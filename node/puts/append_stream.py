@@ -141,7 +141,7 @@ class AnswerBytes:
 
 
 class AppendStream:
-    """The requests of one gRPC stream, in order. Belongs to the loop."""
+    """The requests of one stream, in order. Belongs to the loop."""
 
     def __init__(
         self,

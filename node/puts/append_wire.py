@@ -4,8 +4,9 @@
                     7 queue_indexes  8 durability  9 timeout_ms
 
 A request is read from its encoded bytes without a protobuf object, which would copy the records
-into itself and once more at each access; here they stay in gRPC's buffer. This module checks that
-the counts agree; the store checks the columns against the bytes, and trusts neither.
+into itself and once more at each access; here they stay in the buffer that they came in. This
+module checks that the counts agree; the store checks the columns against the bytes, and trusts
+neither.
 
 Each field costs a few Python statements, so their number is bounded, before any work that grows
 with it: QUICK_FIELDS may be read in the event loop, MOST_FIELDS by a thread, more are no request.
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from storage.puts.put_path import AppendResult
-from tandemlog.format.constants import MAX_TABLE
+from tandemlog.format.constants import MAX_TABLE, Buffer
 from tandemlog.format.record.batch import RecordBatch
 from tandemlog.format.wire import BYTES, VARINT, WireError, fields
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -64,7 +65,7 @@ class ManyFieldsError(Exception):
     """A request with more fields than were to be read."""
 
 
-def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
+def parse_put(data: Buffer, most_fields: int = MOST_FIELDS) -> PutRequest:
     """The request encoded in `data`. Raises RequestRefusedError for bytes that are no message, or
     one with too many fields; ManyFieldsError if it may only be one for a thread."""
     request = PutRequest()
@@ -83,7 +84,7 @@ def parse_put(data: bytes, most_fields: int = MOST_FIELDS) -> PutRequest:
     return request
 
 
-def _parse_into(request: PutRequest, data: bytes, most_fields: int) -> None:
+def _parse_into(request: PutRequest, data: Buffer, most_fields: int) -> None:
     view = memoryview(data)
     for count, (number, kind, value, start, end) in enumerate(fields(data), 1):
         if count > most_fields:

@@ -46,6 +46,9 @@ class ClusterView(Protocol):
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """Every node that is known, this one included."""
 
+    def data_offer(self) -> tuple[int, bytes]:
+        """Port and key of this node's data connections; port 0 if it takes none."""
+
     def require_master(self, what: str) -> None:
         """Raises RequestRefusedError (NOT_MASTER, with the master's endpoint) on a slave."""
 
@@ -94,6 +97,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         nodes = self._view.members()
         masters = [node.node_id for node in nodes if node.role == common_pb2.MASTER]
         config = self._config
+        port, key = self._view.data_offer()
         return admin_pb2.DescribeClusterResponse(
             cluster_id=config.cluster_id,
             answered_by=config.node_id,
@@ -105,6 +109,8 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             max_message_size=config.store.max_message_size,
             max_batch_size=config.store.max_batch_size,
             coordinator=None if self._elections is None else self._elections.status(),
+            data_port=port,
+            data_key=key,
             build=BUILD,
         )
 

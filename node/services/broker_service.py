@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 from storage.message_store import MessageStore
 from storage.queues.search import Boundary
 from storage.reads.results import FoundRecords
-from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END
+from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..access.caller import Caller
@@ -36,7 +36,7 @@ from ..access.errors import NotKnownError
 from ..error_status import RequestRefusedError
 from ..pulls.known_queues import KnownQueues
 from ..pulls.pages import OFFSET_PAGES, number_of_page, rows_after
-from ..pulls.pull_service import PullService
+from ..pulls.pull_service import Parts, PullService
 from ..pulls.raw_messages import records_response
 from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
@@ -92,7 +92,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             yield response
 
     async def append_bytes(
-        self, request_iterator: AsyncIterator[bytes], caller: Caller
+        self, request_iterator: AsyncIterator[Buffer], caller: Caller
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
         """Append as it is served: the requests are read where gRPC has put them. Raises
         NotKnownError once the caller's proof is not valid any more."""
@@ -109,7 +109,7 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             raise ended
 
     async def _read_puts(
-        self, requests: AsyncIterator[bytes], stream: AppendStream, caller: Caller
+        self, requests: AsyncIterator[Buffer], stream: AppendStream, caller: Caller
     ) -> None:
         now = asyncio.get_running_loop().time
         try:
@@ -129,9 +129,20 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
 
     async def pull_bytes(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
         """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
+        (answer,) = await self._pull(request, caller, joined=True)
+        assert isinstance(answer, bytes)
+        return answer
+
+    async def pull_parts(self, request: broker_pb2.PullRequest, caller: Caller) -> Parts:
+        """The same in parts, for a data connection."""
+        return await self._pull(request, caller, joined=False)
+
+    async def _pull(
+        self, request: broker_pb2.PullRequest, caller: Caller, *, joined: bool
+    ) -> Parts:
         if self._store.reputed.value < self._begin:
             await self._reach(min(self._begin, self._store.confirmed.value))
-        return await self._pulls.pull(request, caller)
+        return await self._pulls.pull(request, caller, joined=joined)
 
     async def QueueRanges(
         self, request: broker_pb2.QueueRangesRequest, context: Any

@@ -21,12 +21,13 @@ larger response within TAKE_S, its call ends, because it holds memory that other
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
+from tandemlog.format.constants import Buffer
 from tandemlog.v1 import common_pb2
 
 from ..access.audit import OK
@@ -34,23 +35,21 @@ from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper, everyone
 from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
+from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns
 from .permissions import ANY, Rule, arguments_of
+from .requests import decoded, received
 from .strangers import authorization_of, refuse
 
-MAX_REQUEST_BYTES = 1 << 20
-"""Of one request that is not a put. Decoding takes some 10 ms a MiB at the worst, in the loop."""
 MAX_FOREIGN_BYTES = 64 << 10
 """Of one request to the health or the reflection service."""
-RECEIVE_S = 60.0
 TAKE_S = 60.0
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Request = TypeVar("Request", bound=Message)
 
 
 class CallContext(Protocol):
-    """What the door asks of gRPC's context."""
+    """What the door asks of gRPC's context, or of a data connection's."""
 
     def peer(self) -> str: ...
     def invocation_metadata(self) -> Any: ...
@@ -59,6 +58,13 @@ class CallContext(Protocol):
     def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
     def set_code(self, code: grpc.StatusCode) -> None: ...
     def set_details(self, details: str) -> None: ...
+
+
+Served: TypeAlias = Callable[[AsyncIterator[bytes], CallContext], Awaitable[bytes | Parts]]
+"""A method behind the door: the one request of a call, and its context; the encoded answer."""
+ServedStream: TypeAlias = Callable[
+    [AsyncIterator[Buffer], CallContext], AsyncGenerator[Message, None]
+]
 
 
 class CallDoor:
@@ -100,11 +106,23 @@ class CallDoor:
         rule: Rule = ANY,
         name: str = "",
     ) -> Handler:
-        """The handler of `method`, for messages of the classes `request` and `answer`, which has a
-        field `error`. The method gets a Caller in place of gRPC's context, and may give its answer
-        encoded. `name` is the method's in the log."""
+        """gRPC's handler of `method`: see `served`."""
+        serve = self.served(method, request, answer, rule, name)
+        return grpc.stream_unary_rpc_method_handler(cast("Any", serve))
 
-        async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes:
+    def served(
+        self,
+        method: Callable[[Any, Any], Awaitable[Message | bytes | Parts]],
+        request: Any,
+        answer: Any,
+        rule: Rule = ANY,
+        name: str = "",
+    ) -> Served:
+        """`method`, for messages of the classes `request` and `answer`, which has a field `error`.
+        The method gets a Caller in place of gRPC's context, and may give its answer encoded, or in
+        encoded parts. `name` is the method's in the log."""
+
+        async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes | Parts:
             caller = self._enter(context)
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=False)
@@ -118,8 +136,11 @@ class CallDoor:
                 made = await method(read, caller)
                 if rule.waits and caller.is_another():
                     rule.check(caller, read)
-                encoded = made if isinstance(made, bytes) else made.SerializeToString()
-                caller.spend(len(data) + len(encoded), self.keeper.monotonic())
+                encoded: bytes | Parts = (
+                    made.SerializeToString() if isinstance(made, Message) else made
+                )
+                size = len(encoded) if isinstance(encoded, bytes) else sum(map(len, encoded))
+                caller.spend(len(data) + size, self.keeper.monotonic())
             except NotKnownError as error:
                 caller.refused(error)
                 await refuse(context, str(error), writes=False)
@@ -132,7 +153,7 @@ class CallDoor:
                 self._end_unless_taken(context)
             return encoded
 
-        return grpc.stream_unary_rpc_method_handler(cast("Any", serve))
+        return serve
 
     def unary_stream(
         self,
@@ -177,10 +198,24 @@ class CallDoor:
         rule: Rule = ANY,
         name: str = "",
     ) -> Handler:
+        """gRPC's handler of `method`: see `served_stream`."""
+        return grpc.stream_stream_rpc_method_handler(
+            cast("Any", self.served_stream(method, rule, name)),
+            response_serializer=answer.SerializeToString,
+        )
+
+    def served_stream(
+        self,
+        method: Callable[[Any, Any], AsyncIterator[Message]],
+        rule: Rule = ANY,
+        name: str = "",
+    ) -> ServedStream:
         """A stream that decodes its requests by itself, and renews its caller with each; one too
         many ends with a status."""
 
-        async def serve(requests: Any, context: CallContext) -> AsyncIterator[Message]:
+        async def serve(
+            requests: AsyncIterator[Buffer], context: CallContext
+        ) -> AsyncGenerator[Message, None]:
             caller = self._enter(context, stream=True)
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=True)
@@ -198,9 +233,7 @@ class CallDoor:
                 caller.refused(error)
                 await refuse(context, str(error))
 
-        return grpc.stream_stream_rpc_method_handler(
-            cast("Any", serve), response_serializer=answer.SerializeToString
-        )
+        return serve
 
     async def _identify(
         self, caller: Caller, context: CallContext, rule: Rule, name: str, *, stream: bool
@@ -378,39 +411,6 @@ def _current_task() -> "asyncio.Task[Any]":
     task = asyncio.current_task()
     assert task is not None
     return task
-
-
-async def received(requests: AsyncIterator[bytes]) -> bytes:
-    """The one request of a call. Raises RequestRefusedError if it does not come."""
-    try:
-        async with asyncio.timeout(RECEIVE_S):
-            async for data in requests:
-                return data
-    except TimeoutError:
-        reason = f"the request did not come within {RECEIVE_S:g} s"
-    else:
-        reason = "the call has no request"
-    raise RequestRefusedError(common_pb2.INVALID_ARGUMENT, reason, field="request")
-
-
-def decoded(kind: type[Request], data: bytes) -> Request:
-    """The request in `data`. Raises RequestRefusedError for one that is too large, or none."""
-    name = kind.DESCRIPTOR.name
-    if len(data) > MAX_REQUEST_BYTES:
-        raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT,
-            f"a {name} may have at most {MAX_REQUEST_BYTES} bytes, not {len(data)}; split the "
-            "request",
-            field="request",
-            limit=MAX_REQUEST_BYTES,
-            actual=len(data),
-        )
-    try:
-        return kind.FromString(data)
-    except DecodeError:
-        raise RequestRefusedError(
-            common_pb2.INVALID_ARGUMENT, f"the request is not a valid {name}", field="request"
-        ) from None
 
 
 def _busy(name: str, limit: int, actual: int) -> RequestRefusedError:

@@ -27,6 +27,7 @@ from ..settings.endpoints import ListenError
 from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler
+from .data_session import DataMethods
 from .health_service import HealthService
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
 from .replication_gate import proof_by
@@ -63,6 +64,11 @@ _OPTIONS = (
 SERVICES = (BROKER, ADMIN, REPLICATION)
 
 
+def largest_put(max_batch_size: int) -> int:
+    """Bytes of the largest encoded put, whose records may have `max_batch_size`."""
+    return max_batch_size + _COLUMNS_BYTES
+
+
 class GrpcServer:
     """See the module. `max_batch_size` is the bytes of the largest put's records; without `tls`
     everything travels in plain text."""
@@ -78,7 +84,7 @@ class GrpcServer:
         tls: ServedTls | None = None,
     ) -> None:
         self._tls = tls
-        most = ("grpc.max_receive_message_length", max_batch_size + _COLUMNS_BYTES)
+        most = ("grpc.max_receive_message_length", largest_put(max_batch_size))
         options = (*_OPTIONS, most)
         watches = min(WATCHES, door.max_streams // 4)
         first = (StrangerInterceptor(door.keeper, watches),) if door.keeper.active else ()
@@ -145,6 +151,16 @@ _ENCODED = {
     "QueryByKey": "query_bytes",
     "GetByOffset": "by_offset_bytes",
 }
+
+
+def data_methods(broker: BrokerService, door: CallDoor) -> DataMethods:
+    """What data connections carry, behind the door."""
+    pull, append = "Pull", "Append"
+    kinds = broker_pb2.PullRequest, broker_pb2.PullResponse
+    return DataMethods(
+        door.served(broker.pull_parts, *kinds, rule_of(BROKER, pull), pull),
+        door.served_stream(broker.append_bytes, rule_of(BROKER, append), append),
+    )
 
 
 def _broker_handlers(broker: BrokerService, door: CallDoor) -> dict[str, Handler]:

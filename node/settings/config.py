@@ -38,7 +38,7 @@ from .config_sources import ENV_DELIMITER, ENV_PREFIX, givers
 from .coordinator_section import CoordinatorSection
 from .following_section import FollowingSection
 from .groups_section import GroupsSection
-from .host_port import split_endpoint
+from .host_port import join, split_endpoint
 from .rocketmq_section import RocketmqSection, rocketmq_fault
 from .sections import (
     LimitsSection,
@@ -52,6 +52,7 @@ from .sections import (
 from .security_sections import SecuritySection, TlsSection, exposure_fault
 
 DEFAULT_PORT = 10911
+AUTO = "auto"
 
 # Environment variables with our prefix that are not settings of a node: what the command line
 # reads, and what Kubernetes puts there for a service that happens to be called tandemlog.
@@ -110,6 +111,13 @@ class NodeConfig(BaseSettings):
         description="host:port of health checks and metrics; empty means none, port 0 any free "
         "port.",
     )
+    data_listen: str = Field(
+        default="auto",
+        description="host:port of data connections, by which clients put and pull at less cost "
+        "than by gRPC; port 0 means any free port. auto: the host of listen and any free port, or "
+        "none on a node with [tls], since they are not encrypted; empty means none. Clients try "
+        "the port at the host at which they reach the node, and use gRPC if that fails.",
+    )
     stop_timeout_ms: int = Field(
         default=10_000, gt=0, description="How long a stop waits for puts that are in progress."
     )
@@ -165,6 +173,13 @@ class NodeConfig(BaseSettings):
             split_endpoint(value)
         return value
 
+    @field_validator("data_listen")
+    @classmethod
+    def _is_data_endpoint(cls, value: str) -> str:
+        if value not in ("", AUTO):
+            split_endpoint(value)
+        return value
+
     @field_validator("follow")
     @classmethod
     def _is_broker(cls, value: str) -> str:
@@ -189,16 +204,21 @@ class NodeConfig(BaseSettings):
             raise ValueError('replication.min_in_sync above 1 needs replication.mode = "sync"')
         if not self.listen:
             raise ValueError("listen: must be host:port")
-        reached = {
-            key: split_endpoint(value)[0]
-            for key in ("listen", "http_listen")
-            if (value := getattr(self, key))
+        if self.tls.serves and self.data_listen not in ("", AUTO):
+            raise ValueError(
+                "data_listen: data connections are not encrypted, and this node has [tls]: leave "
+                "data_listen out, clients then read by gRPC"
+            )
+        addresses = {
+            "listen": self.listen,
+            "http_listen": self.http_listen,
+            "data_listen": self.data_endpoint,
         }
+        reached = {key: split_endpoint(value)[0] for key, value in addresses.items() if value}
         if fault := exposure_fault(reached, self.tls, self.security, insecure=self.insecure):
             raise ValueError(fault)
-        others = {"listen": self.listen, "http_listen": self.http_listen}
         if fault := rocketmq_fault(
-            self.rocketmq, others, elects=self.elects, insecure=self.insecure
+            self.rocketmq, addresses, elects=self.elects, insecure=self.insecure
         ):
             raise ValueError(fault)
         # the rules of the packages themselves
@@ -215,6 +235,13 @@ class NodeConfig(BaseSettings):
         # a master without slaves too: its replication decides what is confirmed
         values["confirm"] = ConfirmSource.REPLICATION
         return StoreConfig(**values)
+
+    @property
+    def data_endpoint(self) -> str:
+        """host:port of data connections; empty if there are none."""
+        if self.data_listen != AUTO:
+            return self.data_listen
+        return "" if self.tls.serves else join(split_endpoint(self.listen)[0], 0)
 
     @property
     def ha_role(self) -> Role:

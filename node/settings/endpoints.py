@@ -4,8 +4,8 @@ import errno
 import socket
 from dataclasses import dataclass
 
-from .config import ConfigError, NodeConfig
-from .host_port import split_endpoint
+from .config import AUTO, ConfigError, NodeConfig
+from .host_port import join, split_endpoint
 
 _WILDCARDS = ("0.0.0.0", "::", "")
 
@@ -16,11 +16,13 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """host:port texts; `http` is empty if there is no HTTP, `store_host` numeric."""
+    """host:port texts; `http` is empty if there is no HTTP, `data` if there are no data
+    connections; `store_host` is numeric."""
 
     listen: str
     advertise: str
     http: str
+    data: str
     store_host: str
 
 
@@ -32,6 +34,10 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
     listen = usable("listen", config.listen)
     http = usable("http_listen", config.http_listen) if config.http_listen else ""
     host, port = split_endpoint(listen)
+    # one that any free port will do for is bound when it is needed, and may fail then
+    data = config.data_endpoint
+    if data and config.data_listen != AUTO:
+        data = usable("data_listen", data)
     advertise = config.advertise
     if not advertise:
         if host in _WILDCARDS:
@@ -42,7 +48,8 @@ def choose_endpoints(config: NodeConfig) -> Endpoints:
         advertise = listen
     elif split_endpoint(advertise)[1] == 0:
         advertise = join(split_endpoint(advertise)[0], port)
-    return Endpoints(listen, advertise, http, config.store.store_host or numeric(advertise))
+    store_host = config.store.store_host or numeric(advertise)
+    return Endpoints(listen, advertise, http, data, store_host)
 
 
 def numeric(endpoint: str) -> str:
@@ -55,11 +62,6 @@ def numeric(endpoint: str) -> str:
             f"store.store_host: {host} cannot be resolved ({error}); set it to ip:port"
         ) from error
     return join(str(found[0][4][0]).partition("%")[0], port)
-
-
-def join(host: str, port: int) -> str:
-    """host:port, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def usable(what: str, endpoint: str) -> str:

@@ -9,3 +9,8 @@ def split_endpoint(text: str) -> tuple[str, int]:
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ValueError(f"an IPv6 address must be in brackets: {text!r}")
     return host.strip("[]"), int(port)
+
+
+def join(host: str, port: int) -> str:
+    """host:port, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

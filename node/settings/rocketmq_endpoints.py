@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from ha.rocketmq.serve.options import ServeOptions
 
 from .config import ConfigError
-from .endpoints import ListenError, join, usable
-from .host_port import split_endpoint
+from .endpoints import ListenError, usable
+from .host_port import join, split_endpoint
 from .rocketmq_section import VIP_DISTANCE, WILDCARDS, RocketmqSection
 
 TRIES = 50

@@ -26,7 +26,7 @@ from node.process.memory import REST_S
 from node.pulls.pull_service import MAX_POSITIONS
 from node.puts.append_wire import MOST_FIELDS
 from node.services.broker_service import MAX_SEARCHES
-from node.services.call_door import MAX_REQUEST_BYTES
+from node.services.requests import MAX_REQUEST_BYTES
 from running import free_ports
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 

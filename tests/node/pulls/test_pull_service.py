@@ -84,7 +84,8 @@ class Rig:
         for queue_id, offset in positions:
             request.positions.add(topic="t", queue_id=queue_id, queue_offset=offset)
         async with asyncio.timeout(10):
-            return broker_pb2.PullResponse.FromString(await self.pulls.pull(request, Caller()))
+            [answer] = await self.pulls.pull(request, Caller())
+        return broker_pb2.PullResponse.FromString(bytes(answer))
 
     def put(self, queue_id: int, *bodies: bytes, tag: int = 0) -> None:
         self.store.queues.setdefault(queue_id, []).extend((tag, body) for body in bodies)

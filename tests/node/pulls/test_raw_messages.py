@@ -22,7 +22,7 @@ def test_pull_responses(
 ) -> None:
     error = common_pb2.Error(message="m") if suggest_slave else None
     head = broker_pb2.PullResponse(suggest_slave=suggest_slave, error=error)
-    found = broker_pb2.PullResponse.FromString(pull_response(head, queues))
+    found = broker_pb2.PullResponse.FromString(b"".join(pull_response(head, queues)))
     expected = broker_pb2.PullResponse(suggest_slave=suggest_slave, error=error)
     for small, records in queues:
         queue = expected.queues.add()

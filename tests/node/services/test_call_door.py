@@ -12,7 +12,8 @@ from grpc_health.v1 import health_pb2
 
 from node.access.caller import Caller
 from node.pulls.read_turns import ReadTurns
-from node.services.call_door import MAX_REQUEST_BYTES, CallDoor
+from node.services.call_door import CallDoor
+from node.services.requests import MAX_REQUEST_BYTES
 from tandemlog.v1 import broker_pb2, common_pb2
 
 BIG = 4 << 20

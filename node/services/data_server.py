@@ -1,0 +1,122 @@
+"""Data connections: puts and pulls over plain TCP beside gRPC, for a node without TLS.
+
+    gRPC     DescribeCluster ─▶ data_port, data_key         a client that knows neither stays there
+    TCP      accept ─▶ DataSession ─▶ the door ─▶ puts, pulls
+
+gRPC carries everything, puts and pulls too. But a request of 300 messages costs client and node
+together 0.3 ms of processor time by gRPC, and a quarter of that here; a gigabyte of answers costs
+1.2 s, and a third of that here. So clients put and read here, and go back to gRPC if that does not
+work (docs/decisions/0043-data-connections.md). Nothing can be asked here that cannot be asked
+there, and the same door looks at each call.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+
+from tandemlog.transport.data_frames import KEY_BYTES
+from tandemlog.transport.sockets import prepare
+
+from ..access.doorkeeper import Doorkeeper
+from ..process.tasks import cancelled
+from ..settings.endpoints import ListenError
+from ..settings.host_port import split_endpoint
+from .data_session import DataMethods, DataSession
+
+logger = logging.getLogger(__name__)
+
+CONNECTIONS = 4_096
+_BACKLOG = 128
+_ACCEPT_AGAIN_S = 0.5
+
+
+def peer_of(host: str, port: int) -> str:
+    """A client's address as gRPC names it."""
+    host = host.removeprefix("::ffff:") if "." in host else host.partition("%")[0]
+    return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
+
+
+class DataServer:
+    """See the module. `start`, then `stop`."""
+
+    def __init__(self, methods: DataMethods, keeper: Doorkeeper, *, largest_put: int) -> None:
+        self._methods = methods
+        self._keeper = keeper
+        self._largest_put = largest_put
+        self.key = os.urandom(KEY_BYTES)
+        """Of this process, by which a client knows that it came to this node."""
+        self.port = 0
+        """0 before it listens, and after the stop."""
+        self._sessions: dict[DataSession, asyncio.Task[None]] = {}
+        self._accepting: asyncio.Task[None] | None = None
+        self._listener: socket.socket | None = None
+
+    @property
+    def connections(self) -> int:
+        return len(self._sessions)
+
+    def start(self, endpoint: str) -> None:
+        """Listen on host:port, port 0 for any. Raises ListenError."""
+        host, port = split_endpoint(endpoint)
+        both = host == "::" and socket.has_dualstack_ipv6()
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listener = socket.create_server(
+                (host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            )
+        except OSError as error:
+            raise ListenError(
+                f"data_listen: cannot listen on {endpoint}: {error.strerror or error}"
+            ) from error
+        listener.setblocking(False)
+        self._listener, self.port = listener, listener.getsockname()[1]
+        accepting = self._accept(listener)
+        self._accepting = asyncio.get_running_loop().create_task(accepting, name="data-accept")
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no connection; end those that are open when their calls are done, or after
+        `grace_s`."""
+        self.port = 0
+        if self._accepting is not None:
+            await cancelled(self._accepting)
+        if self._listener is not None:
+            self._listener.close()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + grace_s
+        for session in list(self._sessions):
+            await session.idle(deadline - loop.time())
+        # not by closing their sockets: one that waits for its stream would not notice
+        tasks = list(self._sessions.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listener)
+            except OSError as error:
+                logger.warning("data connections: none can be accepted now: %s", error)
+                await asyncio.sleep(_ACCEPT_AGAIN_S)
+                continue
+            if len(self._sessions) >= CONNECTIONS:
+                sock.close()  # its client stays with gRPC
+            else:
+                self._begin(sock, address)
+            await asyncio.sleep(0)  # others have work too, however many come at once
+
+    def _begin(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):  # its client is gone already, as reading will tell
+            prepare(sock)
+        peer = peer_of(*address[:2])
+        check = self._keeper.check_token if self._keeper.active else None
+        session = DataSession(
+            sock, peer, self.key, self._methods, check, largest_put=self._largest_put
+        )
+        task = asyncio.get_running_loop().create_task(session.run(), name="data-session")
+        self._sessions[session] = task
+        task.add_done_callback(lambda _: self._sessions.pop(session, None))

@@ -1,0 +1,350 @@
+"""One data connection of a client: its frames in, the answers of its calls out.
+
+    socket ─▶ frames ─▶ TOKEN    counts for the calls behind it
+                        PULL     a task: the door, the method ─▶ answer ──┐
+                        CANCEL   ends that task                           │ one after the other
+                        APPEND   the requests of one stream ─▶ answers ───┤
+                                                         socket ◀─────────┘
+
+The door looks at each call exactly as at one of gRPC. Where callers have to show a token, a frame
+may be no larger than a token until they have. A frame that is none is refused with a status, if it
+says for which call; then, as at the end of a stream, what comes is thrown away for a moment, so
+that the client can read the status, and the connection ends.
+
+A stream that does not take its next request stops the reading of the socket, and so its producer.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import grpc
+
+from tandemlog.transport.data_frames import (
+    FROM_CLIENT,
+    MAX_PULL_BYTES,
+    MAX_TOKEN_BYTES,
+    Buffer,
+    DataFrameError,
+    Frame,
+    FrameReader,
+    Kind,
+    frame,
+    greeting,
+    head,
+    status_frame,
+)
+from tandemlog.transport.sockets import send_parts
+
+from ..access.errors import NotKnownError
+from .call_door import Served, ServedStream
+from .data_context import CallAbortedError, DataContext
+
+logger = logging.getLogger(__name__)
+
+FIRST_FRAME_S = 10.0
+IDLE_S = 300.0
+"""Without a call and without a frame; a client opens a new connection when it needs one."""
+FRAME_S = 60.0
+"""For a frame, from its first byte to its last."""
+LAST_S = 5.0
+"""In which a client reads why its stream, or the connection, has ended."""
+CALLS = 1_024
+"""Under way at one time; no further frame is read meanwhile."""
+_READ_BYTES = 256 << 10
+_FRAMES = 64
+"""Taken before the loop gets its turn: a small one costs microseconds, and a read has thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataMethods:
+    """What a data connection can ask for."""
+
+    pull: Served
+    append: ServedStream
+
+
+class _Requests:
+    """The requests of a stream, one at a time."""
+
+    def __init__(self, call: int) -> None:
+        self.call = call
+        self._next: asyncio.Queue[Buffer] = asyncio.Queue(maxsize=1)
+        self._over = False
+
+    async def put(self, request: Buffer) -> None:
+        """Wait until the stream has taken the one before."""
+        if not self._over:
+            await self._next.put(request)
+
+    def end(self) -> None:
+        """The stream takes no more: what is put from now on, or waits to be, is thrown away."""
+        self._over = True
+        while not self._next.empty():
+            self._next.get_nowait()
+
+    async def __aiter__(self) -> AsyncIterator[Buffer]:
+        while True:
+            yield await self._next.get()
+
+
+class DataSession:
+    """See the module. `check_token` raises NotKnownError; None if callers need none. `largest_put`
+    is in bytes of an encoded request. Owns `sock`, which does not block."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: str,
+        key: bytes,
+        methods: DataMethods,
+        check_token: Callable[[str], None] | None,
+        *,
+        largest_put: int,
+    ) -> None:
+        self._sock = sock
+        self._peer = peer
+        self._key = key
+        self._methods = methods
+        self._check_token = check_token
+        self._authorization = ""
+        self._not_known = ""  # why the token was refused
+        self._largest_frame = max(largest_put, MAX_PULL_BYTES)
+        first = self._largest_frame if check_token is None else MAX_TOKEN_BYTES
+        self._reader = FrameReader(FROM_CLIENT, first)
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._fewer_calls = asyncio.Event()
+        self._one_sends = asyncio.Lock()
+        self._answering: int | None = None  # the call whose answer is being sent
+        self._stream: _Requests | None = None
+        self._discards = False  # what still comes is thrown away
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self) -> None:
+        """Serve until the client, or a fault of its frames, ends the connection."""
+        try:
+            await self._send(None, (greeting(self._key),))
+            await self._read()
+        except OSError as error:
+            logger.debug("data connection ends: peer=%s reason=%s", self._peer, error)
+        finally:
+            await self._end_calls()
+            self._stop_waiting()
+            self._sock.close()
+
+    async def idle(self, seconds: float) -> None:
+        """Wait until no call is under way, at most so long."""
+        if self._calls and seconds > 0:
+            await asyncio.wait(list(self._calls.values()), timeout=seconds)
+
+    def close(self) -> None:
+        """End the connection; `run` returns as soon as it reads again."""
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    # ---- in
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._wait(FIRST_FRAME_S)
+        while True:
+            within = self._reader.within
+            room = None if self._discards else self._reader.room
+            if room is None:
+                data = await loop.sock_recv(self._sock, _READ_BYTES)
+                size, frames = len(data), self._reader.feed(data)
+            else:
+                size = await loop.sock_recv_into(self._sock, room)
+                frames = self._reader.received(size)
+            if not size:
+                return
+            if not self._discards:
+                await self._take_all(frames, within=within)
+            # a socket that always has more would not let the loop do anything else
+            await asyncio.sleep(0)
+
+    async def _take_all(self, frames: Iterator[Frame], *, within: bool) -> None:
+        """`within`: the first of them, if there is one, had begun before."""
+        taken = 0
+        try:
+            for each in frames:
+                taken += 1
+                # how long a stream lets it wait is no fault of the client
+                self._stop_waiting()
+                if taken % _FRAMES == 0:
+                    await asyncio.sleep(0)
+                await self._take(each)
+                while len(self._calls) >= CALLS:
+                    self._fewer_calls.clear()
+                    await self._fewer_calls.wait()
+        except DataFrameError as error:
+            await self._refuse(error)
+            return
+        if self._discards:
+            return
+        if not self._reader.within:
+            self._wait(IDLE_S)
+        elif taken or not within:
+            self._wait(FRAME_S)
+
+    def _wait(self, seconds: float) -> None:
+        """For what has to come next."""
+        self._stop_waiting()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _late(self) -> None:
+        """It has not come. A client that waits for an answer has nothing to say."""
+        if self._discards or self._reader.within or not self._calls:
+            self.close()
+        else:
+            self._wait(IDLE_S)
+
+    async def _refuse(self, problem: DataFrameError) -> None:
+        """Say what is wrong with a frame, and end the connection."""
+        logger.warning("data connection ends: peer=%s reason=%s", self._peer, problem)
+        status = grpc.StatusCode.INTERNAL, str(problem)
+        if problem.too_large:
+            status = grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem)
+            if self._not_known:
+                status = grpc.StatusCode.UNAUTHENTICATED, self._not_known
+        self._discard()
+        code, text = status
+        await self._send(None, (status_frame(problem.call, code.value[0], text),))
+
+    def _discard(self) -> None:
+        self._discards = True
+        self._wait(LAST_S)
+
+    async def _take(self, taken: Frame) -> None:
+        if taken.kind is Kind.TOKEN:
+            self._take_token(taken)
+        elif taken.kind is Kind.CANCEL:
+            self._cancel(taken.call)
+        elif taken.kind is Kind.APPEND:
+            await self._take_put(taken)
+        elif len(taken.payload) > MAX_PULL_BYTES:
+            size, most = len(taken.payload), MAX_PULL_BYTES
+            raise DataFrameError(
+                f"a pull of {size} bytes, the limit is {most}", taken.call, too_large=True
+            )
+        else:
+            self._begin(taken.call, partial(self._pull, taken.call, bytes(taken.payload)))
+
+    def _take_token(self, taken: Frame) -> None:
+        """One that is not valid is refused with the next call, where that can be said."""
+        if len(taken.payload) > MAX_TOKEN_BYTES:
+            size, most = len(taken.payload), MAX_TOKEN_BYTES
+            raise DataFrameError(
+                f"a token of {size} bytes, the limit is {most}", taken.call, too_large=True
+            )
+        self._authorization = taken.payload.decode("ascii", "replace")
+        if self._check_token is None:
+            return
+        try:
+            self._check_token(self._authorization)
+        except NotKnownError as error:
+            self._not_known = str(error)
+            self._reader.most = MAX_TOKEN_BYTES
+        else:
+            self._not_known = ""
+            self._reader.most = self._largest_frame
+
+    def _cancel(self, call: int) -> None:
+        """Of a pull; one whose answer is being sent ends with that. A stream ends with its
+        connection alone."""
+        task = self._calls.get(call)
+        streams = self._stream is not None and self._stream.call == call
+        if task is not None and call != self._answering and not streams:
+            task.cancel()
+
+    async def _take_put(self, taken: Frame) -> None:
+        if self._stream is None:
+            stream = _Requests(taken.call)
+            self._begin(taken.call, partial(self._append, stream))
+            self._stream = stream
+        elif self._stream.call != taken.call:
+            raise DataFrameError("a second stream of puts on one connection", taken.call)
+        await self._stream.put(taken.payload)
+
+    # ---- calls
+
+    def _begin(self, call: int, work: Callable[[DataContext], Coroutine[Any, Any, None]]) -> None:
+        if call in self._calls:
+            raise DataFrameError(f"two calls at one time have the number {call}", call)
+        context = DataContext(self._peer, self._authorization)
+        task = asyncio.get_running_loop().create_task(
+            self._to_its_end(call, work(context)), name="data-call"
+        )
+        self._calls[call] = task
+
+        def ended(_: object) -> None:
+            # also of one that was cancelled before it began
+            context.ended()
+            del self._calls[call]
+            self._fewer_calls.set()
+
+        task.add_done_callback(ended)
+
+    async def _to_its_end(self, call: int, work: Coroutine[Any, Any, None]) -> None:
+        """A call, with a status in place of its answer if there is none."""
+        try:
+            try:
+                await work
+            except CallAbortedError as error:
+                await self._send(call, (status_frame(call, error.code, error.text),))
+            except OSError:
+                raise
+            except Exception as error:
+                logger.exception("a call of a data connection failed: peer=%s", self._peer)
+                unknown = grpc.StatusCode.UNKNOWN.value[0]
+                await self._send(call, (status_frame(call, unknown, repr(error)),))
+        except OSError:
+            self.close()
+        finally:
+            work.close()
+            if self._stream is not None and self._stream.call == call:
+                self._stream.end()
+                self._discard()
+
+    async def _pull(self, call: int, request: bytes, context: DataContext) -> None:
+        made = await self._methods.pull(_one(request), context)
+        parts = (made,) if isinstance(made, bytes) else made
+        await self._send(call, (head(call, Kind.ANSWER, sum(map(len, parts))), *parts))
+
+    async def _append(self, requests: _Requests, context: DataContext) -> None:
+        call = requests.call
+        async with contextlib.aclosing(self._methods.append(aiter(requests), context)) as answers:
+            async for each in answers:
+                await self._send(call, (frame(call, Kind.ANSWER, each.SerializeToString()),))
+        await self._send(call, (status_frame(call, *context.status),))
+
+    async def _send(self, call: int | None, parts: Sequence[bytes | memoryview]) -> None:
+        """All of `parts`, and nothing else meanwhile. Raises OSError."""
+        async with self._one_sends:
+            self._answering = call
+            try:
+                await send_parts(self._sock, parts)
+            except BaseException:
+                self.close()  # the client could not tell where the next frame begins
+                raise
+            finally:
+                self._answering = None
+
+    async def _end_calls(self) -> None:
+        tasks = list(self._calls.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _one(request: bytes) -> AsyncIterator[bytes]:
+    yield request

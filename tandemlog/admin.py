@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from .cluster.close_names import unknown_topics
-from .cluster.connection import Connection, ConnectionOptions, Node, secured
+from .cluster.connection import Connection, ConnectionOptions, secured
 from .cluster.elections import (
     Changed,
     ClusterChange,
@@ -19,6 +19,7 @@ from .cluster.elections import (
     coordination_of,
     history_of,
 )
+from .cluster.node import Node
 from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
 from .cluster.takeover import Takeover, takeover_of
 from .cluster.topology import ReadFrom, Topology

@@ -22,7 +22,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from tenacity import (
     AsyncRetrying,
@@ -41,29 +41,16 @@ from ..errors import (
     PermissionDeniedError,
     SecurityError,
     TandemlogError,
-    error_from,
-    error_from_rpc,
 )
-from ..format.constants import MAX_GRPC_MESSAGE
 from ..telemetry.outages import Outages
-from ..transport import own_grpc
-from ..transport.channels import open_channel
-from ..transport.files import Metadata, SecurityFileError, SecurityFiles
-from ..transport.handshake import explain, may_be_handshake
-from ..transport.security import Security
-from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from ..transport.files import SecurityFiles
+from ..v1 import admin_pb2
 from .connection_options import ConnectionOptions as ConnectionOptions
 from .connection_options import secured as secured
 from .endpoints import parse_endpoints
+from .node import Node
 from .paging import pages_of_topics
-from .pull_answer import PULL, PullAnswer, parse_pull
 from .topology import Topology, merge_answers
-
-if TYPE_CHECKING:
-    from grpc import aio
-
-    from ..v1.admin_pb2_grpc import AdminAsyncStub
-    from ..v1.broker_pb2_grpc import BrokerAsyncStub
 
 logger = logging.getLogger(__name__)
 
@@ -73,106 +60,7 @@ OTHERS_S = 1.0
 AWAY_S = 0.5
 """Between two rounds of questions while the cluster is away."""
 
-CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
-    ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE),
-    # A peer that vanished without a word is found by pings; below 10 s servers may object.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.keepalive_permit_without_calls", 0),
-    # A restarted node is found again at once: our own retries already back off.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 200),
-    ("grpc.use_local_subchannel_pool", 1),
-)
-
-
-class _Answer(Protocol):
-    @property
-    def error(self) -> common_pb2.Error: ...
-
-
-AnswerT = TypeVar("AnswerT", bound=_Answer)
 ResultT = TypeVar("ResultT")
-
-
-class Node:
-    """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
-    used. `number` is that of the certificates with which its channel was made."""
-
-    def __init__(self, endpoint: str, files: SecurityFiles | None = None) -> None:
-        self.endpoint = endpoint
-        self._files = files or SecurityFiles(Security())
-        try:
-            own_grpc.ready()
-            self.number = self._files.current().number
-            self.channel = open_channel(endpoint, self._files, CHANNEL_OPTIONS)
-        except SecurityFileError as error:
-            raise SecurityError(str(error)) from None
-        except own_grpc.OwnGrpcError as error:
-            raise ForkedClientError(str(error)) from None
-        self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
-        self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
-        self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
-            PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
-        )
-
-    async def ask(
-        self, method: Callable[..., Awaitable[AnswerT]], request: Any, timeout_ms: int
-    ) -> AnswerT:
-        """One unary call; raises a typed error for a refusal and for every failure of the call."""
-        answer = await self.call(method, request, timeout_ms)
-        if answer.error.code:
-            raise error_from(answer.error, self.endpoint)
-        return answer
-
-    async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
-        """A pull, its records in the buffer that received them; raises as `ask`."""
-        answer = parse_pull(await self.call(self._pull, request, timeout_ms))
-        if answer.error.code:
-            raise error_from(answer.error, self.endpoint)
-        return answer
-
-    async def call(
-        self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
-    ) -> ResultT:
-        """As `ask`, but a refusal is left in the answer, with what else that says."""
-        metadata = self.metadata
-        try:
-            call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
-            return await own_grpc.begun(call)
-        except own_grpc.aio.AioRpcError as error:
-            raise await self.failure(error, metadata) from None
-        except own_grpc.aio.UsageError as error:
-            raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
-
-    @property
-    def metadata(self) -> Metadata:
-        """What each call carries: the token, as it is now."""
-        return self._files.current().metadata
-
-    async def failure(self, error: "aio.AioRpcError", metadata: Metadata) -> TandemlogError:
-        """The typed error for a failed call that carried `metadata`."""
-        found = rpc_error(error, self.endpoint)
-        if isinstance(found, AuthenticationError):
-            replaced = self._files.current(look=True).metadata != metadata
-            if replaced or self._files.token_is_new:
-                return NodeUnavailableError(
-                    f"{found}; the token was replaced a moment ago", reason=found.reason
-                )
-            return found.restated(f"{found}{_which_token(self._files.security)}")
-        security = self._files.security
-        if not security.tls or not isinstance(found, NodeUnavailableError):
-            return found
-        if not may_be_handshake(error.details()):
-            return found
-        fault = await explain(self.endpoint, security)
-        if fault is None:
-            return found
-        text = f"{self.endpoint}: {fault.text}"
-        kind = AuthenticationError if fault.certain else NodeUnavailableError
-        return kind(text, reason=fault.short)
 
 
 class Connection:
@@ -217,7 +105,7 @@ class Connection:
             await asyncio.gather(self._discovery, return_exceptions=True)
         nodes = [*self._nodes.values(), *self._retired]
         self._nodes, self._retired = {}, []
-        await asyncio.gather(*(node.channel.close() for node in nodes), *self._closing)
+        await asyncio.gather(*(node.close() for node in nodes), *self._closing)
 
     def node(self, endpoint: str) -> Node:
         """The node at `endpoint`; its channel is created on first use, and again with renewed
@@ -226,11 +114,14 @@ class Connection:
             raise ClientClosedError("the client is closed")
         node = self._nodes.get(endpoint)
         if node is None:
-            node = self._nodes[endpoint] = Node(endpoint, self._files)
+            node = self._nodes[endpoint] = self._new_node(endpoint)
         elif node.number != self._files.current().number:
             self._retire(node)
-            node = self._nodes[endpoint] = Node(endpoint, self._files)
+            node = self._nodes[endpoint] = self._new_node(endpoint)
         return node
+
+    def _new_node(self, endpoint: str) -> Node:
+        return Node(endpoint, self._files, data_connections=self.options.data_connections)
 
     def _retire(self, node: Node) -> None:
         """Calls that `node` has begun may end. Its channel is closed when the certificates are
@@ -238,7 +129,7 @@ class Connection:
         older = [each for each in self._retired if each.endpoint == node.endpoint]
         self._retired = [each for each in self._retired if each not in older] + [node]
         for each in older:
-            task = asyncio.get_running_loop().create_task(each.channel.close())
+            task = asyncio.get_running_loop().create_task(each.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
@@ -404,28 +295,20 @@ class Connection:
         request = admin_pb2.DescribeClusterRequest()
         try:
             node = self.node(endpoint)
-            return await node.ask(
+            answer = await node.ask(
                 node.admin.DescribeCluster, request, self.options.discovery_timeout_ms
             )
         except TandemlogError as error:
             logger.debug("no description of the cluster: %s", error)
             return error
+        node.data.offered(answer.data_port, answer.data_key)
+        return answer
 
 
 _Described = admin_pb2.DescribeClusterResponse | TandemlogError
 
 _REFUSALS = (AuthenticationError, ForkedClientError, PermissionDeniedError, SecurityError)
 """Where all nodes answer so, to ask again later is of no use."""
-
-
-def _which_token(security: Security) -> str:
-    if security.token_file:
-        return f" (the token is that of {security.token_file})"
-    if security.token:
-        return " (a token was given)"
-    if security.cert_file:
-        return f" (no token was given; the certificate is that of {security.cert_file})"
-    return " (no token and no client certificate was given)"
 
 
 def _named_by(answer: admin_pb2.DescribeClusterResponse) -> Iterable[str]:
@@ -441,8 +324,3 @@ def _reached(answer: admin_pb2.DescribeClusterResponse, endpoint: str) -> bool:
 
 def is_retryable(error: BaseException) -> bool:
     return isinstance(error, TandemlogError) and error.retryable
-
-
-def rpc_error(error: "aio.AioRpcError", endpoint: str) -> TandemlogError:
-    """The typed error for a failed streaming call."""
-    return error_from_rpc(error.code(), error.details(), endpoint)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from ..telemetry.outages import OnAway, OnBack
 from ..transport.security import Security
+from .data_path import check_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +13,11 @@ class ConnectionOptions:
     and the age at which the client asks for the topology again. `connect_timeout_ms` is how long
     a client looks for the cluster if no node has ever answered it: then an endpoint is wrong
     rather than a node away. `security`: see Security.
+
+    `data_connections`: whether puts and pulls go by plain TCP connections beside gRPC, which cost
+    less (docs/decisions/0043-data-connections.md). auto: puts, and all pulls behind the
+    first one; always: that one waits for the connection too; never. Without one that works, and
+    with TLS, all goes by gRPC.
 
     `on_cluster_away` is called with the reason and the time (seconds since 1970) when no node
     says any more that it is the master, `on_cluster_back` with the length of the outage in ms
@@ -23,11 +29,13 @@ class ConnectionOptions:
     connect_timeout_ms: int = 5_000
     discovery_timeout_ms: int = 2_000
     topology_max_age_ms: int = 10_000
+    data_connections: str = "auto"
     on_cluster_away: OnAway | None = None
     on_cluster_back: OnBack | None = None
     security: Security = field(default_factory=Security)
 
     def __post_init__(self) -> None:
+        check_mode(self.data_connections)
         for name in (
             "request_timeout_ms",
             "retry_timeout_ms",

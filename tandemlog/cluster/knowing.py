@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from ..errors import NodeUnavailableError, NoMasterError, NoNodeError, TandemlogError
-from .connection import Connection, Node
+from .connection import Connection
+from .node import Node
 
 logger = logging.getLogger(__name__)
 

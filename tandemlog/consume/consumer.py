@@ -17,7 +17,8 @@ from typing import Self
 
 import numpy as np
 
-from ..cluster.connection import Connection, ConnectionOptions, Node, secured
+from ..cluster.connection import Connection, ConnectionOptions, secured
+from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import InvalidArgumentError, NodeUnavailableError

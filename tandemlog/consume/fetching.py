@@ -34,7 +34,7 @@ from itertools import islice
 
 import numpy as np
 
-from ..cluster.connection import Node
+from ..cluster.node import Node
 from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom

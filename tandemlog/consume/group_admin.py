@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..cluster.connection import Connection, Node
+from ..cluster.connection import Connection
+from ..cluster.node import Node
 from ..cluster.paging import MAX_ROWS, in_parts
 from ..errors import InvalidArgumentError, UnknownGroupError
 from ..format.constants import group_fault

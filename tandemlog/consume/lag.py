@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cluster.connection import Connection, Node
+from ..cluster.connection import Connection
 from ..cluster.knowing import Knowing
+from ..cluster.node import Node
 from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
 from ..format.columns.headers import gather_headers

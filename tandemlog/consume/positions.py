@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..cluster.close_names import unknown_topics
-from ..cluster.connection import Connection, Node
+from ..cluster.connection import Connection
 from ..cluster.knowing import Knowing
+from ..cluster.node import Node
 from ..cluster.paging import (
     MAX_NAMES,
     MAX_ROWS,

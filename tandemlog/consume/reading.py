@@ -13,7 +13,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ..cluster.connection import Connection, Node
+from ..cluster.connection import Connection
+from ..cluster.node import Node
 from ..cluster.topology import ReadFrom
 from ..errors import NoNodeError, TandemlogError
 

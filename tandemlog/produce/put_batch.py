@@ -22,8 +22,11 @@ from ..errors import TandemlogError
 from ..format.columns.request_checksum import content_checksum, request_checksum
 from ..format.constants import MAX_TABLE, PRODUCER_MARK
 from ..format.record.producer_mark import ProducerMark
+from ..format.wire import tag, varint
 from ..v1 import broker_pb2
 from .framing import with_property
+
+_RECORDS = tag(broker_pb2.AppendRequest.DESCRIPTOR.fields_by_name["records"].number)
 
 
 class Sink(Protocol):
@@ -170,20 +173,22 @@ class PutBatch:
             self._checksum = content_checksum(records, self.sizes, before=before)
         return self._checksum
 
-    def request(self, producer_id: str | None, timeout_ms: int) -> broker_pb2.AppendRequest:
-        """What goes over the wire, marked for `producer_id`; None: no mark."""
+    def encoded(self, producer_id: str | None, timeout_ms: int) -> list[bytes | memoryview]:
+        """The AppendRequest that goes over the wire, marked for `producer_id` (None: no mark), in
+        parts that belong end to end: the records are not copied."""
         first = self._marked(producer_id)
-        return broker_pb2.AppendRequest(
+        small = broker_pb2.AppendRequest(
             request_id=self.request_id,
             topics=self.topics,
             queue_topics=self.queue_topics,
             queue_ids=self.queue_ids,
-            records=b"".join((first, self.rest)),
             sizes=self._sizes(len(first)).tobytes(),
             queue_indexes=self.queue_indexes.astype("<u2", copy=False).tobytes(),
             durability=self.durability,
             timeout_ms=timeout_ms,
-        )
+        ).SerializeToString()
+        size = _RECORDS + varint(len(first) + len(self.rest))
+        return [small + size + first, self.rest]
 
     def answer(self, response: broker_pb2.AppendResponse, producer_id: str | None) -> PutAnswer:
         """The places of all records; `response` is PUT_OK."""

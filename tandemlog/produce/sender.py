@@ -18,11 +18,13 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential, wait_random
 
-from ..cluster.connection import Connection, Node
+from ..cluster.append_call import AppendCall, CallOverError
+from ..cluster.connection import Connection
+from ..cluster.node import Node
 from ..errors import (
     AuthenticationError,
     ClientClosedError,
@@ -35,19 +37,15 @@ from ..errors import (
     TandemlogError,
 )
 from ..telemetry.producing import ProducerCounters, ProducerStatistics
-from ..transport import own_grpc
 from ..v1 import broker_pb2
 from .accumulator import Accumulator
 from .chain import Chain, Numbers, ProducerEndedError
 from .put_batch import PutBatch
 
-if TYPE_CHECKING:
-    from grpc import aio
-
 logger = logging.getLogger(__name__)
 
 CROWDED: Final = 2
-"""Requests without an answer from which on a batch that is not full may wait for one of them."""
+"""Requests without an answer from which on a batch that is not full waits for one of them."""
 CROWDED_LINGER_S: Final = 0.1
 """How long it waits at most."""
 SILENCE_S: Final = 0.5
@@ -65,10 +63,13 @@ class SenderOptions:
 
 
 def linger_for(seconds: float, in_flight: int) -> float:
-    """How long a batch that is not full waits, with so many requests on their way. The more a node
-    has to do, the fuller are the requests: a few large ones cost it less. Without a linger
-    nothing waits."""
-    return max(seconds, CROWDED_LINGER_S) if seconds and in_flight >= CROWDED else seconds
+    """How long a batch that is not full waits, with so many requests on their way: behind one of
+    them twice as long as behind none. The more a node has to do, the fuller are the requests: a
+    few large ones cost it less. Without a linger nothing waits."""
+    if not seconds or not in_flight:
+        return seconds
+    most = max(seconds, CROWDED_LINGER_S)
+    return most if in_flight >= CROWDED else min(2 * seconds, most)
 
 
 class _StreamEndedError(Exception):
@@ -246,8 +247,7 @@ class Sender:
         self._chain.stream_opened()
         if not self._numbers.settled:
             await self._settle(node)
-        metadata = node.metadata
-        call = own_grpc.begun(node.broker.Append(metadata=metadata))
+        call = await node.append()
         self._failure = None
         writer = self._loop.create_task(self._write(call), name="tandemlog-writer")
         doubt = self._doubt(node, master_id, call)
@@ -255,16 +255,14 @@ class Sender:
         try:
             async with asyncio.timeout(None) as self._guard:
                 while True:
-                    response: Any = await call.read()
-                    if response is own_grpc.aio.EOF:
+                    response = await call.read()
+                    if response is None:
                         raise NodeUnavailableError(f"{node.endpoint}: the node ended the stream")
                     self._received(response, node)
         except TimeoutError:
             raise NodeUnavailableError(
                 f"{node.endpoint}: no answer within {self._options.answer_seconds:g} s"
             ) from None
-        except own_grpc.aio.AioRpcError as error:
-            raise await node.failure(error, metadata) from None
         except asyncio.CancelledError:
             if self._failure is not None:
                 raise self._failure from None
@@ -274,7 +272,10 @@ class Sender:
             writer.cancel()
             doubter.cancel()
             call.cancel()
-            await asyncio.gather(writer, doubter, return_exceptions=True)
+            try:
+                await asyncio.gather(writer, doubter, return_exceptions=True)
+            finally:
+                call.close()
 
     def _received(self, response: broker_pb2.AppendResponse, node: Node) -> None:
         try:
@@ -286,19 +287,17 @@ class Sender:
             self._flushed()
             self._work.set()
 
-    async def _write(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
+    async def _write(self, call: AppendCall) -> None:
         try:
             await self._write_all(call)
-        except (own_grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # the stream is over, and its reader says why
+        except CallOverError:
+            pass  # the stream's reader says why
         except Exception as error:
             logger.exception("a request could not be written")
             self._failure = error
             call.cancel()
 
-    async def _doubt(
-        self, node: Node, node_id: str, call: "aio.StreamStreamCall[Any, Any]"
-    ) -> None:
+    async def _doubt(self, node: Node, node_id: str, call: AppendCall) -> None:
         """Give the stream up if the node is silent and another one is the master by now. Which one
         is told by ids: a node may be known under several endpoints."""
         while True:
@@ -315,14 +314,14 @@ class Sender:
                 call.cancel()
                 return
 
-    async def _write_all(self, call: "aio.StreamStreamCall[Any, Any]") -> None:
+    async def _write_all(self, call: AppendCall) -> None:
         while True:
             if self._chain.in_flight < self._options.max_requests_in_flight:
                 self._take_all()
                 batch = self._chain.to_write()
                 if batch is not None:
                     self._arm(fresh=self._chain.in_flight == 1)
-                    await call.write(batch.request(self._numbers.producer_id, 0))
+                    await call.write(batch.encoded(self._numbers.producer_id, 0))
                     continue
             self._work.clear()
             await self._work.wait()

@@ -17,7 +17,7 @@ import grpc
 from chaos.checks import Bodies, Finding, Place
 from node.cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess
-from tandemlog.cluster.connection import CHANNEL_OPTIONS
+from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.errors import TandemlogError
 from tandemlog.format.record.record import decode_record

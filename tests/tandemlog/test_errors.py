@@ -4,7 +4,6 @@ import grpc
 import pytest
 from grpc import aio
 
-from tandemlog.cluster.connection import rpc_error
 from tandemlog.errors import (
     AuthenticationError,
     BatchTooLargeError,
@@ -34,7 +33,7 @@ def test_a_failed_call_says_where_and_why_in_one_line(
     fault = aio.AioRpcError(
         status, aio.Metadata(), aio.Metadata(), details="one\n  two", debug_error_string="x\ny"
     )
-    error = rpc_error(fault, "h:1")
+    error = error_from_rpc(fault.code(), fault.details(), "h:1")
     assert type(error) is kind
     words = status.name.lower().replace("_", " ")
     assert str(error).splitlines()[0].startswith(f"h:1: {words}: one two")

@@ -8,7 +8,8 @@ A task stays with a node that answers. All nodes hold the same log, so the next 
 the last one stopped.
 """
 
-from tandemlog.cluster.connection import Connection, Node
+from tandemlog.cluster.connection import Connection
+from tandemlog.cluster.node import Node
 from tandemlog.cluster.topology import NodeInfo, ReadFrom, Topology
 from tandemlog.errors import NoNodeError
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from tandemlog.cluster.connection import Connection, Node
+from tandemlog.cluster.node import Node
 from tandemlog.cluster.pull_answer import PULL, PullAnswer, parse_pull
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import (
@@ -37,6 +37,9 @@ from ..cluster.options import ClusterOptions
 from .decode import decode
 from .nodes import NodeChoice
 from .progress import PullProgress
+
+if TYPE_CHECKING:
+    from tandemlog.cluster.connection import Connection
 
 _LONG_POLL_MS: Final = 500
 """How long a node that is behind may wait for the first message."""

@@ -15,8 +15,8 @@ from typing import Any
 import grpc
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
-from tandemlog.cluster.connection import CHANNEL_OPTIONS
 from tandemlog.cluster.endpoints import parse_endpoints
+from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.cluster.profiles import chosen
 from tandemlog.errors import (
     AuthenticationError,

@@ -1,6 +1,6 @@
 import pytest
 
-from tandemlog.cluster.connection import Node
+from tandemlog.cluster.node import Node
 from tandemlog.cluster.topology import NodeInfo, ReadFrom, Topology
 from tandemlog.errors import NoNodeError
 from tandemlog.spark.live.nodes import NodeChoice, candidates

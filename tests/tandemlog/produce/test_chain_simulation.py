@@ -101,9 +101,8 @@ class World:
     def _write(self, faults: bool) -> None:
         batch = self.chain.to_write()
         if batch is not None:
-            request = broker_pb2.AppendRequest()
-            request.CopyFrom(batch.request("p", 0))
-            self.up.append(request)
+            encoded = b"".join(batch.encoded("p", 0))
+            self.up.append(broker_pb2.AppendRequest.FromString(encoded))
 
     def _serve(self, faults: bool) -> None:
         if self.up:

@@ -1,0 +1,144 @@
+"""Whether puts and pulls go to a node by data connections, or by gRPC.
+
+    pulls   gRPC ──the first answer──▶ open in the background ──▶ data connection
+              ▲                               │ fails                    │ ends, late
+              └────── again after AGAIN_S ────┴──────────────────────────┘
+    puts    each stream has a connection of its own; gRPC if none opens within WAIT_S
+
+No pull waits for a connection to open, and none fails because there is none. After a failure, also
+of a stream or a pull that was never answered, none is tried for AGAIN_S, or until the node says
+something else of its data connections: a node that can only be reached by gRPC, through a mapped
+port say, costs nothing more.
+"""
+
+import asyncio
+import logging
+
+from ..errors import InvalidArgumentError
+from .append_call import DataAppendCall, Failure
+from .data_connection import (
+    AVAILABLE,
+    LARGEST_SENT_BYTES,
+    DataConnection,
+    DataConnectionError,
+    connected,
+)
+
+logger = logging.getLogger(__name__)
+
+AGAIN_S = 60.0
+WAIT_S = 0.25
+MODES = ("auto", "always", "never")
+
+
+def check_mode(mode: str) -> None:
+    """Raises InvalidArgumentError."""
+    if mode not in MODES:
+        raise InvalidArgumentError(
+            f"data_connections {mode!r}: it must be one of {', '.join(MODES)}",
+            field="data_connections",
+        )
+
+
+class DataPath:
+    """See the module. Of the node at `host`; one event loop."""
+
+    def __init__(self, host: str, mode: str) -> None:
+        self._host = host
+        self._mode = mode if AVAILABLE else "never"
+        self._offer: tuple[int, bytes] = (0, b"")
+        self._open: DataConnection | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._streams: set[DataAppendCall] = set()
+        self._failed_until = float("-inf")
+        self._opened_until = float("-inf")
+
+    def offered(self, port: int, key: bytes) -> None:
+        """What the node says of its data connections; port 0: it takes none."""
+        if (port, key) != self._offer:
+            self._offer = port, key
+            self._failed_until = self._opened_until = float("-inf")
+
+    async def pull(self, request: bytes, authorization: str, timeout_s: float) -> bytes | None:
+        """The encoded answer; None if it has to be asked by gRPC. Raises DataStatusError and
+        TimeoutError."""
+        if self._mode == "always" and self._connection() is None:
+            self._begin()
+            if self._opening is not None:
+                await asyncio.wait([self._opening], timeout=min(WAIT_S, timeout_s))
+        connection = self._connection()
+        if connection is None or len(request) > LARGEST_SENT_BYTES:
+            return None
+        try:
+            return await connection.pull(request, authorization, timeout_s)
+        except TimeoutError:
+            self._failed("a pull was not answered in time")
+            raise
+        except DataConnectionError as error:
+            logger.info("a data connection ended: host=%s reason=%s", self._host, error)
+            return None
+
+    async def append(
+        self, endpoint: str, authorization: str, failure: Failure
+    ) -> DataAppendCall | None:
+        """A new stream of puts, `failure` as AppendCall says; None if it has to be by gRPC."""
+        if self._mode == "never" or not self._may_try():
+            return None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                sock = await connected(self._host, *self._offer)
+        except (DataConnectionError, TimeoutError) as error:
+            self._failed(str(error) or f"no connection within {WAIT_S:g} s")
+            return None
+        call = DataAppendCall(sock, endpoint, authorization, failure, self._stream_ended)
+        self._streams.add(call)
+        return call
+
+    def _stream_ended(self, call: DataAppendCall, answered: bool) -> None:
+        self._streams.discard(call)
+        if not answered:
+            self._failed("a stream of puts had no answer")
+
+    def answered(self) -> None:
+        """A pull was answered by gRPC: there may be more."""
+        if self._mode == "auto":
+            self._begin()
+
+    def close(self) -> None:
+        self._mode = "never"
+        for call in list(self._streams):
+            call.interrupt()
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._open is not None:
+            self._open.close()
+
+    def _connection(self) -> DataConnection | None:
+        if self._open is not None and not self._open.usable:
+            self._open = None
+        return self._open
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._opening is not None or self._connection() is not None or not self._may_try():
+            return
+        if loop.time() >= self._opened_until:
+            self._opening = loop.create_task(self._connect(), name="tandemlog-data")
+
+    def _may_try(self) -> bool:
+        return self._offer[0] > 0 and asyncio.get_running_loop().time() >= self._failed_until
+
+    def _failed(self, reason: str) -> None:
+        self._failed_until = asyncio.get_running_loop().time() + AGAIN_S
+        logger.info("no data connection, gRPC is used: host=%s reason=%s", self._host, reason)
+
+    async def _connect(self) -> None:
+        try:
+            self._open = await DataConnection.open(self._host, *self._offer)
+        except DataConnectionError as error:
+            self._failed(str(error))
+        else:
+            # one that ends again and again is not opened each time
+            self._opened_until = asyncio.get_running_loop().time() + AGAIN_S
+        finally:
+            self._opening = None

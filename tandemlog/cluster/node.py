@@ -1,0 +1,210 @@
+"""One node of a cluster, under one endpoint: its calls, and what they fail with.
+
+    ask, call   unary calls by gRPC
+    pull        by a data connection, else by gRPC; its answer is parsed in place
+    append      a stream of puts, by either
+
+Whatever a call ends with becomes an error of this package, which names the endpoint.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..errors import (
+    AuthenticationError,
+    ClientClosedError,
+    ForkedClientError,
+    NodeUnavailableError,
+    SecurityError,
+    TandemlogError,
+    error_from,
+    error_from_rpc,
+)
+from ..format.constants import MAX_GRPC_MESSAGE
+from ..transport import own_grpc
+from ..transport.channels import open_channel
+from ..transport.files import Metadata, SecurityFileError, SecurityFiles
+from ..transport.handshake import explain, may_be_handshake
+from ..transport.security import Security
+from ..v1 import admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from .append_call import APPEND, AppendCall, GrpcAppendCall, status_of
+from .data_connection import DataStatusError
+from .data_path import DataPath
+from .endpoints import split_host_port
+from .pull_answer import PULL, PullAnswer, parse_pull
+
+if TYPE_CHECKING:
+    import grpc
+    from grpc import aio
+
+    from ..v1.admin_pb2_grpc import AdminAsyncStub
+    from ..v1.broker_pb2_grpc import BrokerAsyncStub
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_GRPC_MESSAGE),
+    # A peer that vanished without a word is found by pings; below 10 s servers may object.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    # A restarted node is found again at once: our own retries already back off.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 200),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class _Answer(Protocol):
+    @property
+    def error(self) -> common_pb2.Error: ...
+
+
+AnswerT = TypeVar("AnswerT", bound=_Answer)
+ResultT = TypeVar("ResultT")
+
+
+class Node:
+    """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
+    used. `number` is that of the certificates with which its channel was made."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        files: SecurityFiles | None = None,
+        *,
+        data_connections: str = "never",
+    ) -> None:
+        self.endpoint = endpoint
+        self._files = files or SecurityFiles(Security())
+        try:
+            own_grpc.ready()
+            self.number = self._files.current().number
+            self.channel = open_channel(endpoint, self._files, CHANNEL_OPTIONS)
+        except SecurityFileError as error:
+            raise SecurityError(str(error)) from None
+        except own_grpc.OwnGrpcError as error:
+            raise ForkedClientError(str(error)) from None
+        self.broker: BrokerAsyncStub = broker_pb2_grpc.BrokerStub(self.channel)
+        self.admin: AdminAsyncStub = admin_pb2_grpc.AdminStub(self.channel)
+        self._pull: Callable[..., Awaitable[bytes]] = self.channel.unary_unary(
+            PULL, request_serializer=broker_pb2.PullRequest.SerializeToString
+        )
+        self._append: Callable[..., Any] = self.channel.stream_stream(
+            APPEND, response_deserializer=broker_pb2.AppendResponse.FromString
+        )
+        encrypted = self._files.current().credentials is not None
+        scheme = "/" in endpoint
+        host = "" if scheme else split_host_port(endpoint)[0]
+        self.data = DataPath(host, "never" if encrypted or scheme else data_connections)
+
+    async def close(self) -> None:
+        """Ends every call."""
+        self.data.close()
+        await self.channel.close()
+
+    async def ask(
+        self, method: Callable[..., Awaitable[AnswerT]], request: Any, timeout_ms: int
+    ) -> AnswerT:
+        """One unary call; raises a typed error for a refusal and for every failure of the call."""
+        answer = await self.call(method, request, timeout_ms)
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def pull(self, request: broker_pb2.PullRequest, timeout_ms: int) -> PullAnswer:
+        """A pull, its records in the buffer that received them; raises as `ask`."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        raw = await self._pull_data(request, timeout_ms)
+        if raw is None:
+            left_ms = timeout_ms - round(1e3 * (clock() - began))
+            raw = await self.call(self._pull, request, max(left_ms, 1))
+            self.data.answered()
+        answer = parse_pull(raw)
+        if answer.error.code:
+            raise error_from(answer.error, self.endpoint)
+        return answer
+
+    async def append(self) -> AppendCall:
+        """A new stream of puts."""
+        metadata = self.metadata
+
+        async def failure(status: "grpc.StatusCode", details: str | None) -> TandemlogError:
+            return await self._failure(status, details, metadata)
+
+        call = await self.data.append(self.endpoint, _authorization(metadata), failure)
+        return call or GrpcAppendCall(self._append(metadata=metadata), failure)
+
+    async def _pull_data(self, request: broker_pb2.PullRequest, timeout_ms: int) -> bytes | None:
+        """The answer by a data connection; None if there is none. Raises as `call`."""
+        metadata = self.metadata
+        try:
+            return await self.data.pull(
+                request.SerializeToString(), _authorization(metadata), timeout_ms / 1000
+            )
+        except DataStatusError as error:
+            raise await self._failure(status_of(error.code), error.text, metadata) from None
+        except TimeoutError:
+            late = own_grpc.grpc.StatusCode.DEADLINE_EXCEEDED
+            raise error_from_rpc(late, "Deadline Exceeded", self.endpoint) from None
+
+    async def call(
+        self, method: Callable[..., Awaitable[ResultT]], request: Any, timeout_ms: int
+    ) -> ResultT:
+        """As `ask`, but a refusal is left in the answer, with what else that says."""
+        metadata = self.metadata
+        try:
+            call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
+            return await own_grpc.begun(call)
+        except own_grpc.aio.AioRpcError as error:
+            raise await self.failure(error, metadata) from None
+        except own_grpc.aio.UsageError as error:
+            raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
+
+    @property
+    def metadata(self) -> Metadata:
+        """What each call carries: the token, as it is now."""
+        return self._files.current().metadata
+
+    async def failure(self, error: "aio.AioRpcError", metadata: Metadata) -> TandemlogError:
+        """The typed error for a failed call that carried `metadata`."""
+        return await self._failure(error.code(), error.details(), metadata)
+
+    async def _failure(
+        self, status: "grpc.StatusCode", details: str | None, metadata: Metadata
+    ) -> TandemlogError:
+        found = error_from_rpc(status, details, self.endpoint)
+        if isinstance(found, AuthenticationError):
+            replaced = self._files.current(look=True).metadata != metadata
+            if replaced or self._files.token_is_new:
+                return NodeUnavailableError(
+                    f"{found}; the token was replaced a moment ago", reason=found.reason
+                )
+            return found.restated(f"{found}{_which_token(self._files.security)}")
+        security = self._files.security
+        if not security.tls or not isinstance(found, NodeUnavailableError):
+            return found
+        if not may_be_handshake(details):
+            return found
+        fault = await explain(self.endpoint, security)
+        if fault is None:
+            return found
+        text = f"{self.endpoint}: {fault.text}"
+        kind = AuthenticationError if fault.certain else NodeUnavailableError
+        return kind(text, reason=fault.short)
+
+
+def _authorization(metadata: Metadata) -> str:
+    return dict(metadata).get("authorization", "")
+
+
+def _which_token(security: Security) -> str:
+    if security.token_file:
+        return f" (the token is that of {security.token_file})"
+    if security.token:
+        return " (a token was given)"
+    if security.cert_file:
+        return f" (no token was given; the certificate is that of {security.cert_file})"
+    return " (no token and no client certificate was given)"

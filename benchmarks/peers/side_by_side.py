@@ -155,17 +155,25 @@ def _compare(
                 side.run("fill", READ)
         for round_number in range(ROUNDS):
             _say(f"round {round_number + 1} of {ROUNDS}")
-            bring_in_memory(folder, 2 << 30)
             measured: dict[str, Measured] = {}
             for row in rows:
                 if row.theirs not in measured:
+                    _settle(folder)
                     measured[row.theirs] = theirs.measure(row.theirs, row)
                     their_cost = [measured[row.theirs].cpu_us, theirs.server_cpu_us]
+                _settle(folder)
                 mine = ours.measure(row.ours, row)
                 found[row.name][0].append(mine.rate)
                 found[row.name][1].append(measured[row.theirs].rate)
                 costs[row.name] = [mine.cpu_us, ours.server_cpu_us, *their_cost]
     return [Comparison(row.name, "messages/s", *found[row.name]) for row in ROWS], costs
+
+
+def _settle(folder: Path) -> None:
+    """Each measurement begins alike: what the one before has written is on the disk, and there is
+    memory for what this one writes."""
+    os.sync()
+    bring_in_memory(folder, 2 << 30)
 
 
 def _waits(ours: Side, theirs: Side) -> list[Comparison]:

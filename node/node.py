@@ -204,7 +204,6 @@ class Node:
             self._door.keeper,
             largest_put=largest_put(config.store.max_batch_size),
         )
-        self._undo.push_async_callback(self.data.stop, STOP_GRACE_S)
         self._start_data()
         self.server = GrpcServer(
             broker,
@@ -223,8 +222,11 @@ class Node:
             max_batch_size=config.store.max_batch_size,
             tls=self.security.tls,
         )
+        self._undo.push_async_callback(self._stop_serving)
         await self.server.start(self.endpoints.listen)
-        self._undo.push_async_callback(self.server.stop, STOP_GRACE_S)
+
+    async def _stop_serving(self) -> None:
+        await asyncio.gather(self.server.stop(STOP_GRACE_S), self.data.stop(STOP_GRACE_S))
 
     def _start_data(self) -> None:
         """Raises ListenError for an address that was chosen by hand."""

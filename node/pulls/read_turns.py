@@ -4,7 +4,7 @@
     caller B ── r1             ├─ a caller at a time ──▶ total + room <= limit  ──▶ reader thread
     caller C ── r1 r2          ┘                         its own      <= half         │
                                                                                       ▼
-               given back when gRPC has sent the answer, or its call has ended ◀── what it made
+               given back when it was sent, or its call has ended             ◀── what it made
 
 A caller is a connection. A read takes one of the threads and reserves room for the largest response
 it may produce; the response counts until the call is over. So a connection that asks for much

@@ -113,9 +113,9 @@ class DataServer:
         with contextlib.suppress(OSError):  # its client is gone already, as reading will tell
             prepare(sock)
         peer = peer_of(*address[:2])
-        check = self._keeper.check_token if self._keeper.active else None
+        keeper = self._keeper if self._keeper.active else None
         session = DataSession(
-            sock, peer, self.key, self._methods, check, largest_put=self._largest_put
+            sock, peer, self.key, self._methods, keeper, largest_put=self._largest_put
         )
         task = asyncio.get_running_loop().create_task(session.run(), name="data-session")
         self._sessions[session] = task

@@ -7,9 +7,9 @@
                                                          socket ◀─────────┘
 
 The door looks at each call exactly as at one of gRPC. Where callers have to show a token, a frame
-may be no larger than a token until they have. A frame that is none is refused with a status, if it
-says for which call; then, as at the end of a stream, what comes is thrown away for a moment, so
-that the client can read the status, and the connection ends.
+may be no larger than a token until they have, and they have FIRST_FRAME_S for it. Bytes that are no
+frame are refused with a status; then, as at the end of a stream, what comes is thrown away for a
+moment, so that the client can read the status, and the connection ends.
 
 A stream that does not take its next request stops the reading of the socket, and so its producer.
 """
@@ -25,11 +25,11 @@ from typing import Any
 
 import grpc
 
+from tandemlog.format.constants import Buffer
 from tandemlog.transport.data_frames import (
     FROM_CLIENT,
     MAX_PULL_BYTES,
     MAX_TOKEN_BYTES,
-    Buffer,
     DataFrameError,
     Frame,
     FrameReader,
@@ -41,6 +41,7 @@ from tandemlog.transport.data_frames import (
 )
 from tandemlog.transport.sockets import send_parts
 
+from ..access.doorkeeper import NO_PROOF, Doorkeeper
 from ..access.errors import NotKnownError
 from .call_door import Served, ServedStream
 from .data_context import CallAbortedError, DataContext
@@ -94,8 +95,8 @@ class _Requests:
 
 
 class DataSession:
-    """See the module. `check_token` raises NotKnownError; None if callers need none. `largest_put`
-    is in bytes of an encoded request. Owns `sock`, which does not block."""
+    """See the module. `keeper` is None if callers need no token. `largest_put` is in bytes of an
+    encoded request. Owns `sock`, which does not block."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class DataSession:
         peer: str,
         key: bytes,
         methods: DataMethods,
-        check_token: Callable[[str], None] | None,
+        keeper: Doorkeeper | None,
         *,
         largest_put: int,
     ) -> None:
@@ -111,11 +112,12 @@ class DataSession:
         self._peer = peer
         self._key = key
         self._methods = methods
-        self._check_token = check_token
+        self._keeper = keeper
         self._authorization = ""
-        self._not_known = ""  # why the token was refused
+        self._known = keeper is None  # has shown a token that was valid then
+        self._not_known = "" if keeper is None else NO_PROOF  # why its token is not valid
         self._largest_frame = max(largest_put, MAX_PULL_BYTES)
-        first = self._largest_frame if check_token is None else MAX_TOKEN_BYTES
+        first = self._largest_frame if keeper is None else MAX_TOKEN_BYTES
         self._reader = FrameReader(FROM_CLIENT, first)
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._fewer_calls = asyncio.Event()
@@ -174,18 +176,21 @@ class DataSession:
         try:
             for each in frames:
                 taken += 1
-                # how long a stream lets it wait is no fault of the client
-                self._stop_waiting()
+                if self._known:
+                    # how long a stream lets it wait is no fault of the client
+                    self._stop_waiting()
                 if taken % _FRAMES == 0:
                     await asyncio.sleep(0)
                 await self._take(each)
                 while len(self._calls) >= CALLS:
                     self._fewer_calls.clear()
                     await self._fewer_calls.wait()
+                if self._discards:
+                    return
         except DataFrameError as error:
             await self._refuse(error)
             return
-        if self._discards:
+        if not self._known:
             return
         if not self._reader.within:
             self._wait(IDLE_S)
@@ -203,21 +208,23 @@ class DataSession:
 
     def _late(self) -> None:
         """It has not come. A client that waits for an answer has nothing to say."""
-        if self._discards or self._reader.within or not self._calls:
+        waits_for_answer = self._calls and not self._reader.within
+        if self._discards or not self._known or not waits_for_answer:
             self.close()
         else:
             self._wait(IDLE_S)
 
     async def _refuse(self, problem: DataFrameError) -> None:
         """Say what is wrong with a frame, and end the connection."""
-        logger.warning("data connection ends: peer=%s reason=%s", self._peer, problem)
-        status = grpc.StatusCode.INTERNAL, str(problem)
+        code, text = grpc.StatusCode.INTERNAL, str(problem)
         if problem.too_large:
-            status = grpc.StatusCode.RESOURCE_EXHAUSTED, str(problem)
-            if self._not_known:
-                status = grpc.StatusCode.UNAUTHENTICATED, self._not_known
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        if self._keeper is not None and self._not_known:
+            code, text = grpc.StatusCode.UNAUTHENTICATED, self._not_known
+            self._keeper.audit.refused("data connection", "", self._peer, text)
+        else:
+            logger.warning("data connection ends: peer=%s reason=%s", self._peer, text)
         self._discard()
-        code, text = status
         await self._send(None, (status_frame(problem.call, code.value[0], text),))
 
     def _discard(self) -> None:
@@ -231,31 +238,21 @@ class DataSession:
             self._cancel(taken.call)
         elif taken.kind is Kind.APPEND:
             await self._take_put(taken)
-        elif len(taken.payload) > MAX_PULL_BYTES:
-            size, most = len(taken.payload), MAX_PULL_BYTES
-            raise DataFrameError(
-                f"a pull of {size} bytes, the limit is {most}", taken.call, too_large=True
-            )
         else:
             self._begin(taken.call, partial(self._pull, taken.call, bytes(taken.payload)))
 
     def _take_token(self, taken: Frame) -> None:
         """One that is not valid is refused with the next call, where that can be said."""
-        if len(taken.payload) > MAX_TOKEN_BYTES:
-            size, most = len(taken.payload), MAX_TOKEN_BYTES
-            raise DataFrameError(
-                f"a token of {size} bytes, the limit is {most}", taken.call, too_large=True
-            )
-        self._authorization = taken.payload.decode("ascii", "replace")
-        if self._check_token is None:
+        self._authorization = bytes(taken.payload).decode("ascii", "replace")
+        if self._keeper is None:
             return
         try:
-            self._check_token(self._authorization)
+            self._keeper.check_token(self._authorization)
         except NotKnownError as error:
             self._not_known = str(error)
             self._reader.most = MAX_TOKEN_BYTES
         else:
-            self._not_known = ""
+            self._known, self._not_known = True, ""
             self._reader.most = self._largest_frame
 
     def _cancel(self, call: int) -> None:
@@ -281,13 +278,15 @@ class DataSession:
         if call in self._calls:
             raise DataFrameError(f"two calls at one time have the number {call}", call)
         context = DataContext(self._peer, self._authorization)
+        working = work(context)
         task = asyncio.get_running_loop().create_task(
-            self._to_its_end(call, work(context)), name="data-call"
+            self._to_its_end(call, working), name="data-call"
         )
         self._calls[call] = task
 
         def ended(_: object) -> None:
             # also of one that was cancelled before it began
+            working.close()
             context.ended()
             del self._calls[call]
             self._fewer_calls.set()
@@ -310,7 +309,6 @@ class DataSession:
         except OSError:
             self.close()
         finally:
-            work.close()
             if self._stream is not None and self._stream.call == call:
                 self._stream.end()
                 self._discard()

@@ -207,7 +207,7 @@ class NodeConfig(BaseSettings):
         if self.tls.serves and self.data_listen not in ("", AUTO):
             raise ValueError(
                 "data_listen: data connections are not encrypted, and this node has [tls]: leave "
-                "data_listen out, clients then read by gRPC"
+                "data_listen out, clients then use gRPC"
             )
         addresses = {
             "listen": self.listen,

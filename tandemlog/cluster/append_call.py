@@ -122,7 +122,7 @@ class DataAppendCall:
         self._reader = FrameReader(FROM_NODE, MAX_GRPC_MESSAGE)
         self._frames: deque[Frame] = deque()
         self._changed = asyncio.Event()
-        self._answered = False
+        self._had_answer = False
         self._over = ""
         self._cancelled = False
         self._closed = False
@@ -167,7 +167,7 @@ class DataAppendCall:
         try:
             data = self._sock.recv(_READ_BYTES, socket.MSG_DONTWAIT)
             self._frames.extend(self._reader.feed(data))
-            self._answered = self._answered or bool(self._frames)
+            self._had_answer = self._had_answer or bool(self._frames)
         except BlockingIOError:
             return
         except (OSError, DataFrameError) as error:
@@ -201,7 +201,7 @@ class DataAppendCall:
             self._closed = True
             self._loop.remove_reader(self._sock)
             self._writer.close()
-            self._tell_ended(self, self._answered)
+            self._tell_ended(self, self._had_answer)
 
 
 _BY_NUMBER: Final = {status.value[0]: status for status in own_grpc.grpc.StatusCode}

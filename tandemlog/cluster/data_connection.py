@@ -131,11 +131,11 @@ class DataConnection:
         reason = "the node has closed the connection"
         try:
             while first := _read(self._sock, HEAD.size):
+                _check_whole(first, HEAD.size)
                 size, number, kind = read_head(first, FROM_NODE, MAX_GRPC_MESSAGE)
                 payload = _read(self._sock, size)
-                if len(payload) < size:
-                    raise OSError("the connection ended within an answer")
-                self._loop.call_soon_threadsafe(self._answered, number, kind, payload)
+                _check_whole(payload, size)
+                self._loop.call_soon_threadsafe(self._take_answer, number, kind, payload)
                 del payload
             self._loop.call_soon_threadsafe(self._ended, reason)
         except (OSError, DataFrameError) as error:
@@ -144,7 +144,7 @@ class DataConnection:
         except RuntimeError:  # the loop is closed, and uses the socket no more
             self._sock.close()
 
-    def _answered(self, number: int, kind: Kind, payload: bytes) -> None:
+    def _take_answer(self, number: int, kind: Kind, payload: bytes) -> None:
         future = self._calls.get(number)
         if future is None or future.done():
             return  # of a call that was cancelled
@@ -184,8 +184,8 @@ async def connected(host: str, port: int, key: bytes) -> socket.socket:
         sock, reason = None, ""
         try:
             sock = _connected(host, port, key)
-        except OSError as error:
-            reason = error.strerror or str(error)
+        except Exception as error:  # of a name that is none, too
+            reason = str(getattr(error, "strerror", None) or error)
         try:
             loop.call_soon_threadsafe(give, sock, reason)
         except RuntimeError:  # the loop is closed
@@ -196,7 +196,12 @@ async def connected(host: str, port: int, key: bytes) -> socket.socket:
         threading.Thread(target=connect, name="tandemlog-connect", daemon=True).start()
     except RuntimeError as error:  # the program ends
         raise DataConnectionError(str(error)) from error
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        if future.done() and not future.cancelled() and future.exception() is None:
+            future.result().close()  # it came in the same moment
+        raise
 
 
 def _connected(host: str, port: int, key: bytes) -> socket.socket:
@@ -207,13 +212,23 @@ def _connected(host: str, port: int, key: bytes) -> socket.socket:
         while len(found) < GREETING_BYTES and (more := sock.recv(GREETING_BYTES - len(found))):
             found += more
         if found != greeting(key):
-            raise OSError("it is another program, or another node, that listens there")
+            raise OSError(
+                "it is another program, or another node, that listens there"
+                if found
+                else "it takes no more connections, or is another program"
+            )
         prepare(sock)
         sock.settimeout(None)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def _check_whole(data: bytes, size: int) -> None:
+    """Raises OSError."""
+    if len(data) < size:
+        raise OSError("the connection ended within an answer")
 
 
 def _read(sock: socket.socket, size: int) -> bytes:

@@ -3,16 +3,19 @@
     pulls   gRPC ──the first answer──▶ open in the background ──▶ data connection
               ▲                               │ fails                    │ ends, late
               └────── again after AGAIN_S ────┴──────────────────────────┘
-    puts    each stream has a connection of its own; gRPC if none opens within WAIT_S
+    puts    each stream has a connection of its own; gRPC, to its end, if none opens within WAIT_S
 
-No pull waits for a connection to open, and none fails because there is none. After a failure, also
-of a stream or a pull that was never answered, none is tried for AGAIN_S, or until the node says
-something else of its data connections: a node that can only be reached by gRPC, through a mapped
-port say, costs nothing more.
+No pull fails because there is no connection, and none waits for one to open unless it was asked
+for (always). After a failure, also of a stream or a pull that was never answered, none is tried for
+AGAIN_S, or until the node says something else of its data connections: a node that can only be
+reached by gRPC, through a mapped port say, costs nothing more. Before another try the node is
+asked for its port again, since it may have been restarted.
 """
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from ..errors import InvalidArgumentError
 from .append_call import DataAppendCall, Failure
@@ -28,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 AGAIN_S = 60.0
 WAIT_S = 0.25
+Offer: TypeAlias = tuple[int, bytes]
+"""Port and key of a node's data connections; port 0: it takes none."""
 MODES = ("auto", "always", "never")
 
 
@@ -41,20 +46,25 @@ def check_mode(mode: str) -> None:
 
 
 class DataPath:
-    """See the module. Of the node at `host`; one event loop."""
+    """See the module. Of the node at `host`, which `ask` asks for its offer, None if it does not
+    answer. One event loop."""
 
-    def __init__(self, host: str, mode: str) -> None:
+    def __init__(self, host: str, mode: str, ask: Callable[[], Awaitable[Offer | None]]) -> None:
         self._host = host
         self._mode = mode if AVAILABLE else "never"
-        self._offer: tuple[int, bytes] = (0, b"")
+        self._ask = ask
+        self._offer: Offer = (0, b"")
+        self._is_old = False
         self._open: DataConnection | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._closed = False
         self._streams: set[DataAppendCall] = set()
         self._failed_until = float("-inf")
         self._opened_until = float("-inf")
 
     def offered(self, port: int, key: bytes) -> None:
-        """What the node says of its data connections; port 0: it takes none."""
+        """What the node says of its data connections."""
+        self._is_old = False
         if (port, key) != self._offer:
             self._offer = port, key
             self._failed_until = self._opened_until = float("-inf")
@@ -82,13 +92,16 @@ class DataPath:
         self, endpoint: str, authorization: str, failure: Failure
     ) -> DataAppendCall | None:
         """A new stream of puts, `failure` as AppendCall says; None if it has to be by gRPC."""
-        if self._mode == "never" or not self._may_try():
+        if not self._may_try():
             return None
         try:
             async with asyncio.timeout(WAIT_S):
                 sock = await connected(self._host, *self._offer)
         except (DataConnectionError, TimeoutError) as error:
             self._failed(str(error) or f"no connection within {WAIT_S:g} s")
+            return None
+        if self._closed:
+            sock.close()
             return None
         call = DataAppendCall(sock, endpoint, authorization, failure, self._stream_ended)
         self._streams.add(call)
@@ -99,13 +112,13 @@ class DataPath:
         if not answered:
             self._failed("a stream of puts had no answer")
 
-    def answered(self) -> None:
-        """A pull was answered by gRPC: there may be more."""
+    def pull_came_by_grpc(self) -> None:
+        """There may be more."""
         if self._mode == "auto":
             self._begin()
 
     def close(self) -> None:
-        self._mode = "never"
+        self._closed = True
         for call in list(self._streams):
             call.interrupt()
         if self._opening is not None:
@@ -115,7 +128,7 @@ class DataPath:
 
     def _connection(self) -> DataConnection | None:
         if self._open is not None and not self._open.usable:
-            self._open = None
+            self._open, self._is_old = None, True
         return self._open
 
     def _begin(self) -> None:
@@ -126,14 +139,19 @@ class DataPath:
             self._opening = loop.create_task(self._connect(), name="tandemlog-data")
 
     def _may_try(self) -> bool:
-        return self._offer[0] > 0 and asyncio.get_running_loop().time() >= self._failed_until
+        if self._closed or self._mode == "never" or not self._offer[0]:
+            return False
+        return asyncio.get_running_loop().time() >= self._failed_until
 
     def _failed(self, reason: str) -> None:
+        self._is_old = True
         self._failed_until = asyncio.get_running_loop().time() + AGAIN_S
         logger.info("no data connection, gRPC is used: host=%s reason=%s", self._host, reason)
 
     async def _connect(self) -> None:
         try:
+            if self._is_old and (offer := await self._ask()) is not None:
+                self.offered(*offer)
             self._open = await DataConnection.open(self._host, *self._offer)
         except DataConnectionError as error:
             self._failed(str(error))

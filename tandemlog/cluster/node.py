@@ -27,10 +27,10 @@ from ..transport.channels import open_channel
 from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
-from ..v1 import admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
+from ..v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 from .append_call import APPEND, AppendCall, GrpcAppendCall, status_of
 from .data_connection import DataStatusError
-from .data_path import DataPath
+from .data_path import DataPath, Offer
 from .endpoints import split_host_port
 from .pull_answer import PULL, PullAnswer, parse_pull
 
@@ -54,6 +54,9 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+
+_DESCRIBE_MS = 2_000
 
 
 class _Answer(Protocol):
@@ -95,9 +98,19 @@ class Node:
             APPEND, response_deserializer=broker_pb2.AppendResponse.FromString
         )
         encrypted = self._files.current().credentials is not None
-        scheme = "/" in endpoint
-        host = "" if scheme else split_host_port(endpoint)[0]
-        self.data = DataPath(host, "never" if encrypted or scheme else data_connections)
+        if encrypted or "/" in endpoint:  # a gRPC target with a scheme
+            self.data = DataPath("", "never", self._offer)
+        else:
+            self.data = DataPath(split_host_port(endpoint)[0], data_connections, self._offer)
+
+    async def _offer(self) -> Offer | None:
+        """What this node says of its data connections now; None if it does not answer."""
+        request = admin_pb2.DescribeClusterRequest()
+        try:
+            answer = await self.ask(self.admin.DescribeCluster, request, _DESCRIBE_MS)
+        except TandemlogError:
+            return None
+        return answer.data_port, answer.data_key
 
     async def close(self) -> None:
         """Ends every call."""
@@ -119,9 +132,15 @@ class Node:
         began = clock()
         raw = await self._pull_data(request, timeout_ms)
         if raw is None:
-            left_ms = timeout_ms - round(1e3 * (clock() - began))
-            raw = await self.call(self._pull, request, max(left_ms, 1))
-            self.data.answered()
+            late_ms = round(1e3 * (clock() - began))
+            if late_ms and request.wait_ms:
+                # what is left of its wait, in what is left of its time
+                copy = broker_pb2.PullRequest()
+                copy.CopyFrom(request)
+                copy.wait_ms = max(0, request.wait_ms - late_ms)
+                request = copy
+            raw = await self.call(self._pull, request, max(timeout_ms - late_ms, 1))
+            self.data.pull_came_by_grpc()
         answer = parse_pull(raw)
         if answer.error.code:
             raise error_from(answer.error, self.endpoint)

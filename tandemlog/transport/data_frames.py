@@ -24,7 +24,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-Buffer: TypeAlias = bytes | bytearray
+import numpy as np
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC: Final = b"TLDATA1\n"
 KEY_BYTES: Final = 16
@@ -36,6 +38,7 @@ LAST_CALL: Final = (1 << 32) - 1
 
 MAX_TOKEN_BYTES: Final = 16 << 10
 MAX_PULL_BYTES: Final = 256 << 10
+"""Of an encoded request; a client makes larger ones by gRPC."""
 _LARGE: Final = 64 << 10
 
 
@@ -56,6 +59,8 @@ class Kind(IntEnum):
     STATUS = 5
     APPEND = 6
 
+
+_MOST: Final = {Kind.TOKEN: MAX_TOKEN_BYTES, Kind.PULL: MAX_PULL_BYTES, Kind.CANCEL: 0}
 
 FROM_CLIENT: Final = frozenset({Kind.TOKEN, Kind.PULL, Kind.CANCEL, Kind.APPEND})
 FROM_NODE: Final = frozenset({Kind.ANSWER, Kind.STATUS})
@@ -90,20 +95,23 @@ def read_status(payload: Buffer) -> tuple[int, str]:
     """Code and text of a STATUS. Raises DataFrameError."""
     if len(payload) < _CODE.size:
         raise DataFrameError(f"a status of {len(payload)} bytes has no code")
-    return _CODE.unpack_from(payload)[0], payload[_CODE.size :].decode(errors="replace")
+    return _CODE.unpack_from(payload)[0], bytes(payload[_CODE.size :]).decode(errors="replace")
 
 
 def read_head(data: Buffer, kinds: frozenset[Kind], most: int) -> tuple[int, int, Kind]:
     """Size, call and kind of the frame with which `data` begins (12 bytes). Raises DataFrameError
-    if the frame is none of `kinds`, or larger than `most` bytes."""
+    if the frame is none of `kinds`, or larger than `most` bytes or one of its kind may be."""
     size, call, kind = HEAD.unpack_from(data)
     if kind not in kinds:
         raise DataFrameError(
             f"a frame of kind {kind}, which is unknown or does not belong here", call
         )
+    kind = Kind(kind)
+    most = min(most, _MOST.get(kind, most))
     if size > most:
-        raise DataFrameError(f"a frame of {size} bytes, the limit is {most}", call, too_large=True)
-    return size, call, Kind(kind)
+        what = f"a frame {kind.name} of {size} bytes, the limit is {most}"
+        raise DataFrameError(what, call, too_large=True)
+    return size, call, kind
 
 
 class FrameReader:
@@ -168,10 +176,11 @@ class _Large:
     def __init__(self, call: int, kind: Kind, size: int, held: bytearray) -> None:
         self.call = call
         self.kind = kind
-        self.payload = bytearray(size)
+        # not touched, and so no memory yet: what is announced may never come
+        self.payload = np.empty(size, np.uint8).data
         self.filled = len(held) - HEAD.size
         self.payload[: self.filled] = held[HEAD.size :]
 
     @property
     def room(self) -> memoryview:
-        return memoryview(self.payload)[self.filled :]
+        return self.payload[self.filled :]

@@ -9,8 +9,14 @@ from typing import Final
 _PARTS: Final = 64
 _BYTES: Final = 2 << 20
 """For one call of the kernel: the loop has other work too."""
-# A host that is gone without a word is noticed within 30 s, as by gRPC's pings.
-_KEEPALIVE: Final = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2))
+# A host that is gone without a word is noticed within 30 s, as by gRPC's pings; within 60 s (ms
+# here) if it has something to acknowledge, or to take.
+_KEEPALIVE: Final = (
+    ("TCP_KEEPIDLE", 20),
+    ("TCP_KEEPINTVL", 5),
+    ("TCP_KEEPCNT", 2),
+    ("TCP_USER_TIMEOUT", 60_000),
+)
 
 
 def prepare(sock: socket.socket) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import random
 import socket
 import struct
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import grpc
 import pytest
 
-from node.access.errors import NotKnownError
+from fakes.secured_node import access_text, token
+from node.access.access_file import parse_access
+from node.access.doorkeeper import Doorkeeper
 from node.services import data_session
 from node.services.call_door import CallContext
 from node.services.data_session import DataMethods, DataSession
@@ -116,7 +119,7 @@ class Rig:
 
     @asynccontextmanager
     async def connected(
-        self, check_token: Callable[[str], None] | None = None, send_buffer: int = 0
+        self, known_by: Doorkeeper | None = None, send_buffer: int = 0
     ) -> AsyncIterator[Client]:
         ours, theirs = socket.socketpair()
         for each in (ours, theirs):
@@ -125,7 +128,7 @@ class Rig:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         methods = DataMethods(self.pull, self.append)
         self.session = DataSession(
-            ours, "ipv4:1.2.3.4:5", KEY, methods, check_token, largest_put=LARGEST_PUT
+            ours, "ipv4:1.2.3.4:5", KEY, methods, known_by, largest_put=LARGEST_PUT
         )
         self.running = asyncio.create_task(self.session.run())
         client = Client(theirs)
@@ -256,9 +259,10 @@ async def test_a_stream_that_takes_nothing_stops_the_reading() -> None:
         await until(lambda: len(rig.puts) == 20)
 
 
+@pytest.mark.parametrize("size", [1, 100_000])
 @pytest.mark.parametrize("refused", [False, True])
 async def test_the_end_of_a_stream_is_said_and_ends_the_connection(
-    refused: bool, monkeypatch: pytest.MonkeyPatch
+    refused: bool, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the client goes on writing meanwhile."""
     monkeypatch.setattr(data_session, "LAST_S", 0.2)
@@ -267,7 +271,7 @@ async def test_the_end_of_a_stream_is_said_and_ends_the_connection(
     if refused:
         rig.stream_status = grpc.StatusCode.UNAVAILABLE, "too many streams"
     async with rig.connected() as client:
-        await client.say(*[frame(1, Kind.APPEND, bytes(100_000))] * 6)
+        await client.say(*[frame(1, Kind.APPEND, bytes(size))] * 6)
         kinds = []
         while (found := await client.frame()) is not None:
             kinds.append(found.kind)
@@ -310,32 +314,58 @@ async def test_what_is_no_frame_ends_the_connection(
     assert f"data connection ends: peer=ipv4:1.2.3.4:5 reason={text}" in caplog.text
 
 
-async def test_before_a_token_frames_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def keeper() -> Doorkeeper:
+    """Knows one token."""
+    access = parse_access(access_text(good={"admin": True}), "access.toml")
+    return Doorkeeper("c", monotonic=time.monotonic, access=access)
+
+
+def shown(name: str) -> bytes:
+    return frame(0, Kind.TOKEN, f"Bearer {token(name)}".encode())
+
+
+async def test_before_a_token_frames_are_small(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(data_session, "LAST_S", 0.1)
-
-    def check(authorization: str) -> None:
-        if authorization != "Bearer good":
-            raise NotKnownError("unknown")
-
     rig = Rig()
     large = frame(1, Kind.PULL, bytes(MAX_TOKEN_BYTES + 1))
-    for token, code in ((b"", 8), (frame(0, Kind.TOKEN, b"Bearer bad"), 16)):
-        async with rig.connected(check) as client:
-            await client.say(token + large)
+    for first, reason in ((b"", "send the token"), (shown("bad"), "may have been revoked")):
+        async with rig.connected(keeper()) as client:
+            await client.say(first + large)
             said = await client.frame()
             assert said is not None
-            assert read_status(said.payload)[0] == code, "UNAUTHENTICATED if that is the reason"
+            code, text = read_status(said.payload)
+            assert code == grpc.StatusCode.UNAUTHENTICATED.value[0]
+            assert reason in text
             assert await client.frame() is None
+        assert reason in caplog.text, "the audit log says so"
     assert rig.pulls == []
-    async with rig.connected(check) as client:
-        await client.say(frame(0, Kind.TOKEN, b"Bearer good") + large)
+    async with rig.connected(keeper()) as client:
+        await client.say(shown("good") + large)
         found = await client.frame()
         assert found is not None
         assert found.kind is Kind.ANSWER
         # small ones of a caller that is not known come to the door, which says so
-        await client.say(frame(0, Kind.TOKEN, b"Bearer old"), frame(2, Kind.PULL, b"x"))
+        await client.say(shown("old"), frame(2, Kind.PULL, b"x"))
         assert await client.frame() == Frame(2, Kind.ANSWER, b"x")
-    assert rig.tokens == [(("authorization", each),) for each in ("Bearer good", "Bearer old")]
+    assert rig.tokens == [(("authorization", f"Bearer {token(each)}"),) for each in ("good", "old")]
+
+
+async def test_a_caller_that_shows_no_token_has_little_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever else it says."""
+    monkeypatch.setattr(data_session, "FIRST_FRAME_S", 0.5)
+    rig = Rig()
+    began = asyncio.get_running_loop().time()
+    async with rig.connected(keeper()) as client:
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                await client.say(shown("bad"), frame(9, Kind.CANCEL))
+                await asyncio.sleep(0.05)
+        assert await client.frame() is None
+    assert asyncio.get_running_loop().time() - began < 5
 
 
 @pytest.mark.parametrize("case", ["nothing", "half a frame", "a call"])
@@ -343,7 +373,7 @@ async def test_a_silent_client_is_let_go_unless_it_waits(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIRST_FRAME_S", "FRAME_S", "IDLE_S"):
-        monkeypatch.setattr(data_session, name, 0.05)
+        monkeypatch.setattr(data_session, name, 0.5)
     rig = Rig()
     rig.held[b"slow"] = asyncio.Event()
     async with rig.connected() as client:
@@ -351,7 +381,7 @@ async def test_a_silent_client_is_let_go_unless_it_waits(
             await client.say(frame(1, Kind.PULL, b"abc")[:-1])
         elif case == "a call":
             await client.say(frame(1, Kind.PULL, b"slow"))
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(1.5)
             rig.held[b"slow"].set()
             assert await client.frame() == Frame(1, Kind.ANSWER, b"slow")
         assert await client.frame() is None

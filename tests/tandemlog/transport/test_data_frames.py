@@ -21,12 +21,10 @@ from tandemlog.transport.data_frames import (
     status_frame,
 )
 
+numbers = st.integers(0, (1 << 32) - 1)
 frames = st.builds(
-    Frame,
-    st.integers(0, (1 << 32) - 1),
-    st.sampled_from(sorted(FROM_CLIENT)),
-    st.binary(max_size=200),
-)
+    Frame, numbers, st.sampled_from(sorted(FROM_CLIENT - {Kind.CANCEL})), st.binary(max_size=200)
+) | st.builds(Frame, numbers, st.just(Kind.CANCEL), st.just(b""))
 
 
 @given(st.lists(frames, max_size=8), st.lists(st.integers(1, 300), min_size=1, max_size=20))
@@ -84,8 +82,17 @@ def test_a_frame_that_is_too_large_is_refused_by_its_head() -> None:
     reader = FrameReader(FROM_CLIENT, 100)
     assert list(reader.feed(head(1, Kind.APPEND, 100))) == []
     assert reader.within
-    with pytest.raises(DataFrameError, match=r"a frame of 101 bytes, the limit is 100"):
+    with pytest.raises(DataFrameError, match=r"a frame APPEND of 101 bytes, the limit is 100"):
         list(FrameReader(FROM_CLIENT, 100).feed(head(1, Kind.APPEND, 101)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [(Kind.CANCEL, 0), (Kind.TOKEN, 16 << 10), (Kind.PULL, 256 << 10)]
+)
+def test_a_kind_has_a_limit_of_its_own(kind: Kind, limit: int) -> None:
+    assert list(FrameReader(FROM_CLIENT, 1 << 30).feed(head(1, kind, limit)[:11])) == []
+    with pytest.raises(DataFrameError, match=f"of {limit + 1} bytes, the limit is {limit}"):
+        list(FrameReader(FROM_CLIENT, 1 << 30).feed(head(1, kind, limit + 1)))
 
 
 @pytest.mark.parametrize("kind", [0, 7, 255, Kind.ANSWER])

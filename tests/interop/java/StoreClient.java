@@ -55,12 +55,13 @@ public final class StoreClient {
     private final String nameServer;
     private final String broker;
 
-    private StoreClient(String nameServer, String broker) throws Exception {
+    /** `turn` keeps the names of this attempt apart from those of one that failed. */
+    private StoreClient(String nameServer, String broker, int turn) throws Exception {
         this.nameServer = nameServer;
         this.broker = broker;
         for (var each : List.of(consumer, producer, admin)) {
             each.setNamesrvAddr(nameServer);
-            each.setInstanceName("store-client-" + each.getClass().getSimpleName());
+            each.setInstanceName("store-client-" + turn + "-" + each.getClass().getSimpleName());
             each.setPollNameServerInterval(1000);
         }
         producer.setRetryTimesWhenSendFailed(0);
@@ -70,9 +71,23 @@ public final class StoreClient {
         admin.start();
     }
 
+    /** Starting makes further clients inside, which fail as Made says. */
+    private static StoreClient started(String nameServer, String broker) throws Exception {
+        for (int turn = 1; ; turn++) {
+            try {
+                return new StoreClient(nameServer, broker, turn);
+            } catch (NullPointerException interfaceWentAway) {
+                if (turn == 20) {
+                    throw interfaceWentAway;
+                }
+                Thread.sleep(100);
+            }
+        }
+    }
+
     public static void main(String[] arguments) {
         try {
-            StoreClient client = new StoreClient(arguments[0], arguments[1]);
+            StoreClient client = started(arguments[0], arguments[1]);
             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 Object answer;

@@ -112,7 +112,7 @@ class NodeConfig(BaseSettings):
         "port.",
     )
     data_listen: str = Field(
-        default="auto",
+        default=AUTO,
         description="host:port of data connections, by which clients put and pull at less cost "
         "than by gRPC; port 0 means any free port. auto: the host of listen and any free port, or "
         "none on a node with [tls], since they are not encrypted; empty means none. Clients try "

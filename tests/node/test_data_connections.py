@@ -5,9 +5,7 @@ lost, stored twice, or read twice.
 """
 
 import asyncio
-import contextlib
 import itertools
-import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 
 from fakes.authority import Authority
+from fakes.data_listeners import Cutter, Listener
 from fakes.secured_node import access_text, running, settings, token, until
 from node.node import Node
 from node.services import data_server
@@ -180,29 +179,6 @@ def test_an_unknown_mode_is_refused() -> None:
         options("often")
 
 
-class Impostor:
-    """Another program that listens at the port."""
-
-    def __init__(self, says: bytes) -> None:
-        self.says = says
-        self.heard = b""
-        self.connections = 0
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            yield server.sockets[0].getsockname()[1]
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        writer.write(self.says)
-        with contextlib.suppress(ConnectionError):
-            await writer.drain()
-            self.heard += await reader.read()
-        writer.close()
-
-
 @pytest.mark.parametrize(
     "says",
     [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9, greeting(bytes(16))],
@@ -211,7 +187,7 @@ class Impostor:
 async def test_another_program_at_the_port_hears_nothing(
     node: Node, says: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    impostor = Impostor(says)
+    impostor = Listener(says)
     async with impostor.listening() as port:
         monkeypatch.setattr(node.data, "port", port)
         security = Security(token="tl_secret", insecure=True)
@@ -327,46 +303,6 @@ async def test_the_door_looks_at_each_call(
         assert node.store.queues.ends_of([0, 1]) == [3, 2]
 
 
-class Cutter:
-    """A way to the data connections of `node` that cuts each after some bytes, either way."""
-
-    def __init__(self, node: Node, seed: int) -> None:
-        self._to = node.data.port
-        self._random = random.Random(seed)
-        self.cuts = 0
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            yield server.sockets[0].getsockname()[1]
-            for each in self._writers:
-                each.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", self._to)
-        self._writers |= {writer, back}
-        # the later ones let all messages through, however they were collected
-        left = 700 << min(self.cuts, 13)
-        room = [self._random.randrange(left)]
-        await asyncio.gather(self._pass(reader, back, room), self._pass(there, writer, room))
-
-    async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, room: list[int]
-    ) -> None:
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(self._random.randrange(1, 50_000)):
-                part = data[: room[0]]
-                room[0] -= len(part)
-                writer.write(part)
-                await writer.drain()
-                if not room[0]:
-                    self.cuts += 1
-                    break
-        writer.close()
-
-
 @pytest.mark.parametrize("seed", range(12))
 async def test_connections_may_be_cut_at_any_byte(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -381,7 +317,7 @@ async def test_connections_may_be_cut_at_any_byte(
     monkeypatch.setattr(GrpcAppendCall, "read", refused)
     count = 150
     async with one_node(tmp_path) as node:
-        cutter = Cutter(node, seed)
+        cutter = Cutter(node.data.port, seed)
         async with cutter.listening() as port:
             monkeypatch.setattr(node.data, "port", port)
             endpoint = node.endpoints.listen
@@ -404,34 +340,11 @@ async def test_connections_may_be_cut_at_any_byte(
         assert sorted(node.store.queues.ends_of([0, 1])) == [count // 2] * 2
 
 
-class Swallower:
-    """Greets as the node does, and then ends the connection, or does nothing more."""
-
-    def __init__(self, node: Node, *, ends: bool) -> None:
-        self._greeting = greeting(node.data.key)
-        self._ends = ends
-        self.connections = 0
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[int]:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        async with server:
-            yield server.sockets[0].getsockname()[1]
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        writer.write(self._greeting)
-        with contextlib.suppress(ConnectionError):
-            await writer.drain()
-            await (reader.readexactly(5) if self._ends else reader.read())
-        writer.close()
-
-
 @pytest.mark.parametrize("ends", [True, False])
 async def test_a_connection_that_opens_and_does_not_work_is_not_tried_again(
     node: Node, ends: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swallower = Swallower(node, ends=ends)
+    swallower = Listener(greeting(node.data.key), ends_after=5 if ends else None)
     async with swallower.listening() as port:
         monkeypatch.setattr(node.data, "port", port)
         producing = ProducerOptions(connection=options(), answer_timeout_ms=500)

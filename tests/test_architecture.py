@@ -22,7 +22,7 @@ MADE_UP = (
     "copy.py",
     "job.py",
 )  # programs of a reader's own in the documents
-MAX_LINES = 450
+MAX_LINES = 500
 MAX_FUNCTION_LINES = 70  # what the options of a command line need is left out
 
 # Which of our own packages a package may import; the longest matching name counts.

@@ -125,25 +125,31 @@ class Commits:
             await self._send(self._progress.to_commit(offsets))
 
     async def _send(self, offsets: Mapping[Queue, int]) -> None:
+        """Until the answer has come it is not known which of the two offsets the group has: a send
+        that fails, or is cancelled at any moment, leaves the next one to save these."""
         assert self._group is not None
+        if not offsets:
+            return
         member = self._of.membership
-        refused: Collection[Queue] = ()
+        for queue in offsets:
+            self._progress.committed.pop(queue, None)
         try:
             identity = member.identity if member is not None else None
             await self._positions.commit(self._group, offsets, identity)
-            self._of.counters.commits += bool(offsets)
         except TandemlogError as error:
             logger.warning("offsets not committed: group=%s %s", self._group, error)
-            refused = offsets.keys()
             self._of.counters.failed_commits += 1
             if isinstance(error, FencedMemberError):
-                refused = error.refused or refused
+                self._saved(offsets, error.refused or offsets)
                 if member is not None:
                     member.check()
             raise
-        finally:
-            for queue in offsets.keys() - set(refused):
-                self._progress.committed[queue] = offsets[queue]
+        self._of.counters.commits += 1
+        self._saved(offsets, ())
+
+    def _saved(self, offsets: Mapping[Queue, int], refused: Collection[Queue]) -> None:
+        for queue in offsets.keys() - set(refused):
+            self._progress.committed[queue] = offsets[queue]
 
 
 def _not_owned(group: str, queues: Collection[Queue]) -> FencedMemberError:

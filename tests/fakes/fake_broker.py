@@ -5,6 +5,7 @@
 
     node.faults.append(Fault.DROP_AFTER)    the next request on the Append stream meets it
     node.removed, node.holes                what this node lacks: older files, single messages
+    node.damaged                            messages whose bodies have another byte on its disk
 
 All nodes share the log, so a change of master loses nothing. `running_cluster` runs one in a
 thread of its own, for synchronous clients.
@@ -55,6 +56,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     visible: int | None = None
     removed: dict[tuple[str, int], int] = field(default_factory=dict)
     holes: set[tuple[str, int, int]] = field(default_factory=set)
+    damaged: set[tuple[str, int, int]] = field(default_factory=set)
     unheard_topics: set[str] = field(default_factory=set)
     epoch: int | None = None
     pulls_fail: bool = False
@@ -243,7 +245,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
             full = len(record) > room and (taken or not empty)
             if full or (request.max_messages and len(taken) >= request.max_messages):
                 break
-            taken.append(record)
+            taken.append(_flipped(record) if (*key, number) in self.damaged else record)
             room -= len(record)
             answer.next_offset = number + 1
         if not taken:
@@ -447,6 +449,13 @@ def _records(found: list[bytes]) -> broker_pb2.RecordsResponse:
         records=b"".join(found),
         sizes=b"".join(len(record).to_bytes(4, "little") for record in found),
     )
+
+
+def _flipped(record: bytes) -> bytes:
+    """With another byte at the end of its body."""
+    found = decode_record(record)
+    at = record.rindex(found.body) + len(found.body) - 1
+    return record[:at] + bytes([record[at] ^ 1]) + record[at + 1 :]
 
 
 class TokenGuard(aio.ServerInterceptor):

@@ -131,12 +131,12 @@ class Cluster:
             max_messages=_SAMPLE,
         )
         answer = await Reader(connection, ReadFrom.ANY).ask(
-            lambda node: node.ask(node.broker.Pull, request, self._options.request_timeout_ms)
+            lambda node: node.pull(request, self._options.request_timeout_ms)
         )
         return {
-            queues[part.position_index]: len(part.records) / part.count
-            for part in answer.queues
-            if part.count
+            queues[part.head.position_index]: len(part.records) / part.head.count
+            for part in answer.parts
+            if part.head.count
         }
 
     def store_times(self, places: Sequence[Place]) -> dict[Place, int]:
@@ -156,14 +156,14 @@ class Cluster:
             max_bytes=_TIMES_BYTES,
         )
         answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
-            lambda node: node.ask(node.broker.Pull, request, self._options.request_timeout_ms)
+            lambda node: node.pull(request, self._options.request_timeout_ms)
         )
         return {
-            places[part.position_index]: ReceivedMessage(
-                part.records, 0, int.from_bytes(part.sizes[:4], "little")
+            places[part.head.position_index]: ReceivedMessage(
+                part.records, 0, int.from_bytes(part.head.sizes[:4], "little")
             ).store_timestamp
-            for part in answer.queues
-            if part.count
+            for part in answer.parts
+            if part.head.count
         }
 
     def _positions(self) -> Positions:

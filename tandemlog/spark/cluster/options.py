@@ -81,7 +81,7 @@ class ReadOptions:
     group: str | None = None
     pull_bytes: int = 8 << 20
     pull_timeout_ms: int = 30_000
-    verify_crc: bool = False
+    verify_crc: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ on the size of a response, nor on which node sent it and how far that node was. 
 writer relies on this.
 
 tandemlog.consume.doubts decides what a response means: a node that is behind must be asked again,
-or another one; messages are lost when every node that may have them lacks them. No I/O and no
-clock.
+or another one; messages are lost when every node that may have them lacks them. A message that is
+damaged on one node is asked of the others: only one that no node has whole is lost. So the bodies'
+CRCs are checked here, before a row counts as read. No I/O and no clock.
 """
 
 import logging
@@ -23,6 +24,7 @@ import numpy as np
 from tandemlog.cluster.pull_answer import PullPart
 from tandemlog.consume.doubts import Doubts, Kind, Said, judge
 from tandemlog.consume.received import ReceivedBatch
+from tandemlog.format.columns.crcs import first_bad_crc
 from tandemlog.v1 import broker_pb2
 
 from ..cluster.errors import ClusterError, DataLossError
@@ -39,6 +41,8 @@ class _Reading:
     span: QueueSpan
     position: int
     held: list[ReceivedBatch] = field(default_factory=list)
+    damage: dict[str, str] = field(default_factory=dict)
+    """Of the next message: by endpoint of the node that sent it, what is wrong with it."""
 
     @property
     def finished(self) -> bool:
@@ -49,7 +53,8 @@ class _Reading:
 
 
 class PullProgress:
-    """See the module. `filtered`: nodes leave messages of other tags out."""
+    """See the module. `filtered`: nodes leave messages of other tags out. `verify_crc`: a body that
+    is not the one that was sent is damage, not a row."""
 
     def __init__(
         self,
@@ -58,10 +63,12 @@ class PullProgress:
         filtered: bool,
         fail_on_data_loss: bool,
         hold_bytes: int = HOLD_BYTES,
+        verify_crc: bool = True,
     ) -> None:
         self._filtered = filtered
         self._fail = fail_on_data_loss
         self._hold_bytes = hold_bytes
+        self._verify_crc = verify_crc
         self._doubts: Doubts[int] = Doubts()
         # in order; the first one is never finished
         self._open = [
@@ -169,6 +176,13 @@ class PullProgress:
             records=part.records,
             sizes=np.frombuffer(head.sizes, "<u4"),
         )
+        row, fault = self._fault(batch)
+        if row == 0:
+            self._note_damage(reading, batch, fault, endpoint)
+            return
+        if row > 0:
+            # Those before it are rows; it is the first one of the next answer.
+            batch = _first_rows(batch, row)
         first = int(batch.headers.queue_offset[0]) if len(batch) else None
         said = judge(
             head,
@@ -178,16 +192,48 @@ class PullProgress:
             first_offset=first,
         )
         following = min(said.following, span.end)
+        if row > 0:
+            following = min(following, batch.next_offset)
         if said.kind is Kind.GONE:
             self._doubts.note(reading.number, endpoint, replace(said, following=following), 0)
             return
         if following > reading.position:
-            self._doubts.settle(reading.number)
+            self._settle(reading)
             if len(batch):
                 following = self._rows(reading, batch)
             reading.position = following
         if said.kind is Kind.BEHIND and not reading.finished:
             self._doubts.note(reading.number, endpoint, said, 0)
+
+    def _fault(self, batch: ReceivedBatch) -> tuple[int, str]:
+        """The first record that is damaged, and how; -1 if none is."""
+        headers = batch.headers
+        if not headers.well_formed.all():
+            return int(np.argmin(headers.well_formed)), "the record does not hold together"
+        if not self._verify_crc:
+            return -1, ""
+        wrong = first_bad_crc(
+            batch.records, headers.body_start, headers.body_length, headers.body_crc
+        )
+        return wrong, "the body is not the one that was sent: its CRC differs"
+
+    def _note_damage(
+        self, reading: _Reading, batch: ReceivedBatch, fault: str, endpoint: str
+    ) -> None:
+        """The node at `endpoint` has no whole message at the position, or at the first one behind
+        it that its filter lets through."""
+        at = reading.position
+        if self._filtered and batch.headers.well_formed[0]:
+            at = min(max(at, int(batch.headers.queue_offset[0])), reading.span.end - 1)
+        said = Said(Kind.GONE, at + 1, batch.min_offset, batch.max_offset)
+        reading.damage[endpoint] = (
+            f"{reading.span.topic}/{reading.span.queue_id} offset {at}: {fault}"
+        )
+        self._doubts.note(reading.number, endpoint, said, 0)
+
+    def _settle(self, reading: _Reading) -> None:
+        self._doubts.settle(reading.number)
+        reading.damage.clear()
 
     def _rows(self, reading: _Reading, batch: ReceivedBatch) -> int:
         """Takes the rows up to the span's end, and without a filter up to the first offset that is
@@ -202,14 +248,31 @@ class PullProgress:
         return end
 
     def _lost(self, reading: _Reading, gone: Said) -> None:
-        self._report(
+        text = (
             f"{reading.span.topic}/{reading.span.queue_id}: the messages {reading.position}.."
             f"{gone.following} are gone, the queue holds {gone.min_offset}..{gone.max_offset}"
         )
-        self._doubts.settle(reading.number)
+        if reading.damage:
+            faults = dict.fromkeys(reading.damage.values())
+            text = (
+                f"{'; '.join(faults)}, on {', '.join(sorted(reading.damage))}, and no other node "
+                "has it; verifyCrc=false takes a body as it is"
+            )
+        self._report(text)
+        self._settle(reading)
         reading.position = gone.following
 
     def _report(self, text: str) -> None:
         if self._fail:
             raise DataLossError(f"{text}; failOnDataLoss=false reads what is left")
         logger.warning("data lost: %s", text)
+
+
+def _first_rows(batch: ReceivedBatch, rows: int) -> ReceivedBatch:
+    """The first `rows` messages, at least one and fewer than all; it continues behind them."""
+    return replace(
+        batch,
+        next_offset=int(batch.headers.queue_offset[rows - 1]) + 1,
+        records=batch.records[: int(batch.positions[rows])],
+        sizes=batch.sizes[:rows],
+    )

@@ -4,8 +4,9 @@
     task's thread    decode k, hand over   decode k+1 ...
 
 The next pull runs while the last response is decoded. One request asks for several queues of a
-partition, whose rows are passed on one queue after the other (progress.py). If a node fails or is
-behind, the task tries others; it gives up after pullTimeoutMs without a message.
+partition, whose rows are passed on one queue after the other (progress.py). If a node fails, is
+behind or has a damaged message, the task tries others; it gives up after pullTimeoutMs without a
+message.
 """
 
 import asyncio
@@ -13,12 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tandemlog.cluster.node import Node
-from tandemlog.cluster.pull_answer import PULL, PullAnswer, parse_pull
+from tandemlog.cluster.pull_answer import PullAnswer
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import (
     NodeUnavailableError,
@@ -77,6 +77,7 @@ def read_spans(
         filtered=tags is not None,
         fail_on_data_loss=pulling.fail_on_data_loss,
         hold_bytes=pulling.pull_bytes,
+        verify_crc=pulling.verify_crc,
     )
     puller = _Puller(pulling, number, sorted(tag_hashes(tags) or ()))
     deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
@@ -95,7 +96,7 @@ def read_spans(
             for batch in found:
                 wanted = batch.only_tags(tags)
                 if len(wanted):
-                    yield decode(wanted, pulling.columns, verify_crc=pulling.verify_crc)
+                    yield decode(wanted, pulling.columns)
     finally:
         if pending is not None:
             pending.cancel()
@@ -149,7 +150,7 @@ class _Puller:
             with attempt:
                 node = await self._nodes.current()
                 try:
-                    answer = await node.ask(_raw_pull(node), request, timeout_ms)
+                    answer = await node.pull(request, timeout_ms)
                     return _Pulled(answer, node.endpoint, *await self._nodes.who_knows())
                 except (UnknownTopicError, UnknownQueueError) as error:
                     _, master = await self._nodes.who_knows()
@@ -163,11 +164,3 @@ class _Puller:
                     raise
         raise AssertionError("retries end with a result or an error")
 
-
-def _raw_pull(node: Node) -> Any:
-    """Broker.Pull, its answer parsed by parse_pull."""
-    return node.channel.unary_unary(
-        PULL,
-        request_serializer=broker_pb2.PullRequest.SerializeToString,
-        response_deserializer=parse_pull,
-    )

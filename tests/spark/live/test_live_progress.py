@@ -21,10 +21,16 @@ def part(
     index: int = 0,
     low: int = 0,
     high: int = 99,
+    damaged: int | None = None,
 ) -> PullPart:
     records = [
         encode_record(topic="t", body=b"%d" % offset, queue_offset=offset) for offset in offsets
     ]
+    if damaged is not None:
+        number = offsets.index(damaged)
+        records[number] = records[number].replace(
+            b"%d\x01t" % damaged, b"%d\x01t" % (damaged ^ 1)
+        )
     head = broker_pb2.QueueRecords(
         position_index=index,
         status=status,  # type: ignore[arg-type]
@@ -37,8 +43,12 @@ def part(
     return PullPart(head, memoryview(b"".join(records)))
 
 
-def progress(*spans: QueueSpan, filtered: bool = False, fail: bool = True) -> PullProgress:
-    return PullProgress(spans, filtered=filtered, fail_on_data_loss=fail)
+def progress(
+    *spans: QueueSpan, filtered: bool = False, fail: bool = True, verify_crc: bool = True
+) -> PullProgress:
+    return PullProgress(
+        spans, filtered=filtered, fail_on_data_loss=fail, verify_crc=verify_crc
+    )
 
 
 def take(
@@ -124,6 +134,57 @@ def test_a_hole_among_the_rows_is_a_loss() -> None:
     take(lenient, part(broker_pb2.FOUND, [5, 8], 9))
     assert take(lenient, part(broker_pb2.FOUND, [8], 9)) == ([], True)
     assert asked(lenient) == [(0, 8)]
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_damaged_body_is_asked_of_the_other_nodes(filtered: bool) -> None:
+    nodes = frozenset({"m", "s"})
+    reading = progress(QueueSpan("t", 0, 5, 9), filtered=filtered)
+    damaged = part(broker_pb2.FOUND, [5, 6, 7], 8, damaged=6)
+    [batch], moved = take(reading, damaged, by="s", all_nodes=nodes)
+    assert (batch.headers.queue_offset.tolist(), moved) == ([5], True)
+    assert asked(reading) == [(0, 6)]
+    again = part(broker_pb2.FOUND, [6, 7], 8, damaged=6)
+    assert take(reading, again, by="s", all_nodes=nodes) == ([], False)
+    [batch], moved = take(reading, part(broker_pb2.FOUND, [6, 7, 8], 9), all_nodes=nodes)
+    assert (batch.headers.queue_offset.tolist(), reading.done) == ([6, 7, 8], True)
+
+
+def test_a_body_that_no_node_has_whole_is_lost() -> None:
+    nodes = frozenset({"m", "s"})
+    damaged = part(broker_pb2.FOUND, [5, 6], 7, damaged=5)
+    reading = progress(QueueSpan("t", 0, 5, 7))
+    take(reading, damaged, by="s", all_nodes=nodes)
+    with pytest.raises(DataLossError, match=r"t/0 offset 5: the body is not .* CRC .* on m, s,"):
+        take(reading, damaged, by="m", all_nodes=nodes)
+    lenient = progress(QueueSpan("t", 0, 5, 7), fail=False)
+    take(lenient, damaged, by="s", all_nodes=nodes)
+    assert take(lenient, damaged, by="m", all_nodes=nodes) == ([], True)
+    assert asked(lenient) == [(0, 6)]
+
+
+def test_with_a_filter_a_damaged_body_has_its_own_offset() -> None:
+    lenient = progress(QueueSpan("t", 0, 0, 9), filtered=True, fail=False)
+    assert take(lenient, part(broker_pb2.FOUND, [5, 6], 7, damaged=5)) == ([], True)
+    assert asked(lenient) == [(0, 6)]
+
+
+def test_a_body_is_taken_as_it_is_if_that_is_asked_for() -> None:
+    reading = progress(QueueSpan("t", 0, 5, 7), verify_crc=False)
+    [batch], _ = take(reading, part(broker_pb2.FOUND, [5, 6], 7, damaged=5))
+    assert len(batch) == 2
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_bytes_that_are_no_record_are_asked_of_the_other_nodes(filtered: bool) -> None:
+    nodes = frozenset({"m", "s"})
+    whole = part(broker_pb2.FOUND, [5], 6)
+    bad = bytearray(whole.records)
+    bad[84] ^= 1
+    reading = progress(QueueSpan("t", 0, 5, 6), filtered=filtered, verify_crc=False)
+    take(reading, PullPart(whole.head, memoryview(bytes(bad))), by="s", all_nodes=nodes)
+    [batch], _ = take(reading, whole, all_nodes=nodes)
+    assert len(batch) == 1
 
 
 def offsets_of(batches: list[ReceivedBatch]) -> list[tuple[int, int]]:

@@ -150,6 +150,19 @@ def test_messages_that_are_gone(running: ThreadedCluster) -> None:
     assert bodies(lenient, QueueSpan("t", 0, 0, 20)) == texts(15, 5)
 
 
+def test_what_is_damaged_on_one_node_is_read_from_another(running: ThreadedCluster) -> None:
+    produce(running, "t", 0, texts(20))
+    running.cluster.nodes["n1"].damaged.add(("t", 0, 7))
+    assert bodies(pulling(running), QueueSpan("t", 0, 0, 20)) == texts(20)
+    running.cluster.master.damaged.add(("t", 0, 7))
+    with pytest.raises(DataLossError, match="t/0 offset 7: the body is not the one"):
+        bodies(pulling(running), QueueSpan("t", 0, 0, 20))
+    found = bodies(pulling(running, fail_on_data_loss=False), QueueSpan("t", 0, 0, 20))
+    assert found == texts(7) + texts(12, 8)
+    as_it_is = bodies(pulling(running, verify_crc=False), QueueSpan("t", 0, 0, 20))
+    assert as_it_is[7] == b"message 6"
+
+
 def test_what_one_node_deleted_is_read_from_another(running: ThreadedCluster) -> None:
     produce(running, "t", 0, texts(20))
     slave = running.cluster.nodes["n1"]

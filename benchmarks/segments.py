@@ -21,7 +21,8 @@ from tandemlog.format.columns.walk import walk
 from tandemlog.format.record.properties import encode_properties
 from tandemlog.format.record.record import encode_blank, encode_record
 from tandemlog.spark.arrow.message_columns import message_batch
-from tandemlog.spark.arrow.schema import MESSAGES, spark_schema
+from tandemlog.spark.arrow.schema import MESSAGES
+from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.jobs.audit import audit
 from tandemlog.spark.jobs.export import ExportOptions, export
 from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild

@@ -122,6 +122,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("cluster", "log", "session", "tables"),
         ("arrow", "audit", "sink"),
         ("executors", "lag", "live", "segments", "tasks"),
+        ("session_tasks",),
         ("jobs",),
         ("tour",),
     ),

@@ -1,75 +1,28 @@
 """Runs functions on Spark's executors, one task each, and returns their results to the driver.
 
-    run_tasks(spark, work, [a, b, c])  ──▶  data source tandemlog_tasks, 3 partitions
-        executor: work(a) ──▶ one row, the answer in pickle  ──▶  driver: [work(a), work(b), ...]
+    run_tasks(spark, work, [a, b, c])
+        a session      session_tasks.py: three tasks of one Spark job
+        InProcess      work(a), work(b), work(c), one after the other, here
 
-Heavy jobs do their work in the worker and return small results. The Data Source API is the only way
-to run plain Python on executors that works on a local master, a cluster and a Connect server
-alike. `work` is a function of a module that executors can import, and may run more than once.
+Heavy jobs do their work in the worker and return small results. `work` is a function of a module
+that executors can import, and may run more than once. This module, and all that a job imports, work
+without PySpark: only who has a session needs it.
 """
 
-import base64
-import pickle
-import re
-import threading
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import importlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-from tandemlog.arrow.plain_arrays import batch_of
-
-from . import errors
-from .arrow.schema import arrow_schema, spark_schema
-from .errors import TaskFailedError
-
-NAME = "tandemlog_tasks"
-_COLUMNS = {"task": "int", "answer": "binary"}
-_POLL_S = 0.2
+_OF_SESSIONS: Final = "tandemlog.spark.session_tasks"
 
 TaskT = TypeVar("TaskT")
 AnswerT = TypeVar("AnswerT")
 TaskProgress = Callable[[int, int], None]
 """Tasks done, tasks in all."""
-
-
-class TaskSource(DataSource):
-    """See the module; the option `work` is a pickled (function, tasks) in base64."""
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def schema(self) -> StructType:
-        return spark_schema(_COLUMNS)
-
-    def reader(self, schema: StructType) -> "TaskReader":
-        return TaskReader(self.options["work"])
-
-
-class TaskReader(DataSourceReader):
-    """A partition a task."""
-
-    def __init__(self, work: str) -> None:
-        self._work = work
-
-    def partitions(self) -> list[InputPartition]:
-        _, tasks = _unpacked(self._work)
-        return [InputPartition(number) for number in range(len(tasks))]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        number = partition.value
-        if number is None:
-            return
-        function, tasks = _unpacked(self._work)
-        answer = pickle.dumps(function(tasks[number]))
-        yield batch_of([{"task": number, "answer": answer}], arrow_schema(_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +33,7 @@ class InProcess:
     slots: int = 1
 
 
-Executor = SparkSession | InProcess
+Executor: TypeAlias = "SparkSession | InProcess"
 
 
 def run_tasks(
@@ -95,16 +48,7 @@ def run_tasks(
         return []
     if isinstance(spark, InProcess):
         return _one_by_one(work, tasks, progress)
-    spark.dataSource.register(TaskSource)
-    packed = base64.b64encode(pickle.dumps((work, list(tasks)))).decode()
-    frame = spark.read.format(NAME).option("work", packed).load()
-    with _reported(spark, len(tasks), progress):
-        try:
-            rows = frame.collect()
-        except Exception as error:
-            raise _task_failure(error) from error
-    answers = {row["task"]: bytes(row["answer"]) for row in rows}
-    return [cast("AnswerT", pickle.loads(answers[number])) for number in range(len(tasks))]
+    return cast("list[AnswerT]", _sessions().run_in_session(spark, work, tasks, progress))
 
 
 def _one_by_one(
@@ -122,86 +66,9 @@ def parallelism(spark: Executor) -> int:
     """How many tasks run side by side."""
     if isinstance(spark, InProcess):
         return spark.slots
-    if is_remote(spark):
-        return int(spark.conf.get("spark.default.parallelism", "8") or 8)
-    return spark.sparkContext.defaultParallelism
+    return cast("int", _sessions().slots_of(spark))
 
 
-def is_remote(spark: SparkSession) -> bool:
-    """Whether the session is one of Spark Connect, which has no SparkContext here."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
-def _unpacked(text: str) -> tuple[Callable[[Any], Any], list[Any]]:
-    work: tuple[Callable[[Any], Any], list[Any]] = pickle.loads(base64.b64decode(text))
-    return work
-
-
-def _task_failure(problem: Exception) -> Exception:
-    """What a task raised, out of the traceback that Spark makes a text of; another problem is
-    answered as it is."""
-    found = re.findall(r"^(?:[\w.]+\.)?(\w+Error): (.*)$", str(problem), re.MULTILINE)
-    if not found:
-        return problem
-    kind, text = found[-1]
-    return TaskFailedError(text if kind in _OWN else f"{kind}: {text}")
-
-
-_OWN = frozenset(name for name in vars(errors) if name.endswith("Error"))
-
-
-@contextmanager
-def _reported(spark: SparkSession, total: int, progress: TaskProgress | None) -> Iterator[None]:
-    """Tell `progress` how many tasks are done while the block runs."""
-    if progress is None:
-        yield
-        return
-    progress(0, total)
-    if is_remote(spark):
-        with _remote_progress(spark, total, progress):
-            yield
-    else:
-        with _local_progress(spark, total, progress):
-            yield
-    progress(total, total)
-
-
-@contextmanager
-def _remote_progress(spark: Any, total: int, progress: TaskProgress) -> Iterator[None]:
-    def handler(stages: Any = None, **_: Any) -> None:
-        done = sum(stage.num_completed_tasks for stage in stages or ())
-        progress(min(done, total), total)
-
-    spark.registerProgressHandler(handler)
-    try:
-        yield
-    finally:
-        spark.removeProgressHandler(handler)
-
-
-@contextmanager
-def _local_progress(spark: SparkSession, total: int, progress: TaskProgress) -> Iterator[None]:
-    context = spark.sparkContext
-    group = f"tandemlog-{uuid.uuid4()}"
-    context.setJobGroup(group, "tandemlog pipeline")
-    over = threading.Event()
-
-    def watch() -> None:
-        tracker = context.statusTracker()
-        while not over.wait(_POLL_S):
-            done = 0
-            for job in tracker.getJobIdsForGroup(group):
-                info = tracker.getJobInfo(job)
-                for stage in info.stageIds if info is not None else ():
-                    found = tracker.getStageInfo(stage)
-                    done += found.numCompletedTasks if found is not None else 0
-            progress(min(done, total), total)
-
-    watcher = threading.Thread(target=watch, name="tandemlog-progress", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+def _sessions() -> Any:
+    """The module for sessions, imported now: it needs PySpark, which is there if a session is."""
+    return importlib.import_module(_OF_SESSIONS)

@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +97,38 @@ def test_without_spark_it_says_what_to_install(
     result = run("audit", log.store)
     assert result.exit_code == 2
     assert "pip install 'tandemlog[spark]'" in result.stderr
+
+
+WITHOUT_SPARK = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("pyspark", "py4j"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+from node.cli.app import main
+main()
+"""
+
+
+def without_spark(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-c", WITHOUT_SPARK, "pipeline", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_without_a_master_no_spark_is_needed(log: LogBuilder, tmp_path: Path) -> None:
+    out, sizes = tmp_path / "out", ("--index-slots", 20, "--index-entries", 100)
+    for arguments in (
+        ("rebuild", log.store, "--out", out / "rebuilt", *sizes),
+        ("audit", log.store),
+        ("export", log.store, "--out", out / "export"),
+        ("restore", out / "export", "--out", out / "restored", *sizes),
+        ("compare", log.store, out / "restored"),
+        ("stats", log.store, "--out", out / "stats"),
+    ):
+        done = without_spark(*arguments, "--master", "none", "--format", "json")
+        assert done.returncode == 0, (arguments, done.stderr)
+        assert json.loads(done.stdout)["job"] == arguments[0]
+    done = without_spark("audit", log.store, "--master", "local[1]")
+    assert done.returncode == 2
+    assert "pyspark is not installed" in done.stderr

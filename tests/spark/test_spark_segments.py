@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, varied
-from tandemlog.spark.arrow.schema import MESSAGES, VIEWS, arrow_schema, spark_schema
+from tandemlog.spark.arrow.schema import MESSAGES, VIEWS, arrow_schema
+from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.errors import TaskFailedError
 from tandemlog.spark.executors import InProcess, run_tasks
 from tandemlog.spark.jobs.audit import audit

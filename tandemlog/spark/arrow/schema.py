@@ -1,21 +1,10 @@
-"""The columns of every view, as Spark sees them and as Arrow carries them.
+"""The columns of every view, as Arrow carries them; Spark's own types are in spark_schema.py.
 
 Spark compares the schema of a reader's batches with its own, field by field in order: `string` and
 not large_string, timestamps in microseconds of UTC. Names are those of `tandemlog dump`.
 """
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
 
 from tandemlog.arrow.types import STRING_MAP
 
@@ -31,15 +20,6 @@ _ARROW: dict[str, pa.DataType] = {
     "binary": pa.binary(),
     "map": STRING_MAP,
 }
-_SPARK: dict[str, DataType] = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "timestamp": TimestampType(),
-    "binary": BinaryType(),
-    "map": MapType(StringType(), StringType()),
-}
-
 Columns = dict[str, str]
 
 MESSAGES: Columns = {
@@ -110,10 +90,6 @@ def arrow_schema(columns: Columns) -> pa.Schema:
     return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
-def spark_schema(columns: Columns) -> StructType:
-    return StructType([StructField(name, _SPARK[kind]) for name, kind in columns.items()])
-
-
 def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> Columns:
     """The view's columns, or those of `names` in that order. Raises OptionError for a name that
     the view has not."""
@@ -129,18 +105,4 @@ def chosen_columns(view: str, names: list[str] | None, report: bool = False) -> 
     chosen = {name: every[name] for name in names}
     if report:
         chosen[FAULT] = "string"
-    return chosen
-
-
-def columns_of(view: str, schema: StructType, report: bool = False) -> Columns:
-    """The view's columns that a user's own schema asks for. Raises OptionError if a name or
-    a type is not the view's."""
-    chosen = chosen_columns(view, schema.fieldNames(), report=report and FAULT in schema.names)
-    for field in schema.fields:
-        kind = _SPARK[chosen[field.name]]
-        if field.dataType != kind:
-            raise OptionError(
-                f"column {field.name} of {view} is {kind.simpleString()}, "
-                f"not {field.dataType.simpleString()}"
-            )
     return chosen

@@ -163,4 +163,3 @@ class _Puller:
                         self._nodes.leave(node)
                     raise
         raise AssertionError("retries end with a result or an error")
-

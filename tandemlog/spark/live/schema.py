@@ -14,7 +14,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ..arrow.schema import MESSAGES, Columns, spark_schema
+from ..arrow.schema import MESSAGES, Columns
+from ..arrow.spark_schema import spark_schema
 from ..cluster.errors import SinkSchemaError
 from ..cluster.kafka_names import kafka_column
 from ..errors import OptionError

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from ..arrow.schema import spark_schema
+from ..arrow.spark_schema import spark_schema
 from ..cluster.option_reading import (
     PLACES,
     check_table,

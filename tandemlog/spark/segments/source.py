@@ -17,7 +17,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..arrow.schema import chosen_columns, columns_of, spark_schema
+from ..arrow.schema import chosen_columns
+from ..arrow.spark_schema import columns_of, spark_schema
 from ..errors import OptionError
 from ..log.source import LocalLogSource, open_log
 from ..log.spans import Span, grouped, pieces_wanted, split

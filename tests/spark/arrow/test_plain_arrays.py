@@ -60,7 +60,7 @@ READ_ALL = """
 import sys
 from tandemlog.spark.segments.options import parse_segment_options
 from tandemlog.spark.segments.source import SegmentReader
-from tandemlog.spark.executors import TaskReader
+from tandemlog.spark.session_tasks import TaskReader
 import base64, pickle
 for view in ("messages", "raw", "entries", "index", "audit", "blocks"):
     options = {"path": sys.argv[1], "view": view}

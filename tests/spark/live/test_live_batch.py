@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from fakes.live_topics import PlainCluster
-from tandemlog.spark.arrow.schema import spark_schema
+from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError, OffsetsError
 from tandemlog.spark.cluster.offsets_resolve import Held
 from tandemlog.spark.cluster.option_reading import read_options

@@ -28,9 +28,7 @@ def part(
     ]
     if damaged is not None:
         number = offsets.index(damaged)
-        records[number] = records[number].replace(
-            b"%d\x01t" % damaged, b"%d\x01t" % (damaged ^ 1)
-        )
+        records[number] = records[number].replace(b"%d\x01t" % damaged, b"%d\x01t" % (damaged ^ 1))
     head = broker_pb2.QueueRecords(
         position_index=index,
         status=status,  # type: ignore[arg-type]
@@ -46,9 +44,7 @@ def part(
 def progress(
     *spans: QueueSpan, filtered: bool = False, fail: bool = True, verify_crc: bool = True
 ) -> PullProgress:
-    return PullProgress(
-        spans, filtered=filtered, fail_on_data_loss=fail, verify_crc=verify_crc
-    )
+    return PullProgress(spans, filtered=filtered, fail_on_data_loss=fail, verify_crc=verify_crc)
 
 
 def take(

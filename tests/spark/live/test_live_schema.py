@@ -12,7 +12,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema, spark_schema
+from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema
+from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.cluster.errors import SinkSchemaError
 from tandemlog.spark.errors import OptionError
 from tandemlog.spark.live.schema import LIVE, check_sink_schema, columns_of, live_columns

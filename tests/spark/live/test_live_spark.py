@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from fakes.fake_broker import running_cluster
 from running import Running
 from tandemlog import Admin, Consumer, Producer
-from tandemlog.spark.arrow.schema import spark_schema
+from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.live.schema import LIVE
 
 if TYPE_CHECKING:

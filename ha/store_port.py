@@ -16,6 +16,7 @@ TOPICS = "topics"
 GROUPS = "groups"
 CONSUMER_OFFSETS = "consumer-offsets"
 GROUP_MEMBERS = "group-members"
+LOG_IDENTITY = "log-identity"
 
 
 class LogPort(Protocol):
@@ -137,6 +138,9 @@ class StorePort(Protocol):
     def group_members(self) -> TablePort: ...
 
     @property
+    def log_identity(self) -> TablePort: ...
+
+    @property
     def config(self) -> StoreConfig: ...
 
     @property
@@ -214,4 +218,5 @@ def tables_of(store: StorePort) -> dict[str, TablePort]:
         GROUPS: store.groups,
         CONSUMER_OFFSETS: store.consumer_offsets,
         GROUP_MEMBERS: store.group_members,
+        LOG_IDENTITY: store.log_identity,
     }

@@ -170,6 +170,7 @@ class Node:
                 config.max_bytes, config.max_wait_ms, self.config.limits.long_polls, far_behind
             ),
             groups=self._groups,
+            log_term=lambda: store.log_identity.newest,
         )
         return turns
 
@@ -198,7 +199,16 @@ class Node:
             leads=lambda: self.role.epoch() is not None,
             certificate_expiry_s=self.security.certificate_expiry_s,
         )
-        broker = BrokerService(store, self.pump, self.pulls, segments, self._known, turns, members)
+        broker = BrokerService(
+            store,
+            self.pump,
+            self.pulls,
+            segments,
+            self._known,
+            turns,
+            members,
+            require_master=lambda: self.role.require_master("compare positions with"),
+        )
         self.data = DataServer(
             data_methods(broker, self._door),
             self._door.keeper,

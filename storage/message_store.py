@@ -17,7 +17,7 @@ One lock serialises everything that changes the log; positions are read without 
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -45,6 +45,7 @@ from .log.flush import FlushService
 from .log.raw_intake import RawIntake, damage_end
 from .log.scan import Damage
 from .metadata.topics import TopicConfig
+from .position_check import Row, cut_positions, queue_end
 from .progress import Progress
 from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
@@ -88,6 +89,7 @@ class MessageStore:
         self.consumer_offsets = parts.consumer_offsets
         self.group_members = parts.group_members
         self.epochs = parts.epochs
+        self.log_identity = parts.log_identity
         self.confirmed = parts.confirmed
         self.reputed = parts.reputed
         self.reput = parts.reput
@@ -323,6 +325,15 @@ class MessageStore:
         quick and must not raise. Returns the function that removes it."""
         return self.reput.listen(listener)
 
+    # ---- positions of readers
+
+    def cut_positions(self, rows: Sequence[Row], cut: int) -> dict[int, int]:
+        """See position_check.py, as for `queue_end`."""
+        return cut_positions(self._parts, rows, cut)
+
+    def queue_end(self, topic: str, queue_id: int) -> int | None:
+        return queue_end(self._parts, topic, queue_id)
+
     # ---- replication
 
     def append_raw(self, offset: int, data: Buffer, *, whole: bool = False) -> None:
@@ -379,6 +390,7 @@ class MessageStore:
         with self._write_lock:
             set_aside(self._parts, self._persistence, offset, running=self._started)
             self._last_stop.start_over()
+            self.log_identity.begin_log(self.clock.now_ms())
 
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, except the newest ones (set_aside_kept): for a slave
@@ -419,7 +431,7 @@ class MessageStore:
             self._last_stop.check_lost(self.flush())
             self._puts.begin_after(take_over_log_end(self._parts, self._persistence))
             self._pacing.begin_at(self.log.wrote.value)
-            self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
+            self._begin_term(epoch)
             self._read_only = ""
             self.stats.traffic.counts_puts = True
         logger.info("master: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
@@ -429,9 +441,15 @@ class MessageStore:
         with a record, grows by `append_raw`. Raises FormatError as `become_master`."""
         with self._write_lock:
             self._read_only = RELAY
-            self.epochs.append(EpochEntry(epoch, self.log.wrote.value))
+            self._begin_term(epoch)
             self.stats.traffic.counts_puts = True
         logger.info("relay: epoch=%d start_offset=%d", epoch, self.log.wrote.value)
+
+    def _begin_term(self, epoch: int) -> None:
+        """At the end of the log. The id first: without the term it stands for nothing."""
+        end = self.log.wrote.value
+        self.log_identity.begin_term(epoch, end, self.clock.now_ms())
+        self.epochs.append(EpochEntry(epoch, end))
 
     def become_slave(self) -> None:
         """Accept no puts from now on."""

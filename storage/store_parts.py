@@ -20,6 +20,7 @@ from .log.commit_log import CommitLog
 from .metadata.consumer_offsets import ConsumerOffsets
 from .metadata.epoch_file import EpochFile
 from .metadata.group_members import GroupMembers
+from .metadata.log_identity import LogIdentity
 from .metadata.topics import GroupTable, TopicTable
 from .positions import Position
 from .producers.producer_table import ProducerTable
@@ -58,6 +59,7 @@ class StoreParts:
     consumer_offsets: ConsumerOffsets
     group_members: GroupMembers
     epochs: EpochFile
+    log_identity: LogIdentity
     checkpoint: StoreCheckpoint
     recovery_point: RecoveryPointFile
     queue_begins: QueueBeginsFile
@@ -74,6 +76,8 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     epochs, checkpoint = EpochFile(paths.epochs, files), StoreCheckpoint(paths.checkpoint, files)
     epochs.load()
     checkpoint.load()
+    identity = LogIdentity(paths.log_identity, files, epochs)
+    identity.load()
     log = CommitLog(config, files, clock)
     confirmed, reputed = Position("confirmed"), Position("reputed")
     queue_table = QueueTable()
@@ -126,6 +130,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         consumer_offsets=offsets,
         group_members=members,
         epochs=epochs,
+        log_identity=identity,
         checkpoint=checkpoint,
         recovery_point=RecoveryPointFile(paths.recovery_point, files),
         queue_begins=QueueBeginsFile(paths.queue_begins, files),

@@ -101,5 +101,9 @@ class StorePaths:
         return self.own / "producers-begin"
 
     @property
+    def log_identity(self) -> Path:
+        return self.own / "log-identity.json"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import errors
     from .admin import AsyncAdmin, ProducerInfo, TopicInfo
     from .cluster.connection import ConnectionOptions
+    from .cluster.histories import PositionCheck
     from .cluster.profiles import Profile, load_profile
     from .cluster.topology import NodeInfo, ReadFrom, Topology
     from .consume.consumer import AsyncConsumer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .consume.statistics import ConsumerStatistics
     from .consume.stream import AsyncStream
     from .errors import TandemlogError
+    from .format.files.log_history import LogHistory
     from .hooks import ClientHook
     from .message import Message, SendManyResult, SendResult
     from .produce.options import ProducerOptions
@@ -62,10 +64,12 @@ __all__ = [
     "FollowOptions",
     "GroupDescription",
     "GroupMember",
+    "LogHistory",
     "Message",
     "NodeInfo",
     "OffsetChange",
     "Percentiles",
+    "PositionCheck",
     "Producer",
     "ProducerInfo",
     "ProducerOptions",
@@ -98,6 +102,8 @@ _MODULES = {
     "consume.follow_options": ("FollowOptions",),
     "consume.group_admin": ("GroupDescription", "GroupMember", "OffsetChange"),
     "consume.lag": ("QueueLag",),
+    "cluster.histories": ("PositionCheck",),
+    "format.files.log_history": ("LogHistory",),
     "hooks": ("ClientHook",),
     "message": ("Message", "SendManyResult", "SendResult"),
     "consume.positions": ("COMMITTED", "EARLIEST", "LATEST", "QueueRange"),

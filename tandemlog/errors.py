@@ -269,6 +269,11 @@ class OffsetOutOfRangeError(RefusedError):
     """A position that the log or the queue does not hold, or no longer holds."""
 
 
+class LogCutError(OffsetOutOfRangeError):
+    """A position behind messages that the cluster's log does not hold (any more): after an unclean
+    failover, in a restored or new store. Other messages may be there under the same offsets."""
+
+
 class ProducerError(RefusedError):
     """The sequence of a producer's requests is broken."""
 
@@ -326,6 +331,7 @@ _CLASSES: dict[int, type[TandemlogError]] = {
     common_pb2.FENCED_MEMBER: FencedMemberError,
     common_pb2.FENCED_INSTANCE: FencedInstanceError,
     common_pb2.GROUP_HAS_MEMBERS: GroupHasMembersError,
+    common_pb2.LOG_CUT: LogCutError,
 }
 
 

@@ -58,7 +58,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("state_files",),
         ("dispatch", "inspect", "reads"),
         ("store_parts",),
-        ("housekeeping", "puts", "recovery", "retention", "topic_changes"),
+        ("housekeeping", "position_check", "puts", "recovery", "retention", "topic_changes"),
         ("message_store",),
         ("tools",),
     ),

@@ -144,7 +144,8 @@ class _Round:
 class PullService:
     """See the module. `check(topic, queue_id)` raises where there is no such queue to read;
     `dense(topic, queue_id)` is the queue's number in reput's notices, -1 before its first message;
-    `ends(numbers)` is where these queues end, no offset for one that cannot be read."""
+    `ends(numbers)` is where these queues end, no offset for one that cannot be read; `log_term()`
+    names the log (LogHistory.newest)."""
 
     def __init__(
         self,
@@ -158,6 +159,7 @@ class PullService:
         on_slave: Callable[[], bool],
         limits: PullLimits,
         groups: GroupActivity | None = None,
+        log_term: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         self._store = store
         self._groups = groups
@@ -170,6 +172,7 @@ class PullService:
         self._ends = ends
         self._on_slave = on_slave
         self._limits = limits
+        self._log_term = log_term
         self._closed = False
 
     @property
@@ -309,7 +312,9 @@ class PullService:
         request = pull.request
         if not pull.positions:
             pull.positions = self._positions(request)
-        head = broker_pb2.PullResponse()
+        # before the reads: what a slave's log is cut behind has left its queues by then
+        log_epoch, term_id = self._log_term()
+        head = broker_pb2.PullResponse(log_epoch=log_epoch, term_id=term_id)
         queues, ends = [], []
         room, scan = pull.room, SCAN_UNITS
         messages = 0

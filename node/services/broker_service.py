@@ -28,7 +28,9 @@ from google.protobuf.message import Message
 from storage.message_store import MessageStore
 from storage.queues.search import Boundary
 from storage.reads.results import FoundRecords
+from tandemlog.cluster.histories import history_of, put_history
 from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
+from tandemlog.format.files.log_history import MAX_TERMS
 from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from ..access.caller import Caller
@@ -70,8 +72,11 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         known: KnownQueues,
         turns: ReadTurns,
         members: GroupService,
+        *,
+        require_master: Callable[[], None],
     ) -> None:
         self._store = store
+        self._require_master = require_master
         self._members = members
         self._pump = pump
         self._pulls = pulls
@@ -280,6 +285,29 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             OFFSET_PAGES,
         )
         return broker_pb2.FetchOffsetsResponse(offsets=rows, next_page=following)
+
+    async def CheckPositions(
+        self, request: broker_pb2.CheckPositionsRequest, context: Any
+    ) -> broker_pb2.CheckPositionsResponse:
+        if request.positions:
+            # a slave's log is behind, or has an end that is about to be cut: it cannot say
+            self._require_master()
+        return await self._read(context, partial(self._check_positions, request))
+
+    def _check_positions(
+        self, request: broker_pb2.CheckPositionsRequest
+    ) -> broker_pb2.CheckPositionsResponse:
+        check_count("positions", len(request.positions), MAX_ROWS)
+        check_count("history.terms", len(request.history.terms), MAX_TERMS)
+        now = self._store.log_identity.history
+        cut = history_of(request.history).cut_against(now)
+        rows = [(each.topic, each.queue_id, each.queue_offset) for each in request.positions]
+        response = broker_pb2.CheckPositionsResponse()
+        put_history(now, response.history)
+        for index, first in sorted(self._store.cut_positions(rows, cut).items()):
+            topic, queue_id, _ = rows[index]
+            response.cut.add(topic=topic, queue_id=queue_id, queue_offset=first)
+        return response
 
     async def DescribeProducer(
         self, request: broker_pb2.DescribeProducerRequest, context: Any

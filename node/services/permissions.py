@@ -121,6 +121,10 @@ RULES: Mapping[str, Rule] = {
         "consume of the group",
         lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
     ),
+    f"{BROKER}/CheckPositions": Rule(
+        "read of each topic",
+        lambda caller, request: caller.require(Right.READ, _topics_of(request.positions)),
+    ),
     f"{BROKER}/DescribeProducer": Rule("write of some topic", _writes_something),
     f"{ADMIN}/DescribeCluster": ANY,
     f"{ADMIN}/CreateTopic": ADMINISTRATOR,

@@ -150,6 +150,19 @@ class ConsumeQueueStore:
             minimum = self._find_minimum(dense, log_minimum)
         return minimum
 
+    def first_at_or_after(self, dense: int, log_offset: int) -> int:
+        """The first unit whose record begins at or after `log_offset` and is still in the log;
+        max_offset where there is none. Raises StoreBusyError for a damaged queue."""
+        while True:
+            generation = self._units.generation
+            self.mender.check_whole(dense)
+            try:
+                found = self._units.first_at_or_after(dense, log_offset)
+            except CorruptStoreError as error:
+                raise self._found_damaged(dense, error) from error
+            if generation == self._units.generation:
+                return max(found, self.min_offset(dense))
+
     def read(self, dense: int, queue_offset: int, count: int) -> NDArray[np.void]:
         """UNIT_DTYPE: units from `queue_offset` on, at most `count`; none beyond the end, and none
         if their file is deleted. Raises StoreBusyError for a damaged queue, which one becomes

@@ -51,7 +51,7 @@ def recover(
     """
     report = RecoveryReport.of(found)
     tables = parts.topics, parts.groups, parts.consumer_offsets, parts.group_members
-    for loaded in (*tables, parts.epochs):
+    for loaded in (*tables, parts.epochs, parts.log_identity):
         if loaded.note:
             report.notes.append(loaded.note)
     _cut_log(parts, found, report)

@@ -33,11 +33,13 @@ class PullPart:
 
 @dataclass(frozen=True, slots=True)
 class PullAnswer:
-    """`parts` in the answer's order; `error` has code 0 if there is none."""
+    """`parts` in the answer's order; `error` has code 0 if there is none. `log_term`: epoch and id
+    of the newest term of the node's log (LogHistory.newest), zeros if the node does not say."""
 
     parts: tuple[PullPart, ...]
     suggest_slave: bool
     error: common_pb2.Error
+    log_term: tuple[int, int] = (0, 0)
 
 
 def parse_pull(raw: bytes) -> PullAnswer:
@@ -48,7 +50,8 @@ def parse_pull(raw: bytes) -> PullAnswer:
     except WireError as error:
         raise BadRecordError(f"the answer to a pull is no PullResponse: {error}") from None
     answer = broker_pb2.PullResponse.FromString(rest)
-    return PullAnswer(parts, answer.suggest_slave, answer.error)
+    log_term = answer.log_epoch, answer.term_id
+    return PullAnswer(parts, answer.suggest_slave, answer.error, log_term)
 
 
 def _part(view: memoryview) -> PullPart:

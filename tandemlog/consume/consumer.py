@@ -18,6 +18,7 @@ from typing import Self
 import numpy as np
 
 from ..cluster.connection import Connection, ConnectionOptions, secured
+from ..cluster.histories import PositionCheck
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
@@ -25,6 +26,7 @@ from ..errors import InvalidArgumentError, NodeUnavailableError
 from ..forks import inherited, watch
 from ..format.constants import group_fault
 from ..format.errors import FormatError
+from ..format.files.log_history import LogHistory
 from ..format.record.tags import parse_tags, tag_hashes
 from ..telemetry.measures import Percentiles
 from ..transport.security import Security
@@ -149,6 +151,7 @@ class AsyncConsumer:
             records=records,
             sizes=np.frombuffer(part.sizes, "<u4"),
             suggest_slave=answer.suggest_slave,
+            log_term=answer.log_term,
         )
         return batch.only_tags(wanted)
 
@@ -337,6 +340,17 @@ class AsyncConsumer:
         """The ranges of the queues of `topics` (none: of all); queues without a message are left
         out."""
         return await self._positions.ranges([topics] if isinstance(topics, str) else topics)
+
+    async def check_positions(
+        self, positions: Mapping[Queue, int], history: LogHistory | None = None
+    ) -> PositionCheck:
+        """For programs that keep positions themselves: whether offsets of next messages, by (topic,
+        queue id), that were read from a log with `history` mean the same in the cluster's log now.
+
+        Keep the history of the result (`to_json`) beside the positions, and check them with it
+        before you read on; without one nothing is compared. Raises NodeUnavailableError without a
+        master."""
+        return await self._positions.check(positions, history)
 
     async def committed(self, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets by (topic, queue id)."""

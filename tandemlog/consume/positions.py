@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from ..cluster.close_names import unknown_topics
 from ..cluster.connection import Connection
+from ..cluster.histories import PositionCheck, check_positions
 from ..cluster.knowing import Knowing
 from ..cluster.node import Node
 from ..cluster.paging import (
@@ -33,6 +34,7 @@ from ..errors import (
     UnknownTopicError,
     error_from,
 )
+from ..format.files.log_history import LogHistory
 from ..v1 import admin_pb2, broker_pb2
 from .reading import Reader
 
@@ -145,6 +147,15 @@ class Positions:
             queue = each.topic, each.queue_id
             found[queue] = each if queue not in found else found[queue].with_more(each)
         return found, sure
+
+    async def check(
+        self, positions: Mapping[Queue, int], history: LogHistory | None
+    ) -> PositionCheck:
+        """Whether these positions mean the same in the cluster's log, by the master's word; raises
+        NodeUnavailableError if there is none to ask now."""
+        return await self._knowing.ask_master(
+            lambda node: check_positions(node, history, positions, self._timeout_ms)
+        )
 
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
         """The same by the master's word; None if there is none to ask now."""

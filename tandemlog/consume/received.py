@@ -40,7 +40,9 @@ class ReceivedBatch:
 
     `status` is RocketMQ's (FOUND, ...), `next_offset` the queue offset to continue with.
     `min_offset` and `max_offset` are the range of the queue on the node that responded (max: one
-    past the last).
+    past the last). `log_term`: epoch and id of the newest term of that node's log, zeros if it does
+    not say: where it changes, AsyncConsumer.check_positions says whether offsets still mean the
+    same.
     """
 
     topic: str
@@ -52,6 +54,7 @@ class ReceivedBatch:
     records: bytes | memoryview
     sizes: NDArray[np.uint32]
     suggest_slave: bool = False
+    log_term: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.sizes)

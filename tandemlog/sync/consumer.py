@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from ..cluster.connection import ConnectionOptions
+from ..cluster.histories import PositionCheck
 from ..cluster.topology import ReadFrom
 from ..consume.commits import Commit
 from ..consume.consumer import AsyncConsumer
@@ -30,6 +31,7 @@ from ..consume.stream import AsyncStream
 from ..consume.subscription import Topics
 from ..errors import ClientClosedError
 from ..forks import inherited, watch
+from ..format.files.log_history import LogHistory
 from ..transport.security import Security
 from .loop_thread import LoopThread
 from .scan import reader_of
@@ -342,6 +344,14 @@ class Consumer:
         """The ranges of the queues of `topics` (none: of all); queues without a message are left
         out."""
         return self._thread.run(self._consumer.ranges(topics))
+
+    def check_positions(
+        self, positions: Mapping[Queue, int], history: LogHistory | None = None
+    ) -> PositionCheck:
+        """For programs that keep positions themselves: whether offsets of next messages, by (topic,
+        queue id), that were read from a log with `history` mean the same in the cluster's log now;
+        see AsyncConsumer.check_positions."""
+        return self._thread.run(self._consumer.check_positions(positions, history))
 
     def committed(self, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets by (topic, queue id)."""

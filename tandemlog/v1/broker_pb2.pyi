@@ -384,8 +384,14 @@ class PullResponse(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     SUGGEST_SLAVE_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    TERM_ID_FIELD_NUMBER: _builtins.int
     suggest_slave: _builtins.bool
     """RocketMQ's hint: what was asked lies far behind the end of the log"""
+    log_epoch: _builtins.int
+    """of the newest term of this node's log; 0: not known"""
+    term_id: _builtins.int
+    """the same term's id; 0: not known"""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueRecords]:
         """with wait: at least one FOUND, or all of them when the wait ended"""
@@ -398,14 +404,133 @@ class PullResponse(_message.Message):
         queues: _abc.Iterable[Global___QueueRecords] | None = ...,
         suggest_slave: _builtins.bool = ...,
         error: _common_pb2.Error | None = ...,
+        log_epoch: _builtins.int = ...,
+        term_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "queues", b"queues", "suggest_slave", b"suggest_slave"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "queues", b"queues", "suggest_slave", b"suggest_slave", "term_id", b"term_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullResponse: _TypeAlias = PullResponse  # noqa: Y015
+
+@_typing.final
+class LogTerm(_message.Message):
+    """A part of a log that one master wrote: see tandemlog/format/files/log_history.py."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    START_OFFSET_FIELD_NUMBER: _builtins.int
+    TERM_ID_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    start_offset: _builtins.int
+    """log offset"""
+    term_id: _builtins.int
+    """random; 0: not known"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        start_offset: _builtins.int = ...,
+        term_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "start_offset", b"start_offset", "term_id", b"term_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogTerm: _TypeAlias = LogTerm  # noqa: Y015
+
+@_typing.final
+class LogHistory(_message.Message):
+    """What a position is a position in: the terms of the log from which it was read, oldest first."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_ID_FIELD_NUMBER: _builtins.int
+    TERMS_FIELD_NUMBER: _builtins.int
+    log_id: _builtins.int
+    """random, made when the log was begun; 0: not known"""
+    @_builtins.property
+    def terms(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogTerm]: ...
+    def __init__(
+        self,
+        *,
+        log_id: _builtins.int = ...,
+        terms: _abc.Iterable[Global___LogTerm] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_id", b"log_id", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogHistory: _TypeAlias = LogHistory  # noqa: Y015
+
+@_typing.final
+class CheckPositionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_FIELD_NUMBER: _builtins.int
+    POSITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def history(self) -> Global___LogHistory:
+        """of the log from which the positions were read; none: only tell the node's"""
+
+    @_builtins.property
+    def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
+        """queue_offset: of the next message to read"""
+
+    def __init__(
+        self,
+        *,
+        history: Global___LogHistory | None = ...,
+        positions: _abc.Iterable[Global___QueuePosition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["history", b"history"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history", b"history", "positions", b"positions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPositionsRequest: _TypeAlias = CheckPositionsRequest  # noqa: Y015
+
+@_typing.final
+class CheckPositionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERROR_FIELD_NUMBER: _builtins.int
+    HISTORY_FIELD_NUMBER: _builtins.int
+    CUT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    @_builtins.property
+    def history(self) -> Global___LogHistory:
+        """of this node's log"""
+
+    @_builtins.property
+    def cut(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
+        """Of the positions before which messages were cut: those from which reading continues, with the
+        first message that is there in place of the ones that are not. The others mean the same here.
+        """
+
+    def __init__(
+        self,
+        *,
+        error: _common_pb2.Error | None = ...,
+        history: Global___LogHistory | None = ...,
+        cut: _abc.Iterable[Global___QueuePosition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "history", b"history"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "error", b"error", "history", b"history"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPositionsResponse: _TypeAlias = CheckPositionsResponse  # noqa: Y015
 
 @_typing.final
 class QueueRangesRequest(_message.Message):
@@ -668,6 +793,8 @@ class CommitOffsetsRequest(_message.Message):
     MEMBER_EPOCH_FIELD_NUMBER: _builtins.int
     WITHOUT_MEMBERS_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    TERM_ID_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     member_id: _builtins.str
     member_epoch: _builtins.int
@@ -675,6 +802,10 @@ class CommitOffsetsRequest(_message.Message):
     """refused while the group has any member: for resets"""
     dry_run: _builtins.bool
     """only say whether it would be refused"""
+    log_epoch: _builtins.int
+    """of the newest term of the log from which the offsets were read;"""
+    term_id: _builtins.int
+    """and its id; 0: not known"""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]: ...
     def __init__(
@@ -686,10 +817,12 @@ class CommitOffsetsRequest(_message.Message):
         member_epoch: _builtins.int = ...,
         without_members: _builtins.bool = ...,
         dry_run: _builtins.bool = ...,
+        log_epoch: _builtins.int = ...,
+        term_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "group", b"group", "member_epoch", b"member_epoch", "member_id", b"member_id", "offsets", b"offsets", "without_members", b"without_members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "group", b"group", "log_epoch", b"log_epoch", "member_epoch", b"member_epoch", "member_id", b"member_id", "offsets", b"offsets", "term_id", b"term_id", "without_members", b"without_members"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -705,7 +838,7 @@ class CommitOffsetsResponse(_message.Message):
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
-        """with FENCED_MEMBER: the rows that were not taken"""
+        """with FENCED_MEMBER and LOG_CUT: the rows that were not taken"""
 
     def __init__(
         self,

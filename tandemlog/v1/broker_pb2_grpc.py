@@ -55,6 +55,11 @@ class BrokerStub:
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.FromString,
                 _registered_method=True)
+        self.CheckPositions = channel.unary_unary(
+                '/tandemlog.v1.Broker/CheckPositions',
+                request_serializer=tandemlog_dot_v1_dot_broker__pb2.CheckPositionsRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_broker__pb2.CheckPositionsResponse.FromString,
+                _registered_method=True)
         self.GroupHeartbeat = channel.unary_unary(
                 '/tandemlog.v1.Broker/GroupHeartbeat',
                 request_serializer=tandemlog_dot_v1_dot_broker__pb2.GroupHeartbeatRequest.SerializeToString,
@@ -131,6 +136,14 @@ class BrokerServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckPositions(self, request, context):
+        """Whether positions that were read from a log with some history mean the same in this node's log,
+        and where reading continues where they do not. The master decides for the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GroupHeartbeat(self, request, context):
         """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
         for something to change for this member.
@@ -200,6 +213,11 @@ def add_BrokerServicer_to_server(servicer, server):
                     servicer.FetchOffsets,
                     request_deserializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.SerializeToString,
+            ),
+            'CheckPositions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckPositions,
+                    request_deserializer=tandemlog_dot_v1_dot_broker__pb2.CheckPositionsRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_broker__pb2.CheckPositionsResponse.SerializeToString,
             ),
             'GroupHeartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.GroupHeartbeat,
@@ -438,6 +456,33 @@ class Broker:
             '/tandemlog.v1.Broker/FetchOffsets',
             tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsRequest.SerializeToString,
             tandemlog_dot_v1_dot_broker__pb2.FetchOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckPositions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Broker/CheckPositions',
+            tandemlog_dot_v1_dot_broker__pb2.CheckPositionsRequest.SerializeToString,
+            tandemlog_dot_v1_dot_broker__pb2.CheckPositionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -41,6 +41,10 @@ class BrokerStub:
     GetByOffset: _grpc.UnaryUnaryMultiCallable[_broker_pb2.GetByOffsetRequest, _broker_pb2.RecordsResponse]
     CommitOffsets: _grpc.UnaryUnaryMultiCallable[_broker_pb2.CommitOffsetsRequest, _broker_pb2.CommitOffsetsResponse]
     FetchOffsets: _grpc.UnaryUnaryMultiCallable[_broker_pb2.FetchOffsetsRequest, _broker_pb2.FetchOffsetsResponse]
+    CheckPositions: _grpc.UnaryUnaryMultiCallable[_broker_pb2.CheckPositionsRequest, _broker_pb2.CheckPositionsResponse]
+    """Whether positions that were read from a log with some history mean the same in this node's log,
+    and where reading continues where they do not. The master decides for the cluster.
+    """
     GroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_broker_pb2.GroupHeartbeatRequest, _broker_pb2.GroupHeartbeatResponse]
     """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
     for something to change for this member.
@@ -65,6 +69,10 @@ class BrokerAsyncStub(BrokerStub):
     GetByOffset: _aio.UnaryUnaryMultiCallable[_broker_pb2.GetByOffsetRequest, _broker_pb2.RecordsResponse]  # type: ignore[assignment]
     CommitOffsets: _aio.UnaryUnaryMultiCallable[_broker_pb2.CommitOffsetsRequest, _broker_pb2.CommitOffsetsResponse]  # type: ignore[assignment]
     FetchOffsets: _aio.UnaryUnaryMultiCallable[_broker_pb2.FetchOffsetsRequest, _broker_pb2.FetchOffsetsResponse]  # type: ignore[assignment]
+    CheckPositions: _aio.UnaryUnaryMultiCallable[_broker_pb2.CheckPositionsRequest, _broker_pb2.CheckPositionsResponse]  # type: ignore[assignment]
+    """Whether positions that were read from a log with some history mean the same in this node's log,
+    and where reading continues where they do not. The master decides for the cluster.
+    """
     GroupHeartbeat: _aio.UnaryUnaryMultiCallable[_broker_pb2.GroupHeartbeatRequest, _broker_pb2.GroupHeartbeatResponse]  # type: ignore[assignment]
     """A member's sign of life: what it reads and owns, and back what it may own. Waits up to wait_ms
     for something to change for this member.
@@ -134,6 +142,16 @@ class BrokerServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_pb2.FetchOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_pb2.FetchOffsetsResponse, _abc.Awaitable[_broker_pb2.FetchOffsetsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CheckPositions(
+        self,
+        request: _broker_pb2.CheckPositionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_pb2.CheckPositionsResponse, _abc.Awaitable[_broker_pb2.CheckPositionsResponse]]:
+        """Whether positions that were read from a log with some history mean the same in this node's log,
+        and where reading continues where they do not. The master decides for the cluster.
+        """
 
     @_abc_1.abstractmethod
     def GroupHeartbeat(

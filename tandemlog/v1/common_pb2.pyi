@@ -78,6 +78,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """another process has taken over this instance_id"""
     GROUP_HAS_MEMBERS: _ErrorCode.ValueType  # 32
     """a change of offsets by hand while members own the queues"""
+    LOG_CUT: _ErrorCode.ValueType  # 33
+    """offsets of messages that are not in this log (any more): compare the positions"""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Why a request was refused or what is known of its outcome. `code` is stable and
@@ -137,6 +139,8 @@ FENCED_INSTANCE: ErrorCode.ValueType  # 31
 """another process has taken over this instance_id"""
 GROUP_HAS_MEMBERS: ErrorCode.ValueType  # 32
 """a change of offsets by hand while members own the queues"""
+LOG_CUT: ErrorCode.ValueType  # 33
+"""offsets of messages that are not in this log (any more): compare the positions"""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015
 
 class _Role:

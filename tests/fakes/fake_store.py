@@ -175,6 +175,7 @@ class FakeStore:
         self.reputed = Position("reputed", self.confirmed.value)
         self.topics, self.groups, self.consumer_offsets = FakeTable(), FakeTable(), FakeTable()
         self.group_members = FakeTable()
+        self.log_identity = FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
         self.master = False
         disk.counts_unflushed &= disk.durable < disk.end

@@ -11,7 +11,7 @@ from ha.master.metadata_sync import (
 from ha.protocol import table_pieces
 from ha.protocol.frames import decode_master_frame
 from ha.protocol.table_pieces import PIECE_BYTES, Assembly, Piece
-from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS, TOPICS, tables_of
+from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS, LOG_IDENTITY, TOPICS, tables_of
 
 
 def pieces(cursor: TableCursor) -> list[Piece]:
@@ -33,6 +33,7 @@ def test_a_new_slave_gets_all_tables_and_then_what_changes() -> None:
         GROUPS,
         CONSUMER_OFFSETS,
         GROUP_MEMBERS,
+        LOG_IDENTITY,
     ]
     assert first.frame() is None
     store.groups.change(b'{"g": 1}')
@@ -40,8 +41,14 @@ def test_a_new_slave_gets_all_tables_and_then_what_changes() -> None:
     assert source.refresh()
     assert pieces(first) == [Piece(GROUPS, 1, 0, True, b'{"g": 1}')]
     assert not source.refresh()
-    assert len(pieces(TableCursor(source))) == 4
-    assert source.versions() == {TOPICS: 0, GROUPS: 1, CONSUMER_OFFSETS: 0, GROUP_MEMBERS: 0}
+    assert len(pieces(TableCursor(source))) == 5
+    assert source.versions() == {
+        TOPICS: 0,
+        GROUPS: 1,
+        CONSUMER_OFFSETS: 0,
+        GROUP_MEMBERS: 0,
+        LOG_IDENTITY: 0,
+    }
 
 
 def test_a_change_while_a_table_is_read_is_sent_again() -> None:
@@ -88,6 +95,7 @@ def test_a_table_that_is_too_large_stays_here_and_the_others_go(
         GROUPS,
         CONSUMER_OFFSETS,
         GROUP_MEMBERS,
+        LOG_IDENTITY,
     ]
     assert "11 bytes" in source.faults[TOPICS]
     assert len(caplog.records) == 1

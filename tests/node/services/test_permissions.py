@@ -47,6 +47,7 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "GetByOffset": (broker_pb2.GetByOffsetRequest(physical_offsets=[0]), "read"),
     "CommitOffsets": (broker_pb2.CommitOffsetsRequest(group="secret"), "consume"),
     "FetchOffsets": (broker_pb2.FetchOffsetsRequest(group="secret"), "consume"),
+    "CheckPositions": (broker_pb2.CheckPositionsRequest(positions=[QUEUE]), "read"),
     "GroupHeartbeat": (
         broker_pb2.GroupHeartbeatRequest(group="secret", member_id="m", topics=["other"]),
         "consume",

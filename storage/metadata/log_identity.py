@@ -1,0 +1,159 @@
+"""Which log this store holds: `tandemlog/log-identity.json`, a table of tandemlog's own.
+
+    {"dataVersion": {...}, "logId": "<16 hex>",
+     "terms": {"<epoch>-<start offset>": "<16 hex>", ...}}
+
+The epoch table says where each term begins, the ids here which term it is (log_history.py says
+what for). A master makes the id of a term before its epoch is written. The file travels to the
+slaves as the other tables do, so that each replica gives the same answer; it comes beside the log,
+and until it has come the newest term has no id there, which fits every id. An id belongs to an
+epoch at its place, so that it cannot be taken for that of another term of the same number.
+
+Without the file, in a store of RocketMQ or of an older version, nothing but the ids is missing: the
+terms that the log has are known by epoch and start, and the next term has an id.
+"""
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from tandemlog.format.files.epochs import EpochEntry, EpochTable
+from tandemlog.format.files.log_history import MAX_TERMS, LogHistory, LogTerm, id_of, id_text
+
+from ..disk.files import FileSystem
+from ..errors import CorruptStoreError
+from .epoch_file import EpochFile
+from .json_file import JsonFile, parse, table
+
+logger = logging.getLogger(__name__)
+
+_LOG_ID = "logId"
+_TERMS = "terms"
+
+
+def random_id() -> int:
+    """64 bits, never 0."""
+    return secrets.randbits(64) or 1
+
+
+class LogIdentity:
+    """See the module. Any thread may call."""
+
+    def __init__(
+        self,
+        path: Path,
+        files: FileSystem,
+        epochs: EpochFile,
+        new_id: Callable[[], int] = random_id,
+    ) -> None:
+        self._file = JsonFile(path, files)
+        self._epochs = epochs
+        self._fault = ""
+        self._new_id = new_id
+        self._lock = threading.Lock()
+        self._log_id = 0
+        self._ids: dict[EpochEntry, int] = {}
+        self._known: tuple[EpochTable | None, LogHistory] = (None, LogHistory())
+
+    def load(self) -> None:
+        """A file that cannot be read is as good as none."""
+        with self._lock:
+            try:
+                self._file.load()
+            except CorruptStoreError as error:
+                self._fault = f"{error}; it was taken for empty"
+                logger.warning("%s", self._fault)
+            self._take()
+
+    @property
+    def note(self) -> str:
+        """What had to be repaired while loading; empty if nothing was."""
+        return self._fault or self._file.note
+
+    @property
+    def version(self) -> int:
+        return self._file.version
+
+    @property
+    def newest(self) -> tuple[int, int]:
+        """Epoch and id of the newest term, as LogHistory has it; costs a pull next to nothing."""
+        return self.history.newest
+
+    @property
+    def history(self) -> LogHistory:
+        """Of the log as it is now; its newest MAX_TERMS terms."""
+        epochs, known = self._known
+        if epochs is self._epochs.table:
+            return known
+        with self._lock:
+            epochs = self._epochs.table
+            known = LogHistory(
+                self._log_id,
+                tuple(
+                    LogTerm(each.epoch, each.start_offset, self._ids.get(each, 0))
+                    for each in epochs.entries[-MAX_TERMS:]
+                ),
+            )
+            self._known = epochs, known
+            return known
+
+    def begin_term(self, epoch: int, start_offset: int, now_ms: int) -> None:
+        """Make an id for a term that this node leads, and for the log if it has none; durable on
+        return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""
+        begun = EpochEntry(epoch, start_offset)
+        with self._lock:
+            entries = self._epochs.table.entries
+            ids = {each: self._ids[each] for each in entries if each in self._ids}
+            ids[begun] = self._new_id()
+            if len(entries) == 1 and entries[0].epoch == 0:
+                # the bytes of a store that RocketMQ wrote, which begin to count with this term
+                ids.setdefault(entries[0], self._new_id())
+            self._replace(self._log_id or self._new_id(), ids, now_ms)
+
+    def begin_log(self, now_ms: int) -> None:
+        """The log is empty and another one; raises as `begin_term`."""
+        with self._lock:
+            self._replace(self._new_id(), {}, now_ms)
+
+    def to_json(self) -> bytes:
+        """The whole table in the form of its file, for a slave."""
+        with self._lock:
+            return self._file.encoded()
+
+    def replace_from_json(self, data: bytes) -> None:
+        """Take a master's table in place of the own one, durably; raises FormatError."""
+        document = parse(data)
+        with self._lock:
+            if document != self._file.document:
+                self._file.replace(document)
+                self._take()
+
+    def _replace(self, log_id: int, ids: dict[EpochEntry, int], now_ms: int) -> None:
+        document = self._file.with_next_version(now_ms)
+        document[_LOG_ID] = id_text(log_id)
+        document[_TERMS] = {
+            f"{each.epoch}-{each.start_offset}": id_text(term_id) for each, term_id in ids.items()
+        }
+        self._file.replace(document)
+        self._take()
+
+    def _take(self) -> None:
+        """What cannot be read is not known: nothing but a comparison becomes weaker."""
+        document = self._file.document
+        self._log_id = _id(document.get(_LOG_ID))
+        ids = {}
+        for name, value in table(document, _TERMS).items():
+            epoch, _, start = name.partition("-")
+            if epoch.isdecimal() and start.isdecimal():
+                ids[EpochEntry(int(epoch), int(start))] = _id(value)
+        self._ids = ids
+        self._known = (None, LogHistory())
+
+
+def _id(value: object) -> int:
+    try:
+        return id_of(value)
+    except ValueError:
+        return 0

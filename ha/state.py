@@ -17,7 +17,7 @@ an unknown node, and the node does not start with it.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import StateFileError
 from .frame_limits import MAX_EPOCH
@@ -63,6 +63,16 @@ class HaState:
     record: InSyncRecord = field(default_factory=InSyncRecord)
     cluster_uuid: str = ""
     starts: int = 0
+
+
+def started_over(state: HaState, incarnation: str, epoch: int) -> HaState:
+    """Of a disk whose log is set aside: it is a new one, so of epochs above `epoch`, which this
+    cluster never had, nothing holds."""
+    fresh = replace(state, incarnation=incarnation)
+    if state.accepted_epoch <= epoch:
+        return fresh
+    record = InSyncRecord(known=state.record.known)
+    return replace(fresh, accepted_epoch=epoch, followed=None, record=record)
 
 
 def remembered(newest: Iterable[str], before: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from storage.disk.small_files import read_small, write_small
 from storage.disk_refusal import refusing
 from storage.store_paths import StorePaths
 
-from .config import HaConfig
+from .config import HaConfig, Role
 from .errors import StateFileError
 from .state import HaState, decode_state, encode_state
 
@@ -58,6 +58,21 @@ class StateFile:
                     "node a new member"
                 )
         return state
+
+    def check_role(self, config: HaConfig) -> None:
+        """Raises StateFileError if the store belongs to a cluster that elects its master, and
+        `config` gives this node its role: it would lead beside the master that is elected, or
+        follow one that nobody elected. Nothing is written."""
+        state = self.check(config)
+        if state is None or not state.cluster_uuid or config.role is Role.ELECTED:
+            return
+        raise StateFileError(
+            f"{self.path}: this store belongs to a cluster that elects its master (cluster_uuid "
+            f"{state.cluster_uuid}), but the configuration names no coordinator, and the role "
+            f"would be {config.role.value}: put coordinator.endpoints back (or "
+            "TANDEMLOG_COORDINATOR__ENDPOINTS), and leave role, master and follow out. To end the "
+            "elections of this cluster for good, see docs/operations.md, Leave the elections"
+        )
 
     def save(self, state: HaState) -> None:
         """Durable on return. Raises DiskFullError or StoreReadOnlyError, and changes nothing."""

@@ -20,6 +20,7 @@ from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
 from ha.rocketmq.follow.address import parse_address
 from ha.slave.slave import ReplicationSlave
+from ha.state_file import StateFile
 from storage.clock import Clock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
@@ -78,6 +79,8 @@ class ClusterPart:
             http_endpoint=self.endpoints.http,
             store_host=self.endpoints.store_host,
         )
+        store = self.store
+        await asyncio.to_thread(StateFile(store.directory, store.files).check_role, config)
         if self.config.follow:
             return await self._start_following(config)
         await asyncio.to_thread(check_follows, self.store.directory, self.store.files)

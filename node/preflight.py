@@ -97,7 +97,7 @@ def _store(config: NodeConfig, files: FileSystem, _: int) -> Iterator[Exception]
     paths = StorePaths(config.store.directory)
     try:
         LockFile(paths.lock, AbortFile(paths.abort, files), files).check()
-        StateFile(config.store.directory, files).check(_identity(config))
+        StateFile(config.store.directory, files).check_role(_identity(config))
         if not config.follow:
             check_follows(config.store.directory, files)
     except OSError as error:
@@ -146,7 +146,7 @@ _CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _security, _coordi
 
 
 def _identity(config: NodeConfig) -> HaConfig:
-    """Only the names of cluster and node are looked at."""
+    """Only the names of cluster and node, and the role, are looked at."""
     return config.ha_config(endpoint="127.0.0.1:1", http_endpoint="", store_host="127.0.0.1:1")
 
 

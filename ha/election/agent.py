@@ -51,6 +51,8 @@ from .role_loop import (
     Step,
     StepDown,
     Wait,
+    distrust,
+    is_foreign,
 )
 from .rolled_back import confirmed_by
 from .snapshot import Snapshot, SnapshotBuilder
@@ -62,12 +64,18 @@ logger = logging.getLogger(__name__)
 POLL_S = 1.0
 RESTART_S = 0.5
 FAILED_TERM_S = 5.0
+PROVE_S = 3.0
 LATER = "how many is known, and in the history, once the master before is back with its disk"
 
 
 class ElectionAgent:
-    """See the module. `run` until it is cancelled; one event loop. `since_boot` is a clock that
-    runs while the machine sleeps, in seconds; `fresh_name` makes names that no other has had."""
+    """See the module. `run` until it is cancelled; one event loop.
+
+    `heard_at`: when the coordinator last answered anything; `accepted_at`: when a change of this
+    node that it accepted was sent, which alone shows that an election could succeed; `refusal`: why
+    it accepted none since. `since_boot` is a clock that runs while the machine sleeps, in seconds;
+    `fresh_name` makes names that no other has had.
+    """
 
     def __init__(
         self,
@@ -86,6 +94,8 @@ class ElectionAgent:
         self.leading = 0
         self.why = "not started"
         self.heard_at: float | None = None
+        self.accepted_at: float | None = None
+        self.refusal = ""
         self._coordinator = coordinator
         self._host = host
         self._identity = identity
@@ -106,7 +116,7 @@ class ElectionAgent:
             coordinator, self.keys, host, identity.node_id, config.replication, self._read_once
         )
         self.registration = Registration(
-            coordinator, self.keys, host, identity, config.replication, self._look
+            coordinator, self.keys, host, identity, config.replication, self._look, self._distrust
         )
         self.losses = Losses(coordinator, self.keys)
         self._resync = Resync(coordinator, self.keys, host, self._read_once)
@@ -117,6 +127,11 @@ class ElectionAgent:
         self._probing: asyncio.Task[None] | None = None
         self._failed_until = 0.0
         self._polled_at = float("-inf")
+
+    @property
+    def cluster_uuid(self) -> str:
+        """The cluster that this node obeys; empty: none yet."""
+        return self._uuid
 
     @property
     def snapshot(self) -> Snapshot:
@@ -233,8 +248,10 @@ class ElectionAgent:
             self.lease.lost()
             return 0.0
         except CoordinatorUnavailableError as error:
+            self.refusal = str(error)
             logger.warning("the lease could not be renewed: %s", error)
-        except UnknownOutcomeError:
+        except UnknownOutcomeError as error:
+            self.refusal = str(error)
             logger.info("a renewal got no answer")
         spent = self._since_boot() - began
         return max(0.05, self._election.renew_s - spent)
@@ -245,21 +262,35 @@ class ElectionAgent:
         else:
             self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
         me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
-        leader = snapshot.leader
+        leader, sent_at = snapshot.leader, self._since_boot()
         if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
-            sent_at = self._since_boot()
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
             if (await self._coordinator.txn(txn)).succeeded:
                 self.lease.proved(sent_at)
+                self._accepted(sent_at)
                 await self._tell_confirmed(snapshot)
             else:
                 await self._read_once()
-        elif snapshot.members.get(me.node_id) != replace(me, lease=lease_id):
+        elif self._should_show(snapshot, replace(me, lease=lease_id), sent_at):
             # a late put of the process before may have replaced it
             await self._coordinator.txn(
                 Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
             )
+            self._accepted(sent_at)
         self._wake.set()
+
+    def _should_show(self, snapshot: Snapshot, me: MemberValue, now: float) -> bool:
+        """Whether to put what this node says of itself: it has changed, or it is time to find out
+        whether the coordinator still accepts changes. A renewed lease and reads do not show that:
+        an etcd without space gives both, and no election can succeed there."""
+        if is_foreign(snapshot, self._uuid):
+            return False  # there it would take the place of a node of another cluster
+        if snapshot.members.get(me.node_id) != me:
+            return True
+        return self.accepted_at is None or now - self.accepted_at >= PROVE_S
+
+    def _accepted(self, sent_at: float) -> None:
+        self.accepted_at, self.refusal = sent_at, ""
 
     async def _tell_confirmed(self, snapshot: Snapshot) -> None:
         """By this a disk that is rolled back later is known."""
@@ -282,17 +313,36 @@ class ElectionAgent:
     # ---- decisions
 
     async def _decide(self) -> None:
-        while not self.registration.done:
-            try:
-                await self.registration.step()
-            except CoordinatorUnavailableError as error:
-                await self._away(error)
         while True:
+            if not self.registration.done:
+                try:
+                    await self.registration.step()
+                except CoordinatorUnavailableError as error:
+                    await self._away(error)
+                    continue
+                if not (self.registration.done or self._distrust(self.snapshot)):
+                    continue
             pause = await self.turn()
             await self.losses.write()
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._wake.wait()
+
+    def _distrust(self, snapshot: Snapshot) -> str:
+        return distrust(snapshot, self._own())
+
+    def _own(self) -> Own:
+        log = self._host.own_log()
+        return Own(
+            self._member(),
+            self.leading,
+            self._begun,
+            self.lease.lease_id,
+            self._uuid,
+            store_fault=log.obstacle,
+            epochs=log.epochs,
+            started_over=self._resync.done,
+        )
 
     async def turn(self) -> float:
         """Look, decide and act, once; how long to wait for something to change."""
@@ -303,19 +353,8 @@ class ElectionAgent:
                 self._wake.clear()
             except CoordinatorUnavailableError as error:
                 self.why = f"the coordinator cannot be reached: {error}"
-        log = self._host.own_log()
-        own = Own(
-            self._member(),
-            self.leading,
-            self._begun,
-            self.lease.lease_id,
-            self._uuid,
-            store_fault=log.obstacle,
-            epochs=log.epochs,
-            started_over=self._resync.done,
-        )
         step = self._loop.decide(
-            self.snapshot, own, self._since_boot(), self._clock.now_ms(), self._fresh_name()
+            self.snapshot, self._own(), self._since_boot(), self._clock.now_ms(), self._fresh_name()
         )
         return await self._execute(step)
 

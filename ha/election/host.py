@@ -109,9 +109,10 @@ class RoleHost(Protocol):
         it join; empty: no slave."""
         ...
 
-    async def start_over(self, reason: str) -> None:
-        """Stop following and set the log aside: this disk joins as a new one, with an empty log.
-        Durable on return; the incarnation is, before the log moves."""
+    async def start_over(self, reason: str, epoch: int) -> None:
+        """Stop following and set the log aside: this disk joins as a new one, with an empty log,
+        and knows of no epoch above `epoch`. Durable on return; the incarnation is, before the log
+        moves."""
         ...
 
     async def renew_incarnation(self, reason: str, starts: int) -> None:

@@ -4,8 +4,10 @@
      ▲                                               │ not executed, or the outcome is unknown
      └───────────────────────────────────────────────┘ until the roster counts n
 
-The disk counts its starts too, and one that was put back to a snapshot is found here
-(rolled_back.py). The entry compares what was read: an operator may remove the node meanwhile.
+At a coordinator that the node does not trust nothing is counted, and no disk is doubted: it may be
+that of another cluster. The disk counts its starts too, and one that was put back to a snapshot is
+found here (rolled_back.py). The entry compares what was read: an operator may remove the node
+meanwhile.
 """
 
 from collections.abc import Awaitable, Callable
@@ -18,14 +20,14 @@ from ..coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeErro
 from .host import Identity, RoleHost
 from .keys import ClusterKeys
 from .rolled_back import why_rolled_back
-from .snapshot import SnapshotBuilder
+from .snapshot import Snapshot, SnapshotBuilder
 from .transactions import enter
 from .values import RosterValue
 
 
 class Registration:
     """See the module: `step` until `done`. `identity` has what the disk counts; `look` reads the
-    keys."""
+    keys, `distrust` says why they are not to be acted on."""
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class Registration:
         identity: Identity,
         replication: Replication,
         look: Callable[[], Awaitable[SnapshotBuilder]],
+        distrust: Callable[[Snapshot], str],
     ) -> None:
         self.done = False
         self._coordinator = coordinator
@@ -44,12 +47,15 @@ class Registration:
         self._starts = identity.starts
         self._replication = replication
         self._look = look
+        self._distrust = distrust
         self._checked = False
 
     async def step(self) -> None:
         """Look, and do what is due. Raises CoordinatorUnavailableError."""
         held = await self._look()
         snapshot = held.snapshot
+        if self._distrust(snapshot):
+            return
         entry = snapshot.roster.get(self._node_id, RosterValue())
         if self._checked and entry.starts >= self._starts:
             self.done = True

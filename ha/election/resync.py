@@ -68,7 +68,8 @@ class Resync:
             return
         self.done = request.request_id
         try:
-            await self._host.start_over("an operator asked for it")
+            epoch = 0 if snapshot.record is None else snapshot.record.epoch
+            await self._host.start_over("an operator asked for it", epoch)
             txn = started_over(self._keys, snapshot, me(), lease)
         except Exception as error:
             logger.exception("the log could not be set aside")

@@ -156,6 +156,7 @@ class RoleLoop:
         self._founding_since: float | None = None
         self._held_until: tuple[int, float] = (0, 0.0)
         self._asked_at: tuple[int, float] = (0, 0.0)
+        self._beside: tuple[tuple[str, int], float] | None = None
 
     def port_is_closed(self, epoch: int) -> None:
         """The machine of the leader of `epoch` refuses connections to the leader's port."""
@@ -172,9 +173,11 @@ class RoleLoop:
         """The next step. `now_ms` is the wall clock, for the history; `fresh_uuid` names the
         cluster if this node founds it."""
         record = snapshot.record
-        if fault := self._distrust(snapshot, own):
+        if fault := distrust(snapshot, own):
             # a node that leads continues: only a record that names another one ends a term
-            return KeepLeading() if own.leading else Wait(fault)
+            if own.leading:
+                return KeepLeading()
+            return self._led_astray(snapshot, own, now) or Wait(fault)
         if record is None:
             return self._found(snapshot, own, now, now_ms, fresh_uuid)
         if own.leading:
@@ -199,27 +202,27 @@ class RoleLoop:
             return self._start_over(snapshot, record, own, now) or Follow(leader)
         return self._compete(snapshot, record, own, now, now_ms, "the leader's lease has expired")
 
-    def _distrust(self, snapshot: Snapshot, own: Own) -> str:
-        """Why this node does not act on what the coordinator says (rule: no rollback)."""
-        if snapshot.fault:
-            return snapshot.fault
-        record = snapshot.record
-        if own.uuid and snapshot.uuid and own.uuid != snapshot.uuid:
-            return (
-                f"this node belongs to the cluster {own.uuid}, the coordinator holds "
-                f"{snapshot.uuid}: correct the endpoints of the coordinator"
-            )
-        if own.uuid and record is None:
-            return (
-                "the coordinator has lost the record of this cluster: restore its data, or "
-                "remove cluster_uuid from each node's replication.json to found the cluster again"
-            )
-        if record is not None and own.uuid and record.epoch < own.me.accepted_epoch:
-            return (
-                f"the coordinator's record is of epoch {record.epoch}, but this node has seen "
-                f"epoch {own.me.accepted_epoch}: its data was restored from an older backup"
-            )
-        return ""
+    def _led_astray(self, snapshot: Snapshot, own: Own, now: float) -> Step | None:
+        """A node whose epoch the coordinator never gave, beside a leader that goes on renewing its
+        lease: so it is not the coordinator that went back. The node can only start over, which an
+        operator decides. None as long as the coordinator's data may be the older."""
+        leader, record = snapshot.leader, snapshot.record
+        if not is_ahead(snapshot, own) or leader is None or record is None:
+            self._beside = None
+            return None
+        term = leader.session, leader.epoch
+        if self._beside is None or self._beside[0] != term:
+            self._beside = term, now
+        if now - self._beside[1] <= self.rules.lease_s:
+            return None  # a coordinator that was restored gives old leases once more
+        return self._start_over(snapshot, record, own, now) or Wait(
+            f"{leader.node_id} leads epoch {record.epoch} of this cluster, and this node has seen "
+            f"epoch {own.me.accepted_epoch}, which this coordinator never gave: this node was a "
+            "master by its configuration meanwhile, or the cluster went on with an older copy of "
+            "the coordinator's data. What only this node has taken since is in its store alone: "
+            "copy that first if it is wanted, then let the node start over (tandemlog reinit "
+            f"{own.me.node_id})"
+        )
 
     # ---- a leader
 
@@ -385,6 +388,46 @@ class RoleLoop:
             return Wait(f"forced failover: {own.me.obstacle or 'no lease yet'}", 0.2)
         txn = force(self._keys, snapshot, Candidate(own.me, own.lease), now_ms)
         return Send(txn, "forced by an operator")
+
+
+def distrust(snapshot: Snapshot, own: Own) -> str:
+    """Why this node does not act on what the coordinator says (rule: no rollback); empty if it
+    does."""
+    if snapshot.fault:
+        return snapshot.fault
+    record = snapshot.record
+    if is_foreign(snapshot, own.uuid):
+        return (
+            f"this node belongs to the cluster {own.uuid}, the coordinator holds "
+            f"{snapshot.uuid}: correct the endpoints of the coordinator"
+        )
+    if own.uuid and (record is None or not snapshot.uuid):
+        return (
+            "the coordinator has lost the record of this cluster, or is not its coordinator: "
+            "correct coordinator.endpoints, or restore the coordinator's data; if that is lost, "
+            "docs/operations.md, The coordinator is lost"
+        )
+    if record is not None and own.uuid and is_ahead(snapshot, own):
+        return (
+            f"the coordinator's record is of epoch {record.epoch}, but this node has seen "
+            f"epoch {own.me.accepted_epoch}: its data was restored from an older backup, or this "
+            "node was a master by its configuration meanwhile; docs/operations.md, A node is ahead "
+            "of the coordinator"
+        )
+    return ""
+
+
+def is_foreign(snapshot: Snapshot, uuid: str) -> bool:
+    """Whether the coordinator holds the keys of another cluster than `uuid`."""
+    return bool(uuid and snapshot.uuid and uuid != snapshot.uuid)
+
+
+def is_ahead(snapshot: Snapshot, own: Own) -> bool:
+    """Whether this node has seen an epoch above the recorded one of its own cluster."""
+    record = snapshot.record
+    if record is None or snapshot.uuid != own.uuid:
+        return False
+    return record.epoch < own.me.accepted_epoch
 
 
 def may_be_elected(candidate: Member, record: ClusterRecord) -> bool:

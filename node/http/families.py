@@ -261,6 +261,17 @@ _ELECTIONS = Section(
             "coordinator_last_success_age_seconds", "seconds",
             "Time since the coordinator last answered; -1 if it never did.",
         ),
+        _gauge(
+            "coordinator_last_accepted_age_seconds", "seconds",
+            "Time since the coordinator last accepted a change of this node, which it tries every "
+            "few seconds; -1 if it never did. While it answers and accepts none, no node can be "
+            "elected.",
+        ),
+        _gauge(
+            "coordinator_epoch", "",
+            "The newest term that the coordinator has given, as this node sees it; 0 if it has not "
+            "read it yet. No node has a higher `epoch`, unless it led by its configuration.",
+        ),
         _gauge("paused", "0 or 1", "1 while an operator has paused failover."),
         _counter("elections_total", "terms", "Terms that this node has begun since its start."),
         _gauge(

@@ -136,6 +136,8 @@ def _acks(make: Families, acks: AckStats, mode: str) -> Iterator[Metric]:
 def _elections(make: Families, elections: ElectionNumbers) -> Iterator[Metric]:
     yield make.one("leader_lease_remaining_seconds", elections.lease_remaining_s)
     yield make.one("coordinator_last_success_age_seconds", elections.coordinator_age_s)
+    yield make.one("coordinator_last_accepted_age_seconds", elections.accepted_age_s)
+    yield make.one("coordinator_epoch", elections.record_epoch)
     yield make.one("paused", elections.paused)
     yield make.one("elections_total", elections.terms_won)
     yield make.one("unclean_epoch", elections.unclean_epoch)

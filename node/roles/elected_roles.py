@@ -23,7 +23,7 @@ from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
 from ha.slave.slave import ReplicationSlave
 from ha.slave.store import set_log_aside
-from ha.state import HaState, Member
+from ha.state import HaState, Member, started_over
 from ha.state_file import StateFile, new_incarnation
 from storage.clock import Clock
 from storage.message_store import MessageStore
@@ -138,9 +138,9 @@ class ElectedRoles:
         await self._change(lambda state: replace(state, incarnation=incarnation, starts=starts))
         self.incarnation_changes += 1
 
-    async def start_over(self, reason: str) -> None:
+    async def start_over(self, reason: str, epoch: int) -> None:
         await self._stop(f"this node starts over: {reason}")
-        fresh = replace(self.state, incarnation=new_incarnation())
+        fresh = started_over(self.state, new_incarnation(), epoch)
 
         def renew() -> None:
             self._file.save(fresh)

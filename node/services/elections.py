@@ -118,6 +118,8 @@ class Elections:
             "product": status.product,
             "revision": status.revision,
             "age_seconds": round(status.age_seconds, 3),
+            "accepted_age_seconds": round(status.accepted_age_seconds, 3),
+            "refusal": status.refusal,
             "paused": status.paused,
             "epoch": told.epoch,
             "leader": told.leader_id,
@@ -176,6 +178,8 @@ class Elections:
                 max(0.0, agent.lease.remaining_s(self._now())) if agent.leading else 0.0
             ),
             coordinator_age_s=self._age_s(),
+            accepted_age_s=self._accepted_age_s(),
+            record_epoch=0 if record is None else record.epoch,
             paused=agent.snapshot.settings.paused,
             terms_won=self._roles.terms_won,
             incarnation_changes=self._roles.incarnation_changes,
@@ -186,6 +190,10 @@ class Elections:
         heard = self._agent.heard_at
         return -1.0 if heard is None else max(0.0, self._now() - heard)
 
+    def _accepted_age_s(self) -> float:
+        accepted = self._agent.accepted_at
+        return -1.0 if accepted is None else max(0.0, self._now() - accepted)
+
     def _status(self, snapshot: Snapshot, age_s: float) -> admin_pb2.CoordinatorStatus:
         return admin_pb2.CoordinatorStatus(
             endpoints=self._endpoints,
@@ -193,6 +201,10 @@ class Elections:
             revision=snapshot.revision,
             age_seconds=age_s,
             paused=snapshot.settings.paused,
+            cluster_uuid=self._agent.cluster_uuid,
+            epoch=0 if snapshot.record is None else snapshot.record.epoch,
+            accepted_age_seconds=self._accepted_age_s(),
+            refusal=self._agent.refusal,
         )
 
     def _told(self, snapshot: Snapshot, age_s: float) -> admin_pb2.CoordinationResponse:

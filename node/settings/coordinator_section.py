@@ -68,6 +68,13 @@ class CoordinatorSection(Section):
         if bool(self.cert_file) != bool(self.key_file):
             lacking = "key_file" if self.cert_file else "cert_file"
             raise ValueError(f"{lacking} is missing: give a certificate and its key, or neither")
+        others = sorted(self.model_fields_set - {"endpoints"})
+        if others and not self.endpoints:
+            # a node that lost its endpoints would make itself the master
+            raise ValueError(
+                f"endpoints is missing, and {', '.join(others)} given: name the coordinator, or "
+                "leave the whole section out, then role and master decide"
+            )
         return self
 
     @property

@@ -25,13 +25,20 @@ class ClusterChange(Enum):
 class CoordinatorInfo:
     """The coordinator as one node sees it. `product` is "etcd", "embedded", or empty where the
     node does not know yet; `age_seconds`, since it last heard from it, is -1 for never; `revision`
-    is that of its view; `paused`: no node takes over by itself."""
+    is that of its view; `paused`: no node takes over by itself; `cluster_uuid` is the cluster that
+    the node obeys, empty for none yet; `epoch` that of the cluster's record in its view, 0 where
+    it is not known; `accepted_age_s`, since the coordinator last accepted a change of this node,
+    is -1 for never and None where the node does not say; `refusal` why it accepted none since."""
 
     endpoints: tuple[str, ...]
     product: str
     revision: int
     age_seconds: float
     paused: bool
+    cluster_uuid: str = ""
+    epoch: int = 0
+    accepted_age_s: float | None = None
+    refusal: str = ""
 
     @property
     def is_embedded(self) -> bool:
@@ -135,6 +142,10 @@ def coordinator_of(status: admin_pb2.CoordinatorStatus) -> CoordinatorInfo:
         status.revision,
         status.age_seconds,
         status.paused,
+        status.cluster_uuid,
+        status.epoch,
+        status.accepted_age_seconds if status.HasField("accepted_age_seconds") else None,
+        status.refusal,
     )
 
 

@@ -76,7 +76,8 @@ class Knowing:
 
     async def _ask_all(self, call: Callable[[Node], Awaitable[ResultT]]) -> list[ResultT]:
         """The answers of all other nodes; one that fails, or does not know, gives none."""
-        nodes = [each for each in self._connection.topology.nodes if each.reachable]
+        found_nodes = self._connection.topology.nodes
+        nodes = [each for each in found_nodes if each.reachable and not each.contradiction]
         found = await asyncio.gather(
             *(call(self._connection.node(each.endpoint)) for each in nodes), return_exceptions=True
         )

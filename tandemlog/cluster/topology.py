@@ -10,6 +10,15 @@ from enum import Enum
 
 from ..errors import InvalidArgumentError
 from ..v1 import admin_pb2, common_pb2
+from .belief import (
+    Answers,
+    ahead,
+    believed_origin,
+    counted_epoch,
+    fits,
+    origin_of,
+    why_not_believed,
+)
 from .elections import CoordinatorInfo, coordinator_of
 
 WAY_OUT = "; name another node's endpoint, which knows the rest"
@@ -36,7 +45,9 @@ class ReadFrom(Enum):
 class NodeInfo:
     """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself; `alarm`:
     the master may lack acknowledged messages that this node holds, and what to do; `version`: of
-    its program, empty where that is not known."""
+    its program, empty where that is not known; `contradiction`: why this node cannot belong to the
+    cluster as the others describe it (a second master, an epoch that the coordinator never gave),
+    and what to do; `coordinator` as this node sees it, if it answered and the cluster elects."""
 
     node_id: str
     role: str
@@ -60,6 +71,8 @@ class NodeInfo:
     alarm: str = ""
     reachable: bool = False
     version: str = ""
+    contradiction: str = ""
+    coordinator: CoordinatorInfo | None = None
 
     @property
     def is_master(self) -> bool:
@@ -77,7 +90,8 @@ class Topology:
     """All known nodes, and the cluster's settings as its master (else any node) tells them.
     `asked` are endpoints, `unanswered` says of those that gave no answer why, if that is known.
     `newest_epoch` is the highest that a node of this cluster has told since the first picture.
-    `coordinator` is None where roles are configured.
+    `coordinator` is None where roles are configured. `origin`: whence the cluster has its epochs
+    (belief.py); empty where no node has answered yet.
     """
 
     nodes: tuple[NodeInfo, ...] = ()
@@ -92,6 +106,12 @@ class Topology:
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_epoch: int = 0
     coordinator: CoordinatorInfo | None = None
+    origin: str = ""
+
+    @property
+    def contradictions(self) -> dict[str, str]:
+        """Node id -> why it cannot belong to this cluster as it is; readers do not ask it."""
+        return {node.node_id: node.contradiction for node in self.nodes if node.contradiction}
 
     @property
     def alarms(self) -> dict[str, str]:
@@ -117,7 +137,11 @@ class Topology:
         """Whom to read from, best first: slaves by in-sync and lag; for ANY the master stands
         before them, or behind with `prefer_slave`. Reachable nodes come before the rest."""
         slaves = sorted(
-            (node for node in self.nodes if not node.is_master and node.endpoint),
+            (
+                node
+                for node in self.nodes
+                if not node.is_master and node.endpoint and not node.contradiction
+            ),
             key=lambda node: (not node.reachable, not node.in_sync, node.lag_bytes, node.node_id),
         )
         master = self.master
@@ -132,14 +156,18 @@ class Topology:
         """Which nodes were asked, with the results, for error messages. If none responded, it
         suggests naming another node, because the client finds the others only through a live
         one."""
-        said = {node.endpoint: node.state or node.role for node in self.nodes if node.reachable}
+        said = {
+            node.endpoint: node.contradiction or node.state or node.role
+            for node in self.nodes
+            if node.reachable
+        }
         way_out = "" if said else WAY_OUT
         said = {**self.unanswered, **said}
         return ", ".join(f"{name} ({said.get(name, 'no answer')})" for name in self.asked) + way_out
 
 
 def merge_answers(
-    answers: Mapping[str, admin_pb2.DescribeClusterResponse],
+    answers: Answers,
     asked: tuple[str, ...],
     previous: Topology,
     unanswered: Mapping[str, str] | None = None,
@@ -147,29 +175,49 @@ def merge_answers(
     """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
     endpoint gave none."""
     reasons = dict(unanswered or {})
+    known = [node.node_id for node in previous.nodes]
+    origin = believed_origin(answers, previous.origin, known)
+    believed = {at: each for at, each in answers.items() if fits(origin_of(each), origin)}
     reached = _reached(answers, previous)
     own: dict[str, NodeInfo] = {}
     told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
     claims: list[tuple[int, str]] = []
-    for answer in answers.values():
+    for answer in believed.values():
         master_speaks = bool(answer.master_id) and answer.answered_by == answer.master_id
         for status in answer.nodes:
             endpoint = reached.get(status.node_id, status.endpoint)
             info = _info(status, endpoint, reachable=status.node_id in reached)
             if status.node_id == answer.answered_by:
-                own[status.node_id] = info
+                info = own[status.node_id] = replace(info, coordinator=_coordinator(answer))
                 if master_speaks:
                     claims.append((status.epoch, status.node_id))
             rank = (status.epoch, master_speaks)
             if status.node_id not in told or rank > told[status.node_id][0]:
                 told[status.node_id] = (rank, info)
-    newest = max((node.epoch for node in own.values()), default=0)
     nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
     master_id = max(claims)[1] if claims else ""
-    speaker = _speaker(answers, master_id)
+    strangers = _strangers(answers, believed, origin, reached)
+    speaker = _speaker(believed, master_id)
     if speaker is None:
-        unreached = tuple(replace(node, reachable=False) for node in previous.nodes)
-        return replace(previous, nodes=unreached, asked=asked, master_id="", unanswered=reasons)
+        unreached = [replace(node, reachable=False) for node in previous.nodes]
+        nodes = {node.node_id: node for node in (*unreached, *strangers)}
+        return replace(
+            previous,
+            nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
+            asked=asked,
+            master_id="",
+            unanswered=reasons,
+        )
+    given = max(each.coordinator.epoch for each in believed.values())
+    for answer in believed.values():
+        name = answer.answered_by
+        if name in nodes and (text := ahead(answer, given) or _deposed(name, claims)):
+            nodes[name] = replace(nodes[name], contradiction=text)
+    nodes.update((each.node_id, each) for each in strangers)
+    newest = max((counted_epoch(each) for each in believed.values()), default=0)
+    if previous.origin in ("", origin) and previous.cluster_id in ("", speaker.cluster_id):
+        # another cluster at the same endpoints counts from its own beginning
+        newest = max(newest, previous.newest_epoch)
     return Topology(
         nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
         asked=asked,
@@ -181,16 +229,47 @@ def merge_answers(
         max_batch_size=speaker.max_batch_size or 32 << 20,
         master_id=master_id,
         unanswered=reasons,
-        newest_epoch=max(newest, _newest_before(previous, speaker.cluster_id)),
-        coordinator=coordinator_of(speaker.coordinator)
-        if speaker.HasField("coordinator")
-        else None,
+        newest_epoch=newest,
+        coordinator=_coordinator(speaker),
+        origin=origin,
     )
 
 
-def _reached(
-    answers: Mapping[str, admin_pb2.DescribeClusterResponse], previous: Topology
-) -> dict[str, str]:
+def _strangers(
+    answers: Answers, believed: Answers, origin: str, reached: Mapping[str, str]
+) -> list[NodeInfo]:
+    """The nodes whose answers describe no part of this cluster, each as it describes itself."""
+    members = {each.answered_by for each in believed.values()}
+    return [
+        replace(
+            _info(status, reached[status.node_id], reachable=True),
+            in_sync=False,
+            contradiction=why_not_believed(answer, origin),
+        )
+        for endpoint, answer in answers.items()
+        if endpoint not in believed and answer.answered_by not in members
+        for status in answer.nodes
+        if status.node_id == answer.answered_by
+    ]
+
+
+def _deposed(node_id: str, claims: list[tuple[int, str]]) -> str:
+    """Of two masters of one cluster the one with the lower epoch was deposed, and has not heard."""
+    epochs = {name: epoch for epoch, name in claims}
+    epoch, leader = max(claims, default=(0, ""))
+    if node_id not in epochs or node_id == leader:
+        return ""
+    return (
+        f"it says that it is the master, in epoch {epochs[node_id]}, but {leader} leads epoch "
+        f"{epoch}: if it goes on saying so, it does not reach the coordinator. Look at its network"
+    )
+
+
+def _coordinator(answer: admin_pb2.DescribeClusterResponse) -> CoordinatorInfo | None:
+    return coordinator_of(answer.coordinator) if answer.HasField("coordinator") else None
+
+
+def _reached(answers: Answers, previous: Topology) -> dict[str, str]:
     """Node id -> the endpoint under which it is used. One that answered under several keeps the
     one that it had."""
     before = {node.node_id: node.endpoint for node in previous.nodes}
@@ -200,11 +279,6 @@ def _reached(
         if node_id not in found or endpoint == before.get(node_id):
             found[node_id] = endpoint
     return found
-
-
-def _newest_before(previous: Topology, cluster_id: str) -> int:
-    """Another cluster at the same endpoints counts from its own beginning."""
-    return previous.newest_epoch if previous.cluster_id in ("", cluster_id) else 0
 
 
 def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:
@@ -222,9 +296,7 @@ def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:
     )
 
 
-def _speaker(
-    answers: Mapping[str, admin_pb2.DescribeClusterResponse], master_id: str
-) -> admin_pb2.DescribeClusterResponse | None:
+def _speaker(answers: Answers, master_id: str) -> admin_pb2.DescribeClusterResponse | None:
     for answer in answers.values():
         if answer.answered_by == master_id:
             return answer

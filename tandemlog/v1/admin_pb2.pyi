@@ -157,6 +157,10 @@ class CoordinatorStatus(_message.Message):
     REVISION_FIELD_NUMBER: _builtins.int
     AGE_SECONDS_FIELD_NUMBER: _builtins.int
     PAUSED_FIELD_NUMBER: _builtins.int
+    CLUSTER_UUID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    ACCEPTED_AGE_SECONDS_FIELD_NUMBER: _builtins.int
+    REFUSAL_FIELD_NUMBER: _builtins.int
     product: _builtins.str
     """etcd, embedded; empty where it has not been asked yet"""
     revision: _builtins.int
@@ -165,6 +169,16 @@ class CoordinatorStatus(_message.Message):
     """since the node last heard from it; -1: never"""
     paused: _builtins.bool
     """no node takes over by itself"""
+    cluster_uuid: _builtins.str
+    """which the node obeys; empty: none yet, or it is older than 0.3"""
+    epoch: _builtins.int
+    """of the cluster's record in that view; 0: not known"""
+    accepted_age_seconds: _builtins.float
+    """since the coordinator last accepted a change of this node, which reads do not show; -1: never,
+    absent: the node is older than 0.3
+    """
+    refusal: _builtins.str
+    """why it accepted no change since; empty if it did"""
     @_builtins.property
     def endpoints(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -175,12 +189,18 @@ class CoordinatorStatus(_message.Message):
         revision: _builtins.int = ...,
         age_seconds: _builtins.float = ...,
         paused: _builtins.bool = ...,
+        cluster_uuid: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        accepted_age_seconds: _builtins.float | None = ...,
+        refusal: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_accepted_age_seconds", b"_accepted_age_seconds", "accepted_age_seconds", b"accepted_age_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_seconds", b"age_seconds", "endpoints", b"endpoints", "paused", b"paused", "product", b"product", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_accepted_age_seconds", b"_accepted_age_seconds", "accepted_age_seconds", b"accepted_age_seconds", "age_seconds", b"age_seconds", "cluster_uuid", b"cluster_uuid", "endpoints", b"endpoints", "epoch", b"epoch", "paused", b"paused", "product", b"product", "refusal", b"refusal", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__accepted_age_seconds: _TypeAlias = _typing.Literal["accepted_age_seconds"]  # noqa: Y015
+    _WhichOneofArgType__accepted_age_seconds: _TypeAlias = _typing.Literal["_accepted_age_seconds", b"_accepted_age_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__accepted_age_seconds) -> _WhichOneofReturnType__accepted_age_seconds | None: ...
 
 Global___CoordinatorStatus: _TypeAlias = CoordinatorStatus  # noqa: Y015
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ha.config import HaConfig
+from ha.config import HaConfig, Role
 from ha.errors import StateFileError
-from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state
+from ha.state import HaState, InSyncRecord, Member, decode_state, encode_state, started_over
 from ha.state_file import StateFile, new_incarnation
 from storage.config import StoreConfig
 from storage.errors import DiskFullError
@@ -99,3 +99,23 @@ def test_verify_knows_the_file_and_names_it_where_it_is_damaged() -> None:
     for damaged in (b"", whole[1:], whole.replace(b'"members"', b'"membess"'), b"[]"):
         files.atomic_replace(file.path, damaged)
         assert [each.file for each in verify(settings, files).faults] == [str(file.path)]
+
+
+@pytest.mark.parametrize("role", [Role.MASTER, Role.SLAVE, Role.RELAY])
+def test_a_store_of_an_elected_cluster_takes_no_other_role(files: MemoryFiles, role: Role) -> None:
+    file = StateFile(ROOT, files)
+    config = HaConfig("c", "n", role, master_endpoint="h:1")
+    file.check_role(config)  # there is no state yet
+    file.save(STATE)
+    file.check_role(config)
+    file.save(replace(STATE, cluster_uuid="u"))
+    file.check_role(replace(config, role=Role.ELECTED))
+    with pytest.raises(StateFileError, match=f"role would be {role.value}: put coordinator"):
+        file.check_role(config)
+
+
+def test_a_disk_that_starts_over_forgets_the_epochs_that_its_cluster_never_had() -> None:
+    fresh = started_over(STATE, "j", 5)
+    assert fresh == replace(STATE, incarnation="j")
+    fresh = started_over(STATE, "j", 4)
+    assert (fresh.accepted_epoch, fresh.followed, fresh.record.members) == (4, None, frozenset())

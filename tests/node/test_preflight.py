@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ha.state import HaState
 from ha.state_file import StateFile
 from node.certs.folder import make_authority, make_certificate
 from node.certs.names import Kind, Owner
@@ -216,3 +217,21 @@ def test_a_broker_to_follow_that_cannot_be_reached_is_a_warning(tmp_path: Path) 
     config = NodeConfig(follow=f"rocketmq://127.0.0.1:{port}", store=store)
     (warning,) = warnings(config)
     assert warning.startswith(f"follow: 127.0.0.1:{port} cannot be reached now")
+
+
+def test_a_store_of_an_elected_cluster_without_a_coordinator(tmp_path: Path) -> None:
+    made = config(tmp_path)
+    state = HaState(made.cluster_id, made.node_id, "i", 5, cluster_uuid="u")
+    StateFile(tmp_path, RealFileSystem()).save(state)
+    for fields in ({}, {"role": "slave", "master": "h:1"}, {"follow": "rocketmq://h:1"}):
+        (line,) = said(config(tmp_path, **fields))
+        assert "belongs to a cluster that elects its master (cluster_uuid u)" in line
+    assert said(config(tmp_path, coordinator={"endpoints": ["h:1"]})) == []
+
+
+def test_a_coordinator_section_that_lost_its_endpoints(tmp_path: Path) -> None:
+    """Else the node would be a master by its configuration."""
+    for fields in ({"members": ["a"]}, {"lease_ttl_s": 9}, {"endpoints": [], "user": "u"}):
+        with pytest.raises(ValueError, match=r"endpoints is missing, and (members|lease|user)"):
+            config(tmp_path, coordinator=fields)
+    assert not config(tmp_path, coordinator={"endpoints": []}).elects

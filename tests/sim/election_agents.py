@@ -81,8 +81,8 @@ class NodeHost:
         if self._node.master is not None:
             self._node.master.group.set.kept_out = node_id
 
-    async def start_over(self, reason: str) -> None:
-        self._cluster.start_over(self._node, reason)
+    async def start_over(self, reason: str, epoch: int) -> None:
+        self._cluster.start_over(self._node, reason, epoch)
 
     async def renew_incarnation(self, reason: str, starts: int) -> None:
         self._cluster.renew_incarnation(self._node, reason, starts)

@@ -21,7 +21,7 @@ from ha.master.term import WonTerm
 from ha.protocol.frames import Hello, SlaveFrame
 from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore, set_log_aside
-from ha.state import HaState, Member
+from ha.state import HaState, Member, started_over
 from sim.election_nodes import Coordination, ElectedNode, ElectedStore, Process, drive
 from sim.ha_cluster import Cluster
 from sim.ha_nodes import NODES, MasterSide, Put, SimNode, SlaveSide, ViolationError, holds, piece
@@ -108,7 +108,7 @@ class ElectionCluster(Cluster, ABC):
         self.note(f"{node.name} joins as a new one: {reason}")
         self.count("joined as new")
 
-    def start_over(self, node: ElectedNode, reason: str) -> None:
+    def start_over(self, node: ElectedNode, reason: str, epoch: int) -> None:
         """What an operator has asked for."""
         store, record = node.store, self.coordination.record()
         assert store is not None
@@ -116,7 +116,7 @@ class ElectionCluster(Cluster, ABC):
         if Member(node.name, self.state(node).incarnation) in record.in_sync:
             raise ViolationError(f"{node.name} starts over in the in-sync set")
         self.end_role(node)
-        fresh = replace(self.state(node), incarnation=self.incarnation())
+        fresh = started_over(self.state(node), self.incarnation(), epoch)
         set_log_aside(store, 0, reason, lambda: self.saver(node)(fresh))
         node.read_to = 0
         self.count("started over")

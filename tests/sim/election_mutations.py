@@ -93,7 +93,7 @@ def follow_any_epoch(answer: Answer, me: SlaveView) -> None:
     CHECK_ANSWER(answer, replace(me, accepted_epoch=0))
 
 
-def believe(this: RoleLoop, snapshot: Any, own: Any) -> str:
+def believe(snapshot: Any, own: Any) -> str:
     return ""
 
 
@@ -166,7 +166,7 @@ MUTATIONS: dict[str, list[Patch]] = {
     "slaves accept lower epochs": [
         ("ha.master.session", "decide", any_epoch_joins),
         ("ha.slave.session", "check_answer", follow_any_epoch),
-        (RoleLoop, "_distrust", believe),
+        ("ha.election.role_loop", "distrust", believe),
     ],
     "a leader that stood still continues": [(MasterGroup, "stood_still", no_pause)],
     "slaves keep what their leader does not have": [

@@ -85,7 +85,11 @@ def _topology_row(state: Coordination, node: RosterNode, seen: NodeInfo | None) 
         lag_bytes=seen.lag_bytes,
         lag_seconds=round(seen.lag_seconds, 3),
     )
-    if seen.detail and not node.removed and seen.detail not in node.why_not_in_sync:
+    if seen.contradiction:
+        row.update(
+            state="second master" if seen.is_master else row["state"], why=seen.contradiction
+        )
+    elif seen.detail and not node.removed and seen.detail not in node.why_not_in_sync:
         row["why"] = "; ".join(each for each in (node.why_not_in_sync, seen.detail) if each)
     return row
 

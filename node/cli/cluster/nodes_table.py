@@ -63,7 +63,7 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "role": node.role,
         "endpoint": node.endpoint,
         "http_endpoint": node.http_endpoint,
-        "state": node.state if node.reachable or node.is_broker else "unreachable",
+        "state": _state(node),
         "epoch": node.epoch,
         "in_sync": node.in_sync,
         "min_offset": node.min_offset,
@@ -74,12 +74,20 @@ def node_row(node: NodeInfo, topology: Topology) -> dict[str, Any]:
         "lag_bytes": node.lag_bytes,
         "lag_seconds": node.lag_seconds,
         "version": node.version,
-        "detail": "see the alarm" if node.alarm else " ".join(node.detail.split()),
+        "detail": (
+            "see the alarm" if node.alarm or node.contradiction else " ".join(node.detail.split())
+        ),
         "store_host": node.store_host,
         "commit_log_file_size": node.commit_log_file_size,
         "uptime_seconds": node.uptime_seconds,
-        "alarm": " ".join(node.alarm.split()),
+        "alarm": " ".join((node.alarm or node.contradiction).split()),
     }
+
+
+def _state(node: NodeInfo) -> str:
+    if node.contradiction:
+        return "second master" if node.is_master else "not of this cluster"
+    return node.state if node.reachable or node.is_broker else "unreachable"
 
 
 def node_rows(topology: Topology) -> list[dict[str, Any]]:
@@ -91,7 +99,8 @@ def node_rows(topology: Topology) -> list[dict[str, Any]]:
 def alarm_lines(topology: Topology) -> list[str]:
     """One line for each alarm, which no table cuts off."""
     return [
-        f"ALARM {node_id}: {' '.join(alarm.split())}" for node_id, alarm in topology.alarms.items()
+        f"ALARM {node_id}: {' '.join(alarm.split())}"
+        for node_id, alarm in {**topology.contradictions, **topology.alarms}.items()
     ]
 
 

@@ -1,8 +1,9 @@
 """Is this cluster well, and could it lose its master now: one line, as monitoring wants it.
 
-    CRITICAL  no master answers; an alarm is on; the master does not acknowledge puts
+    CRITICAL  no master answers; an alarm is on; the master does not acknowledge puts; a second
+              master, or a node in an epoch that the coordinator never gave
     WARNING   a node is missing or not in sync; no slave could take over now; failover is paused;
-              the master does not reach the coordinator
+              a node does not reach the coordinator, or it accepts no change of it
     OK        otherwise
 
 The codes are those of the plugins of Nagios and its successors.
@@ -11,13 +12,20 @@ The codes are those of the plugins of Nagios and its successors.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tandemlog.cluster.topology import Topology
+from tandemlog.cluster.elections import CoordinatorInfo
+from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.format.words import counted
 
 from .elections_table import PAUSED, SINGLE
 
 SILENT_S = 5.0
 """Nodes read the coordinator every second, with some attempts of two seconds."""
+ACCEPTED_S = 10.0
+"""Each node has a change accepted every three seconds, a master every second."""
+
+
+FOLLOWING = "following"
+"""The state of a node that follows a RocketMQ broker, and of a broker that follows a master."""
 
 
 class Level(IntEnum):
@@ -50,19 +58,53 @@ def judge(topology: Topology) -> Verdict:
         return Verdict(Level.CRITICAL, (*critical, *warnings))
     if warnings:
         return Verdict(Level.WARNING, tuple(warnings))
-    master = topology.master
-    name = master.node_id if master is not None else ""
-    slaves = sum(node.in_sync and not node.is_broker for node in topology.nodes) - 1
-    said = f"{name} is the master, {counted(slaves, 'slave')} in sync, any of them could take over"
     embedded = topology.coordinator is not None and topology.coordinator.is_embedded
+    said = _all_is_well(topology)
     return Verdict(Level.OK, (said, SINGLE) if embedded else (said,))
+
+
+def _all_is_well(topology: Topology) -> str:
+    master = topology.master
+    assert master is not None, "without one it is not"
+    slaves = [
+        node
+        for node in topology.nodes
+        if node.in_sync and not node.is_broker and node.node_id != master.node_id
+    ]
+    if master.state == FOLLOWING:
+        return (
+            f"{master.node_id} {master.detail}, {master.lag_bytes:,} bytes behind, and has "
+            f"{counted(len(slaves), 'slave')} in sync"
+        )
+    if _is_single(topology):
+        return f"{master.node_id} is the master and the only node: its disk has the only copy"
+    said = f"{master.node_id} is the master, {counted(len(slaves), 'slave')} in sync"
+    if topology.coordinator is None:
+        return f"{said}; roles are configured, so no node takes over by itself"
+    if all(_could_be_elected(node) for node in slaves):
+        return f"{said}, any of them could take over"
+    return said
+
+
+def _could_be_elected(node: NodeInfo) -> bool:
+    """Whether the coordinator has accepted a change of it just now."""
+    age_s = None if node.coordinator is None else node.coordinator.accepted_age_s
+    return age_s is not None and 0 <= age_s <= ACCEPTED_S
+
+
+def _is_single(topology: Topology) -> bool:
+    """Nobody knows of another node, so none is missing."""
+    return len([node for node in topology.nodes if not node.is_broker]) == 1
 
 
 def _critical(topology: Topology) -> list[str]:
     found = [f"alarm of {node_id}: {alarm}" for node_id, alarm in topology.alarms.items()]
+    found += [f"{node_id}: {text}" for node_id, text in topology.contradictions.items()]
     master = topology.master
     if master is None:
         return [*found, "no reachable node is the master"]
+    if master.state == FOLLOWING:
+        return found
     if master.state != "running":
         found.append(f"the master {master.node_id} is {master.state}: {master.detail}")
     elif master.detail and not found:
@@ -74,9 +116,9 @@ def _critical(topology: Topology) -> list[str]:
 def _warnings(topology: Topology) -> list[str]:
     found = []
     for node in topology.nodes:
-        if node.node_id == topology.master_id or node.alarm:
+        if node.node_id == topology.master_id or node.alarm or node.contradiction:
             continue
-        if node.is_broker and node.state == "following":
+        if node.is_broker and node.state == FOLLOWING:
             continue  # it does not count
         if not (node.reachable or node.is_broker):
             found.append(f"{node.node_id} cannot be reached")
@@ -89,7 +131,9 @@ def _warnings(topology: Topology) -> list[str]:
         for node in topology.nodes
         if node.in_sync and node.reachable and node.node_id != topology.master_id
     ]
-    if not ready:
+    master = topology.master
+    follows = master is not None and master.state == FOLLOWING
+    if not (ready or follows or _is_single(topology)):
         found.append("no slave could take over now")
     return found + _coordinator_warnings(topology)
 
@@ -100,12 +144,35 @@ def _coordinator_warnings(topology: Topology) -> list[str]:
         return []
     found = [PAUSED] if coordinator.paused else []
     name = master.node_id if master is not None else "a node"
+    if silent := _silence(name, coordinator):
+        return [*found, silent]
+    return found + [
+        refused
+        for node in topology.nodes
+        if node.coordinator is not None and not node.contradiction
+        if (refused := _refusal(node.node_id, node.coordinator))
+    ]
+
+
+def _silence(name: str, coordinator: CoordinatorInfo) -> str:
     endpoints = ", ".join(coordinator.endpoints)
     if coordinator.age_seconds < 0:
-        found.append(f"{name} has not reached the coordinator ({endpoints}) since its start")
-    elif coordinator.age_seconds > SILENT_S:
-        found.append(
+        return f"{name} has not reached the coordinator ({endpoints}) since its start"
+    if coordinator.age_seconds > SILENT_S:
+        return (
             f"{name} has not heard from the coordinator ({endpoints}) for "
             f"{coordinator.age_seconds:.0f} s: puts continue, but there is no failover"
         )
-    return found
+    return ""
+
+
+def _refusal(name: str, coordinator: CoordinatorInfo) -> str:
+    """It answers reads, which elects nobody: only a change that it accepted shows that it could."""
+    age_s, why = coordinator.accepted_age_s, coordinator.refusal
+    if age_s is None or 0 <= age_s <= ACCEPTED_S:
+        return ""
+    since = "since its start" if age_s < 0 else f"for {age_s:.0f} s"
+    return (
+        f"the coordinator ({', '.join(coordinator.endpoints)}) answers {name} and has accepted no "
+        f"change of it {since}, so {name} cannot be elected{f': {why}' if why else ''}"
+    )

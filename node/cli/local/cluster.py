@@ -184,6 +184,12 @@ def _next_plan(directory: Path, held: ClusterPlan, wishes: Wishes) -> ClusterPla
                 f"{directory} has {name} {getattr(held.sizes, name)}, which cannot be changed to "
                 f"{wanted}"
             )
+    if NONE != held.coordinator != (wishes.coordinator or held.coordinator):
+        raise ConfigError(
+            f"{directory} elects its master (coordinator: {held.coordinator}), and its nodes start "
+            "with no other coordinator and not without one: omit --no-election and --etcd, or "
+            "choose another --dir"
+        )
     return ClusterPlan(
         cluster_id=held.cluster_id,
         slaves=held.slaves if wishes.slaves is None else wishes.slaves,

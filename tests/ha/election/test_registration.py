@@ -2,12 +2,13 @@
 
 import pytest
 
-from fakes.election import KEYS, SyncCoordinator
+from fakes.election import KEYS, SyncCoordinator, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import Replication
 from ha.coordinator.errors import CoordinatorUnavailableError
 from ha.election.host import Identity, OwnLog
 from ha.election.registration import Registration
+from ha.election.role_loop import Own, distrust
 from ha.election.snapshot import SnapshotBuilder
 from ha.election.values import ConfirmedValue, RosterValue
 from sim.election_nodes import drive
@@ -32,7 +33,10 @@ class Starting:
             Identity("b", "h:1", "h:2", "h:3", starts=starts),
             Replication.SYNC,
             self.look,
+            lambda snapshot: distrust(snapshot, Own(up("b"), uuid=self.uuid)),
         )
+
+    uuid = ""
 
     def own_log(self) -> OwnLog:
         return self.log
@@ -120,3 +124,14 @@ async def test_an_entry_that_arrives_late_undoes_no_removal(starting: Starting) 
     starting.keys.put(KEYS.in_roster("b"), RosterValue(4, removed=True))
     starting.world.deliver()
     assert starting.entry.removed
+
+
+async def test_at_the_coordinator_of_another_cluster_nothing_is_counted_or_doubted() -> None:
+    """Its roster has a node of the same name, with more starts."""
+    bench = Starting(starts=2)
+    bench.uuid = "another"
+    for _ in range(3):
+        await bench.registration.step()
+    assert not bench.registration.done
+    assert bench.entry == RosterValue(4)
+    assert bench.renewed == []

@@ -32,7 +32,7 @@ class Host:
     async def wait(self, reason: str) -> None:
         self.follows = False
 
-    async def start_over(self, reason: str) -> None:
+    async def start_over(self, reason: str, epoch: int) -> None:
         assert not self.follows
         self.starts += 1
         if self.fails is not None:

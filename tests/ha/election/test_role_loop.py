@@ -403,12 +403,44 @@ def test_a_failed_store_is_not_set_aside() -> None:
 # ---- what is not believed
 
 
+AHEAD = own(replace(B, accepted_epoch=2))
+OUTLIVED = (0.0, RULES.lease_s + 0.1)
+
+
+def test_a_node_that_led_by_its_configuration_is_told_to_start_over() -> None:
+    """Once the elected master has outlived a lease beside it; a coordinator that was restored gives
+    the leases of its copy once more, so until then its data may be what is wrong."""
+    assert "restored from an older backup, or" in reason(look(seen(), AHEAD, at=(0, RULES.lease_s)))
+    said = reason(look(seen(), AHEAD, at=OUTLIVED))
+    assert said.startswith("a leads epoch 1 of this cluster, and this node has seen epoch 2, which")
+    assert "(tandemlog reinit b)" in said
+    again = RoleLoop(KEYS, RULES)
+    look(seen(), AHEAD, at=(0.0,), loop=again)
+    look(seen(leader=None), AHEAD, at=(3.0,), loop=again)
+    assert "older backup, or" in reason(look(seen(), AHEAD, at=(RULES.lease_s + 0.1,), loop=again))
+
+
+def test_it_starts_over_when_an_operator_asks_and_the_set_does_not_need_its_disk() -> None:
+    asked = seen(held=WITHOUT_B, request=RESYNC, request_revision=9)
+    assert look(asked, AHEAD, at=OUTLIVED) == StartOver(RESYNC)
+    assert isinstance(look(asked, AHEAD, at=(0.0,)), Wait)
+    counted = seen(request=RESYNC, request_revision=9)
+    assert isinstance(look(counted, AHEAD, at=OUTLIVED), Wait)
+    done = replace(AHEAD, started_over=RESYNC.request_id)
+    assert isinstance(look(asked, done, at=OUTLIVED), Wait)
+
+
 @pytest.mark.parametrize(
     ("snapshot", "me", "why"),
     [
         (seen(uuid="another"), own(), "belongs to the cluster uuid"),
         (Snapshot(), own(), "has lost the record"),
-        (seen(), own(replace(B, accepted_epoch=2)), "restored from an older backup"),
+        (seen(uuid=""), own(), "is not its coordinator: correct coordinator.endpoints"),
+        (
+            seen(leader=None),
+            own(replace(B, accepted_epoch=2)),
+            "was restored from an older backup, or this node was a master by its configuration",
+        ),
         (seen(fault="state cannot be read"), own(), "cannot be read"),
     ],
 )

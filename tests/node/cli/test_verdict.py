@@ -32,6 +32,9 @@ def node(node_id: str, role: str = "slave", **changed: object) -> NodeInfo:
     return replace(row, **changed)  # type: ignore[arg-type]
 
 
+COORDINATOR = CoordinatorInfo(("k:1",), "etcd", 9, 0.5, False, "u", 1, 0.5)
+
+
 def cluster(*nodes: NodeInfo, master_id: str = "a", min_in_sync: int = 2) -> Topology:
     return Topology(
         nodes=nodes,
@@ -43,27 +46,44 @@ def cluster(*nodes: NodeInfo, master_id: str = "a", min_in_sync: int = 2) -> Top
 
 
 def told(**changed: object) -> Topology:
-    coordinator = CoordinatorInfo(("k:1",), "etcd", 9, 0.5, False)
-    coordinator = replace(coordinator, **changed)  # type: ignore[arg-type]
-    return replace(cluster(MASTER, B, C), coordinator=coordinator)
+    coordinator = replace(COORDINATOR, **changed)  # type: ignore[arg-type]
+    nodes = [replace(each, coordinator=coordinator) for each in (MASTER, B, C)]
+    return replace(cluster(*nodes), coordinator=coordinator)
 
 
 MASTER, B, C = node("a", "master"), node("b"), node("c")
 ALARMED = node("b", alarm="the master's store was lost", in_sync=False, state="refused")
+RELAY = replace(MASTER, state="following", detail="follows broker k:1", lag_bytes=70)
 GONE = {"reachable": False, "in_sync": False}
 
 
 @pytest.mark.parametrize(
     ("seen", "level", "said"),
     [
-        (cluster(MASTER, B, C), Level.OK, "a is the master, 2 slaves in sync"),
+        (
+            cluster(MASTER, B, C),
+            Level.OK,
+            "a is the master, 2 slaves in sync; roles are configured, so no node takes over",
+        ),
         (cluster(MASTER, B, node("c", **GONE)), Level.WARNING, "c cannot be reached"),
         (
             cluster(MASTER, B, node("c", in_sync=False, state="catching-up", lag_bytes=7_000)),
             Level.WARNING,
             "c is catching-up, 7,000 bytes behind",
         ),
-        (cluster(MASTER, min_in_sync=1), Level.WARNING, "no slave could take over now"),
+        (cluster(MASTER, min_in_sync=1), Level.OK, "a is the master and the only node"),
+        (
+            cluster(MASTER, replace(B, in_sync=False), min_in_sync=1),
+            Level.WARNING,
+            "no slave could take over now",
+        ),
+        (cluster(RELAY), Level.OK, "a follows broker k:1, 70 bytes behind, and has 0 slaves in"),
+        (cluster(RELAY, B), Level.OK, "and has 1 slave in sync"),
+        (
+            cluster(replace(RELAY, state="no-master", detail="k:1 is away")),
+            Level.CRITICAL,
+            "the master a is no-master: k:1 is away",
+        ),
         (
             cluster(MASTER, node("b", reachable=False), min_in_sync=1),
             Level.WARNING,
@@ -88,6 +108,19 @@ GONE = {"reachable": False, "in_sync": False}
         (told(paused=True), Level.WARNING, "failover is paused"),
         (told(age_seconds=7.2), Level.WARNING, "not heard from the coordinator (k:1) for 7 s"),
         (told(age_seconds=-1.0), Level.WARNING, "a has not reached the coordinator (k:1)"),
+        (
+            told(accepted_age_s=31.0, refusal="txn is refused: no space"),
+            Level.WARNING,
+            "the coordinator (k:1) answers b and has accepted no change of it for 31 s, so b "
+            "cannot be elected: txn is refused: no space",
+        ),
+        (told(accepted_age_s=-1.0), Level.WARNING, "no change of it since its start"),
+        (told(accepted_age_s=None), Level.OK, "a is the master, 2 slaves in sync"),
+        (
+            cluster(MASTER, B, replace(C, role="master", epoch=2, contradiction="it is a second")),
+            Level.CRITICAL,
+            "c: it is a second",
+        ),
     ],
 )
 def test_one_line_says_how_the_cluster_is(seen: Topology, level: Level, said: str) -> None:
@@ -96,3 +129,8 @@ def test_one_line_says_how_the_cluster_is(seen: Topology, level: Level, said: st
     assert verdict.line.startswith(f"{level.name}: ")
     assert said in verdict.line
     assert "\n" not in verdict.line
+
+
+def test_a_take_over_is_promised_only_where_the_coordinator_accepts_changes() -> None:
+    assert "take over" in judge(told()).line
+    assert "take over" not in judge(told(accepted_age_s=None)).line

@@ -79,7 +79,7 @@ def numbers(**changed: object) -> NodeNumbers:
         "disk_free_bytes": 10,
         "disk_size_bytes": 40,
         "alarms": {"n1": "it holds more"},
-        "elections": ElectionNumbers(4.5, 0.25, True, 2, 1, 9),
+        "elections": ElectionNumbers(4.5, 0.25, 0.75, 3, True, 2, 1, 9),
         "histograms": {
             "message_size_bytes": sizes(100, 300, 300),
             **{

@@ -292,6 +292,7 @@ class GroupCoordinator:
                 gone = group.expire(now) if group.next_expiry() <= now else []
                 if look_at_topics:
                     group.take_topics(self._queue_counts(group))
+                    group.forget_left([each for each in group.left if each[0] not in topics])
             for each in gone:
                 self._say_gone(group, each)
             if gone or group.out_of_date:
@@ -351,6 +352,7 @@ class GroupCoordinator:
         commit: Callable[[int], None],
         *,
         empty: bool,
+        dry_run: bool = False,
     ) -> None:
         """`commit` for all, if no member owns one of them; `empty`: if there is no member at all.
         Raises RequestRefusedError (GROUP_HAS_MEMBERS), and nothing is committed."""
@@ -361,6 +363,8 @@ class GroupCoordinator:
                 owned = group.owned_by_members(queues)
                 if owned or (empty and group.members):
                     raise refused(common_pb2.GROUP_HAS_MEMBERS, members_text(group, owned))
+                if not dry_run:
+                    group.forget_left(queues)
             for index in range(len(queues)):
                 commit(index)
 

@@ -13,7 +13,8 @@ in-sync set (`settle`). So the next master knows every owner that ever acted as 
 
 `since` of an owned queue is the epoch from which the member owns it. A commit counts if its member
 owns the queue and its epoch is not below that: a member that lost a queue and got it again cannot
-pass with a commit from before.
+pass with a commit from before. So does that of a member that is gone, while no other member has
+owned the queue since, and its offset was not set by hand: what it did is done, and by it alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -118,6 +119,9 @@ class Group:
         self.target: dict[Queue, str] = {}
         self.targets: dict[str, frozenset[Queue]] = {}
         self.owners: dict[Queue, str] = {}
+        self.left: dict[Queue, tuple[str, int]] = {}
+        """Of queues without an owner: the last one, which is gone, and since when it owned them. Of
+        this master's term alone."""
         self.queue_counts: dict[str, int] = {}
         self.out_of_date = False
         """Whether the target does not fit the members and topics any more."""
@@ -245,8 +249,9 @@ class Group:
     def remove(self, member_id: str, reason: str) -> Gone:
         """Its queues are free at once."""
         member = self.members.pop(member_id)
-        for queue in member.owned:
+        for queue, since in member.owned.items():
             self.owners.pop(queue, None)
+            self.left[queue] = member_id, since
         self.out_of_date = True
         self.version += 1
         return Gone(member, reason)
@@ -377,6 +382,7 @@ class Group:
             if queue not in self.owners:
                 self.owners[queue] = member.member_id
                 member.owned[queue] = self.epoch
+                self.left.pop(queue, None)
                 changed = True
         return changed
 
@@ -423,10 +429,21 @@ class Group:
     def not_owned(self, member_id: str, epoch: int, queues: Iterable[Queue]) -> list[Queue]:
         """The queues for which a commit of this member does not count."""
         member = self.members.get(member_id)
-        if member is None:
-            return list(queues)
-        owned = member.owned
-        return [queue for queue in queues if not owned.get(queue, epoch + 1) <= epoch]
+        owned: Mapping[Queue, int] = member.owned if member is not None else {}
+
+        def counts(queue: Queue) -> bool:
+            since = owned.get(queue)
+            if since is None:
+                last, since = self.left.get(queue, ("", 0))
+                return last == member_id and since <= epoch
+            return since <= epoch
+
+        return [queue for queue in queues if not counts(queue)]
+
+    def forget_left(self, queues: Iterable[Queue]) -> None:
+        """A commit of who had these last does not count any more."""
+        for queue in queues:
+            self.left.pop(queue, None)
 
     def owned_by_members(self, queues: Iterable[Queue]) -> list[Queue]:
         return [queue for queue in queues if queue in self.owners]

@@ -3,7 +3,8 @@
 One round reads the positions in the order of the request until the response is full. Without a wait
 that is one get of each queue, with RocketMQ's status and next offset. A long poll whose filter
 found nothing moves on and reads again, so that a rare tag does not cost a round trip for every 800
-entries.
+entries. It answers PASSED_WAIT_S after it has moved on: what a filter skips its reader has passed,
+and a group whose filter skips everything has no lag.
 
     some position FOUND, or in a state on which the client has to act   ─▶ answer
     every position at its end                                          ─▶ wait, then another round
@@ -54,6 +55,8 @@ SCAN_UNITS = 1 << 19
 _LEAST_SCANNED = 64
 # Queues that all long polls together may wait for.
 MAX_WATCHES = 1 << 18
+
+PASSED_WAIT_S = 1.0
 
 MAX_PARTS = 256
 """Above so many, joining them costs less than sending them one by one."""
@@ -216,10 +219,14 @@ class PullService:
             found = _Round((), 0, False, [each.queue_offset for each in pull.positions])
         else:
             found = await self._read_round(pull, caller)
+        passed = False
         while not found.done and not self._closed and loop.time() < deadline:
             queues = [self._dense(each.topic, each.queue_id) for each in pull.positions]
             if self._ends(queues) != found.ends:
                 found = await self._read_round(pull, caller)
+                if not passed and _has_passed(pull):
+                    passed = True
+                    deadline = min(deadline, loop.time() + PASSED_WAIT_S)
                 if not found.done and found.size > SMALL_BYTES:
                     # not kept while nothing happens
                     self._turns.release(caller)
@@ -375,3 +382,11 @@ class PullService:
             if scanned >= scan or pull.gone:
                 break
         return result, True, scanned
+
+
+def _has_passed(pull: _Pull) -> bool:
+    """Whether a filter has skipped something since the request came."""
+    asked = pull.request.positions
+    return bool(pull.request.tag_hashes) and any(
+        each.queue_offset != asked[each.index].queue_offset for each in pull.positions
+    )

@@ -2,8 +2,13 @@
 
 Commits come from members, which may commit what they own, and from readers without a membership,
 which may commit what no member owns (node/groups/coordinator.py).
+
+Offsets are saved every few seconds: one that is lost makes messages come again. A group's first
+offset in a queue is saved at once: without it the group would begin where its program says, and
+that may be behind messages that it has not had.
 """
 
+import logging
 from functools import partial
 
 from storage.message_store import MessageStore
@@ -15,6 +20,8 @@ from ..groups.coordinator import GroupCoordinator
 from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
+
+logger = logging.getLogger(__name__)
 
 MAX_ROWS = 4_096
 MAX_SHOWN = 8
@@ -105,11 +112,23 @@ class GroupService:
                 )
         else:
             self._coordinator.commit_by_hand(
-                request.group, queues, row.commit, empty=request.without_members
+                request.group,
+                queues,
+                row.commit,
+                empty=request.without_members,
+                dry_run=request.dry_run,
             )
+        if row.begins:
+            self._save()
         if row.back:
             caller.moved_back(request.group, ", ".join(row.back))
         return response
+
+    def _save(self) -> None:
+        try:
+            self._store.consumer_offsets.save(self._store.clock.now_ms())
+        except OSError as error:  # in memory they are, and the next round of saving tells it too
+            logger.warning("consumer offsets were not saved: %s", error)
 
     async def delete(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS, and as a change of
@@ -122,7 +141,8 @@ class GroupService:
 
 
 class _Rows:
-    """The rows of a commit on their way into the table; `back`: what went to a lower offset."""
+    """The rows of a commit on their way into the table; `back`: what went to a lower offset;
+    `begins`: some are the first of their queue."""
 
     def __init__(self, store: MessageStore, request: broker_pb2.CommitOffsetsRequest) -> None:
         self._offsets = store.consumer_offsets
@@ -130,6 +150,7 @@ class _Rows:
         self._rows = request.offsets
         self._dry_run = request.dry_run
         self.back: list[str] = []
+        self.begins = False
 
     def commit(self, index: int) -> None:
         if self._dry_run:
@@ -137,6 +158,7 @@ class _Rows:
         each = self._rows[index]
         place = self._group, each.topic, each.queue_id
         before = self._offsets.offset(*place)
+        self.begins = self.begins or before is None
         if before is not None and each.queue_offset < before and len(self.back) < MAX_SHOWN:
             self.back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
         self._offsets.commit(*place, each.queue_offset)

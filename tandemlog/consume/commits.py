@@ -6,21 +6,30 @@
 
 One at a time: a slow commit must not arrive after a newer one. A member's commit carries its id and
 epoch, so that the master refuses the queues that are not its own any more.
+
+Queues that a member has lost are kept with the id and epoch that it had, until the caller comes
+back: what it still does with their messages is committed as by the former member, which the master
+accepts unless another one has owned the queue since. So a caller that was away for too long, alone
+in its group, does not get the same message for ever.
 """
 
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..errors import ClientClosedError, FencedMemberError, TandemlogError
 from .positions import Positions, Queue
-from .progress import Progress
+from .progress import Place, Progress
 from .received import ReceivedBatch
 from .received_message import ReceivedMessage
 from .statistics import ConsumerCounters
 
 logger = logging.getLogger(__name__)
+
+Identity = tuple[str, int]
+"""Member id and epoch."""
 
 Commit = ReceivedMessage | ReceivedBatch | Mapping[Queue, int]
 """What to commit: up to and including a message or a batch, or offsets by (topic, queue id)."""
@@ -48,6 +57,15 @@ class Committing(Protocol):
     def commit_failed(self, error: TandemlogError, offsets: dict[Queue, int]) -> None: ...
 
 
+@dataclass(slots=True)
+class _Lost:
+    """A queue that was lost: by whom, how far its caller is in it, and what the group has."""
+
+    former: Identity
+    place: Place
+    committed: int | None
+
+
 class Commits:
     """See the module; one event loop. Raises ClientClosedError without a group."""
 
@@ -59,6 +77,7 @@ class Commits:
         self._group = group
         self._of = of
         self._saving = asyncio.Lock()
+        self._lost: dict[Queue, _Lost] = {}
         self.under_way: set[asyncio.Task[None]] = set()
 
     def offsets_of(self, what: Commit | None) -> dict[Queue, int]:
@@ -66,7 +85,8 @@ class Commits:
         if self._group is None:
             raise ClientClosedError("there is nothing to commit without a group")
         if what is None:
-            return self._progress.delivered
+            lost = {queue: each.place.delivered for queue, each in list(self._lost.items())}
+            return {**lost, **self._progress.delivered}
         if isinstance(what, ReceivedMessage):
             return {(what.topic, what.queue_id): what.queue_offset + 1}
         if isinstance(what, ReceivedBatch):
@@ -102,14 +122,19 @@ class Commits:
 
     async def _commit_offsets(self, offsets: Mapping[Queue, int], *, named: bool) -> None:
         """`named`: the caller asked for these, whatever was committed before."""
-        if not named:
-            await self.save(offsets)
-            return
-        strange = sorted(queue for queue in offsets if queue not in self._progress.queues)
-        if strange and self._of.membership is not None:
-            raise _not_owned(self._group or "", strange)
         async with self._saving:
-            await self._send(offsets)
+            lost = {queue: offset for queue, offset in offsets.items() if queue in self._lost}
+            rest = {queue: offset for queue, offset in offsets.items() if queue not in lost}
+            strange = sorted(queue for queue in rest if queue not in self._progress.queues)
+            gone = None
+            if strange and self._of.membership is not None:
+                gone = _not_owned(self._group or "", strange)
+            if gone is not None and named:
+                raise gone
+            await self._send(rest if named else self._progress.to_commit(rest))
+            await self._send_lost(lost, named=named)
+            if gone is not None:  # given up while this commit waited for another one
+                raise gone
 
     async def save_done(self, offsets: Mapping[Queue, int]) -> None:
         """As `save`, and commit_failed hears of a failure."""
@@ -123,6 +148,59 @@ class Commits:
         """Those that the group does not have yet."""
         async with self._saving:
             await self._send(self._progress.to_commit(offsets))
+
+    async def place(self, offsets: Mapping[Queue, int]) -> None:
+        """Where the group begins in queues that this member is about to read."""
+        async with self._saving:
+            await self._send(offsets)
+
+    # queues that were lost
+
+    def lost(
+        self, places: Mapping[Queue, Place], committed: Mapping[Queue, int], former: Identity
+    ) -> None:
+        """A member that was `former` does not own these any more, of which it is known what the
+        group has `committed`."""
+        for queue, place in places.items():
+            self._lost[queue] = _Lost(former, place, committed.get(queue))
+
+    def forget_lost(self, queues: Collection[Queue] | None = None) -> None:
+        """Nothing of these (all) is in the caller's hands any more."""
+        for queue in list(self._lost) if queues is None else queues:
+            self._lost.pop(queue, None)
+
+    async def save_lost(self) -> None:
+        """What is done of lost queues; commit_failed hears of those that another member has owned
+        since. Raises what may pass."""
+        async with self._saving:
+            done = {queue: each.place.done for queue, each in self._lost.items()}
+            try:
+                await self._send_lost(done, named=False)
+            except TandemlogError as error:
+                if error.retryable:
+                    raise
+                self._of.commit_failed(error, done)
+
+    async def _send_lost(self, offsets: Mapping[Queue, int], *, named: bool) -> None:
+        assert self._group is not None
+        by_former: dict[Identity, dict[Queue, int]] = {}
+        for queue, offset in offsets.items():
+            each = self._lost[queue]
+            if named or each.committed != offset:
+                by_former.setdefault(each.former, {})[queue] = offset
+        refused: list[Queue] = []
+        for former, part in by_former.items():
+            try:
+                await self._positions.commit(self._group, part, former)
+            except FencedMemberError as error:
+                refused += error.refused or part
+            for queue in part.keys() - set(refused):
+                if queue in self._lost:
+                    self._lost[queue].committed = part[queue]
+        if refused:
+            self._of.counters.failed_commits += 1
+            self.forget_lost(refused)
+            raise _not_owned(self._group, sorted(refused))
 
     async def _send(self, offsets: Mapping[Queue, int]) -> None:
         """Until the answer has come it is not known which of the two offsets the group has: a send
@@ -155,7 +233,9 @@ class Commits:
 def _not_owned(group: str, queues: Collection[Queue]) -> FencedMemberError:
     names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in queues)
     error = FencedMemberError(
-        f"group {group}: this member does not own {names} (any more), so nothing is committed",
+        f"group {group}: this member does not own {names} (any more), so nothing is committed of "
+        "it: the session timed out, the queues moved to another member, or the program was away "
+        "for longer than max_poll_interval_ms; their messages come again, to the queue's owner",
         field="queue_id",
     )
     error.refused = tuple(queues)

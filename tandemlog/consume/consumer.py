@@ -173,8 +173,9 @@ class AsyncConsumer:
 
         With a group the queues are shared with its other members; `queues` names them by hand
         instead. `topics`: names or patterns (see Subscription). `start`: EARLIEST, LATEST,
-        COMMITTED or a time (ms or datetime); with a shared group it is for queues without a
-        committed offset, and EARLIEST by default. Without sharing it may be an offset for each
+        COMMITTED or a time (ms or datetime); with a shared group it is for topics of which the
+        group has no committed offset, as they are now, and EARLIEST by default: queues and topics
+        that come later are read from their beginning. Without sharing it may be an offset for each
         (topic, queue id); the default is COMMITTED with a group, EARLIEST without. `tags`:
         "a || b". `until_end`: stops at the present end of the queues.
 
@@ -209,6 +210,7 @@ class AsyncConsumer:
         self._followers.append(follower)
         try:
             if shared:
+                await follower.fix_start(found)
                 await self._join(follower, subscription, known, options)
             else:
                 fixed = until_end or queues is not None or isinstance(start, Mapping)
@@ -257,19 +259,23 @@ class AsyncConsumer:
         *,
         fixed: bool,
     ) -> None:
+        committed: Mapping[Queue, int] = {}
         if isinstance(start, Mapping):
             starts = {queue: start[queue] for queue in found if queue in start}
+        elif start in (None, COMMITTED) and self.group is not None:
+            topics = sorted({topic for topic, _ in found})
+            committed = await self._positions.committed(self.group, topics)
+            first = await self._positions.start(found, EARLIEST, None)
+            starts = {queue: committed.get(queue, first[queue]) for queue in found}
         else:
-            if start is None:
-                start = COMMITTED if self.group is not None else EARLIEST
-            starts = await self._positions.start(found, start, self.group)
+            starts = await self._positions.start(found, start or EARLIEST, self.group)
 
         async def all_queues() -> list[Queue]:
             return queues_of(await subscription.topics(), None)
 
         if not fixed:
             follower.look_for_queues(all_queues)
-        follower.begin(starts)
+        follower.begin(starts, committed)
 
     async def _join(
         self,

@@ -22,6 +22,8 @@ from ..errors import (
     FencedMemberError,
     InvalidArgumentError,
     TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
 )
 from ..hooks import Hooks
 from ..telemetry.outages import call_back
@@ -91,6 +93,7 @@ class Follower:
         self._moved: deque[Portion] = deque()
         self.progress = Progress()
         self.membership: Membership | None = None
+        self._begins: Mapping[Queue, int] = {}
         self.commits = Commits(positions, self.progress, group, self)
         self.calls: deque[Call] = deque()
         self.interrupted = False
@@ -122,6 +125,7 @@ class Follower:
             if self._group is not None and self._options.auto_commit_ms is not None:
                 with contextlib.suppress(FencedMemberError):  # said by a warning
                     await self.commits.save(self.progress.done)
+                await self.commits.save_lost()
         finally:
             if self.membership is not None:
                 await self.membership.leave()
@@ -148,7 +152,9 @@ class Follower:
         if self.membership is not None:
             if self._out_of_time:
                 self.membership.check()
-            self.membership.caller_is_here()
+            had_left = self.membership.caller_is_here()
+            if not had_left or self._options.auto_commit_ms is None:
+                self.commits.forget_lost()
 
     async def wait(self, timeout_ms: float | None = None) -> bool:
         """Waits for a batch, or until the caller is wanted (`must_stop`); False at the stops.
@@ -233,8 +239,11 @@ class Follower:
 
     # queues
 
-    def begin(self, starts: Mapping[Queue, int]) -> None:
-        """Read these from these offsets on."""
+    def begin(
+        self, starts: Mapping[Queue, int], committed: Mapping[Queue, int] | None = None
+    ) -> None:
+        """Read these from these offsets on; of `committed` it is known that the group has them."""
+        self.progress.committed.update(committed or {})
         for queue, offset in starts.items():
             self.progress.begin(queue, offset)
         self._fetcher.begin(starts, self.progress.turn)
@@ -267,7 +276,7 @@ class Follower:
         else:
             offset = (await self._positions.start([queue], to, self._group))[queue]
             self._check_assigned([queue])
-        self.progress.sought(queue, offset)
+        self.progress.begin(queue, offset)
         if queue in self.progress.paused:
             self._fetcher.drop([queue])
         else:
@@ -306,21 +315,48 @@ class Follower:
 
     # as a member of a group: see membership.Reading
 
+    async def fix_start(self, queues: Collection[Queue]) -> None:
+        """`start` means where the `queues` that there are now stand now. One that comes later is
+        read from its beginning, and so is one of a topic that the group knows already: it came
+        while no member was there."""
+        assert self._group is not None
+        if self._start in (EARLIEST, COMMITTED) or not queues:
+            return
+        topics = sorted({topic for topic, _ in queues})
+        known = {topic for topic, _ in await self._positions.committed(self._group, topics)}
+        new = sorted(queue for queue in queues if queue[0] not in known)
+        self._begins = await self._positions.start(new, self._start, None) if new else {}
+
     async def starts(self, queues: Collection[Queue]) -> Mapping[Queue, int]:
-        """The committed offsets, and `start` where there is none; queues that were deleted a moment
-        ago begin at 0."""
+        """The committed offsets. Where there is none, the place where the group begins is committed
+        at once: who reads the queue next, even after a crash, continues there. Queues that were
+        deleted a moment ago begin at 0."""
         assert self._group is not None
         wanted = sorted(queues)
         topics = sorted({topic for topic, _ in wanted})
         committed = await self._positions.committed(self._group, topics)
         fresh = [queue for queue in wanted if queue not in committed]
-        start = EARLIEST if self._start == COMMITTED else self._start
-        starts = await self._positions.start(fresh, start, None) if fresh else {}
-        return {queue: committed.get(queue, starts.get(queue, 0)) for queue in wanted}
+        if fresh:
+            first = await self._positions.start(fresh, EARLIEST, None)
+            begins = {queue: self._begins.get(queue, first.get(queue, 0)) for queue in fresh}
+            await self._place(begins)
+            committed = {**committed, **begins}
+        starts = {queue: committed[queue] for queue in wanted}
+        self.progress.committed.update(starts)
+        return starts
+
+    async def _place(self, begins: Mapping[Queue, int]) -> None:
+        try:
+            await self.commits.place(begins)
+        except (UnknownTopicError, UnknownQueueError):  # of one of them, and none is committed
+            for queue, offset in begins.items():
+                with contextlib.suppress(UnknownTopicError, UnknownQueueError):
+                    await self.commits.place({queue: offset})
 
     def assigned(self, starts: Mapping[Queue, int]) -> None:
         logger.info("assigned: group=%s queues=%s", self._group, sorted(starts))
         self._post(self._callbacks.on_assigned, starts)
+        self.commits.forget_lost(starts)
         self.begin(starts)
 
     def parts(self, queues: frozenset[Queue]) -> list[frozenset[Queue]]:
@@ -348,14 +384,19 @@ class Follower:
                 )
         self.progress.forget(queues)
 
-    def lost(self, queues: Collection[Queue], reason: str) -> None:
+    def lost(self, queues: Collection[Queue], reason: str, former: tuple[str, int]) -> None:
         logger.warning("lost: group=%s queues=%s: %s", self._group, sorted(queues), reason)
-        self.progress.forget(queues)
+        known = dict(self.progress.committed)
+        self.commits.lost(self.progress.forget(queues), known, former)
         self._fetcher.drop(queues)
         for call in list(self.calls):
             call.overtaken = call.overtaken or call.revokes
         self._post(self._callbacks.on_lost, queues)
         self._interrupt()
+
+    async def before_join(self) -> None:
+        if self._options.auto_commit_ms is not None:
+            await self.commits.save_lost()
 
     def failed(self, error: TandemlogError) -> None:
         self._fetcher.failure = error
@@ -365,7 +406,7 @@ class Follower:
         self._fetcher.changed.set()
 
     def caller_step(self) -> object | None:
-        return None if self._waiting else (self.steps, self.progress.delivered)
+        return None if self._waiting else (self.steps, self.progress.moved)
 
     def _post(self, callback: OnQueues | None, queues: Collection[Queue]) -> Call | None:
         if callback is None:

@@ -32,11 +32,13 @@ LEAVE_FOR_A_WHILE: Final = -2
 class Todo:
     """What a response, or the time, asks of the member: queues to begin with, to give up when no
     message of them is in the caller's hands, and those that it must not read from now on. `take`
-    has a number for each queue, for `took`."""
+    has a number for each queue, for `took`; `former` are the member's id and epoch when it
+    lost queues."""
 
     take: Mapping[Queue, int] = field(default_factory=dict)
     give_up: frozenset[Queue] = frozenset()
     lost: frozenset[Queue] = frozenset()
+    former: tuple[str, int] = ("", JOIN)
 
 
 @dataclass(slots=True)
@@ -115,11 +117,15 @@ class GroupSession:
     def took(self, queues: Mapping[Queue, int]) -> frozenset[Queue]:
         """The offsets of `queues` are known: returns those that are still to be taken, which are
         owned from now on. One that was taken away and assigned again has another number."""
-        mine = {queue for queue, number in queues.items() if self._taking.get(queue) == number}
+        mine = self.still_taking(queues).keys()
         for queue in mine:
             del self._taking[queue]
         self.owned |= mine
         return frozenset(mine)
+
+    def still_taking(self, queues: Mapping[Queue, int]) -> dict[Queue, int]:
+        """Those of `queues` that are still to be taken by their numbers."""
+        return {queue: each for queue, each in queues.items() if self._taking.get(queue) == each}
 
     def gave_up(self, queues: Iterable[Queue]) -> Todo:
         """The caller has nothing of `queues` any more. What was assigned again meanwhile is taken
@@ -132,9 +138,10 @@ class GroupSession:
     def fenced(self, member_id: str) -> Todo:
         """The master does not know this member, or gave its queues away: it joins again, as
         `member_id`, so that no late request of the old one is taken for the new one's."""
+        todo = self._lose_all()
         self.member_id = member_id
         self.epoch = JOIN
-        return self._lose_all()
+        return todo
 
     def out_of_time(self, now: float) -> Todo:
         """Whether the session must have ended by this member's clock. It keeps its epoch: a master
@@ -158,7 +165,7 @@ class GroupSession:
         self.assigned = frozenset()
         self._deadline = None
         self._settled = False
-        return Todo(lost=lost)
+        return Todo(lost=lost, former=(self.member_id, self.epoch))
 
     @property
     def is_member(self) -> bool:

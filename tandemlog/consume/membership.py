@@ -57,8 +57,12 @@ class Reading(Protocol):
     async def give_up(self, queues: Collection[Queue]) -> None:
         """Stop delivering; returns when the caller has nothing of them, and they are committed."""
 
-    def lost(self, queues: Collection[Queue], reason: str) -> None:
-        """Stop delivering, and commit nothing any more."""
+    def lost(self, queues: Collection[Queue], reason: str, former: tuple[str, int]) -> None:
+        """Stop delivering. What is committed of them from now on is so by the `former` member (id
+        and epoch), and counts unless another one has owned them since."""
+
+    async def before_join(self) -> None:
+        """Save what is done of lost queues: from the next report on another member owns them."""
 
     def failed(self, error: TandemlogError) -> None:
         """The stream ends."""
@@ -99,6 +103,7 @@ class Membership:
         self._call: asyncio.Task[broker_pb2.GroupHeartbeatResponse] | None = None
         self._kicked = False
         self.last_failure = ""
+        self._caller_since = self._now()
         self._present = asyncio.Event()
         self._present.set()
         self._moves: set[asyncio.Task[None]] = set()
@@ -137,11 +142,14 @@ class Membership:
         self._do(self._session.out_of_time(self._now()), "its session timed out")
         self._report_now()
 
-    def caller_is_here(self) -> None:
-        """A member that left because its caller was stuck joins again."""
-        if not self._present.is_set():
+    def caller_is_here(self) -> bool:
+        """A member that left because its caller was stuck joins again; whether it had left."""
+        had_left = not self._present.is_set()
+        self._caller_since = self._now()
+        if had_left:
             logger.info("the caller is back: joining group %s again", self._session.group)
             self._present.set()
+        return had_left
 
     async def leave(self) -> None:
         """The queues are free for others at once; those of a static member wait for it."""
@@ -182,8 +190,10 @@ class Membership:
         wait, failures, idle = False, 0, 0
         while True:
             await self._present.wait()
-            request, sent_at = self._session.request(wait=wait), self._now()
             try:
+                if not self._session.is_member:
+                    await self._reading.before_join()
+                request, sent_at = self._session.request(wait=wait), self._now()
                 response = await self._interruptible(request)
             except FencedMemberError as error:
                 logger.warning("member of group %s joins again: %s", self._session.group, error)
@@ -274,7 +284,7 @@ class Membership:
             for task in self._moves:
                 task.cancel()
         if todo.lost:
-            self._reading.lost(todo.lost, reason)
+            self._reading.lost(todo.lost, reason, todo.former)
         for part in self._reading.parts(todo.give_up):
             self._move(self._give_up(part))
         if todo.take:
@@ -289,11 +299,14 @@ class Membership:
     async def _take(self, queues: Mapping[Queue, int]) -> None:
         failures = 0
         while True:
+            queues = self._session.still_taking(queues)
+            if not queues:
+                return
             try:
                 starts = await self._reading.starts(queues.keys())
                 break
             except TandemlogError as error:
-                if not error.retryable:
+                if not (error.retryable or isinstance(error, FencedMemberError)):
                     raise
                 logger.info("queues of group %s wait: %s", self._session.group, error)
                 failures += 1
@@ -313,16 +326,17 @@ class Membership:
         """Ends what is out of time, and leaves the group if the caller does not come back."""
         step_s = min(self._max_poll_s / 20, self._session.session_timeout_ms / 1e4)
         seen: object | None = None
-        since = self._now()
         while True:
             now, deadline = self._now(), self._session.deadline
             await asyncio.sleep(step_s if deadline is None else max(0, min(step_s, deadline - now)))
             now = self._now()
             self._do_if(self._session.out_of_time(now), "its session timed out")
             at = self._reading.caller_step()
-            if at is None or at != seen:
-                seen, since = at, now
-            elif now - since >= self._max_poll_s and self._present.is_set():
+            if at is None and not self._present.is_set():
+                self.caller_is_here()  # it had nothing that was lost, so it does not come to ask
+            if at is None or at != seen or not self.joined.done():
+                seen, self._caller_since = at, now
+            elif now - self._caller_since >= self._max_poll_s and self._present.is_set():
                 await self._leave_for_the_caller()
 
     def _do_if(self, todo: Todo, reason: str) -> None:

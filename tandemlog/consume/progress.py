@@ -4,6 +4,8 @@
                 another one; a batch that was read in an older turn is dropped
     place       how far the caller is in a queue; seek and a new assignment begin another one, so
                 what a thread still writes to the old one does not count
+    committed   what the group is known to have; a place is where a queue was begun until
+                something is delivered, so that a commit saves that too
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -20,13 +22,14 @@ from .positions import Queue
 
 
 class Place:
-    """How far the caller is in a queue, from a turn on. The caller's thread sets the offsets, one
-    plain assignment for each message."""
+    """How far the caller is in a queue, from a turn on, and where it began. The caller's thread
+    sets the offsets, one plain assignment for each message."""
 
-    __slots__ = ("delivered", "done", "since")
+    __slots__ = ("begun", "delivered", "done", "since")
 
-    def __init__(self, since: int, offset: int | None = None) -> None:
+    def __init__(self, since: int, offset: int = 0) -> None:
         self.since = since
+        self.begun = offset
         self.delivered = offset
         self.done = offset
 
@@ -36,7 +39,6 @@ class Progress:
 
     def __init__(self) -> None:
         self.committed: dict[Queue, int] = {}
-        self.starts: dict[Queue, int] = {}
         self.in_hand: Queue | None = None
         self._turns: dict[Queue, int] = {}
         self._places: dict[Queue, Place] = {}
@@ -48,15 +50,19 @@ class Progress:
 
     @property
     def delivered(self) -> dict[Queue, int]:
-        """By queue, the offset after the last message that the caller got."""
-        places = list(self._places.items())
-        return {queue: at for queue, place in places if (at := place.delivered) is not None}
+        """By queue, the offset of the next message that the caller gets."""
+        return {queue: place.delivered for queue, place in list(self._places.items())}
 
     @property
     def done(self) -> dict[Queue, int]:
         """By queue, the offset after the last message that the caller came back from."""
+        return {queue: place.done for queue, place in list(self._places.items())}
+
+    @property
+    def moved(self) -> dict[Queue, int]:
+        """`delivered`, of the queues in which something was."""
         places = list(self._places.items())
-        return {queue: at for queue, place in places if (at := place.done) is not None}
+        return {queue: place.delivered for queue, place in places if place.delivered != place.begun}
 
     # the loop's thread
 
@@ -75,18 +81,9 @@ class Progress:
 
     def begin(self, queue: Queue, offset: int) -> None:
         """A new queue, or another place in it: what was done before does not count any more."""
-        self._begin(queue, offset, None)
-
-    def sought(self, queue: Queue, offset: int) -> None:
-        """A commit saves the new place, although nothing was delivered there yet."""
-        self._begin(queue, offset, offset)
-
-    def _begin(self, queue: Queue, offset: int, done: int | None) -> None:
         number = next(self._numbers)
-        self._places[queue] = Place(number, done)
+        self._places[queue] = Place(number, offset)
         self._turns[queue] = number
-        self.starts[queue] = offset
-        self.committed.pop(queue, None)
 
     def pause(self, queues: Iterable[Queue]) -> None:
         self._paused |= self.queues.intersection(queues)
@@ -103,22 +100,21 @@ class Progress:
         """From now on nothing more of `queues` is delivered."""
         self._leaving |= self.queues.intersection(queues)
 
-    def forget(self, queues: Iterable[Queue]) -> None:
-        """They belong to another reader, or to none."""
+    def forget(self, queues: Iterable[Queue]) -> dict[Queue, Place]:
+        """They belong to another reader, or to none. Returns how far the caller is in them."""
         gone = frozenset(queues)
         self._paused -= gone
+        places = {queue: self._places.pop(queue) for queue in gone & self._places.keys()}
         for queue in gone:
-            self._places.pop(queue, None)
-            for offsets in (self._turns, self.starts, self.committed):
-                offsets.pop(queue, None)
+            self._turns.pop(queue, None)
+            self.committed.pop(queue, None)
         self._leaving -= gone
+        return places
 
     def position(self, queue: Queue) -> int:
         """The offset of the next message to deliver."""
         place = self._places.get(queue)
-        if place is not None and (delivered := place.delivered) is not None:
-            return delivered
-        return self.starts.get(queue, 0)
+        return place.delivered if place is not None else 0
 
     def turn(self, queue: Queue) -> int:
         return self._turns.get(queue, 0)

@@ -132,7 +132,8 @@ class AsyncStream:
 
     @property
     def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message delivered."""
+        """By assigned (topic, queue id), the offset of the next message: behind the last one
+        delivered, at first where reading began."""
         return self._follower.progress.delivered
 
     @property

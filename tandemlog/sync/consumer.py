@@ -163,7 +163,8 @@ class Stream:
 
     @property
     def positions(self) -> dict[Queue, int]:
-        """By (topic, queue id), the offset after the last message delivered."""
+        """By assigned (topic, queue id), the offset of the next message: behind the last one
+        delivered, at first where reading began."""
         return self._stream.positions
 
     @property

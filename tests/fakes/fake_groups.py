@@ -35,6 +35,7 @@ class FakeGroup:
     members: dict[str, Member] = field(default_factory=dict)
     target: dict[Queue, str] = field(default_factory=dict)
     owners: dict[Queue, tuple[str, int]] = field(default_factory=dict)
+    left: dict[Queue, tuple[str, int]] = field(default_factory=dict)
     replaced: set[str] = field(default_factory=set)
 
     def rebalance(self) -> None:
@@ -62,6 +63,7 @@ class FakeGroup:
 
     def remove(self, member_id: str) -> None:
         self.members.pop(member_id, None)
+        self.left |= {q: owner for q, owner in self.owners.items() if owner[0] == member_id}
         self.owners = {q: owner for q, owner in self.owners.items() if owner[0] != member_id}
         self.rebalance()
 
@@ -74,6 +76,7 @@ class FakeGroup:
             member.epoch = self.epoch
         for queue in free:
             self.owners[queue] = (member.member_id, self.epoch)
+            self.left.pop(queue, None)
         assigned = frozenset(kept | free)
         return member.epoch, assigned, assigned == target
 
@@ -224,6 +227,10 @@ class FakeGroups:
             owner = group.owners.get((row.topic, row.queue_id))
             if not request.member_id and owner is not None:
                 raise RefusedError(common_pb2.GROUP_HAS_MEMBERS, f"{owner[0]} owns it")
+            if owner is None and request.member_id:
+                owner = group.left.get((row.topic, row.queue_id))
+            elif owner is None and not request.dry_run:
+                group.left.pop((row.topic, row.queue_id), None)
             mine = owner is not None and owner[0] == request.member_id
             if request.member_id and not (mine and request.member_epoch >= owner[1]):
                 self.refused_commits.append(

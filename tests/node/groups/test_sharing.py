@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -248,17 +249,167 @@ async def test_until_end_with_a_group(endpoint: str) -> None:
         assert sum((await one.committed()).values()) == 100
 
 
-async def test_start_counts_for_queues_without_a_committed_offset(endpoint: str) -> None:
-    async with consumer(endpoint) as one:
+async def test_start_counts_for_topics_without_a_committed_offset(endpoint: str) -> None:
+    async with consumer(endpoint) as one, AsyncAdmin(endpoint) as admin:
+        await admin.create_topic("paid", 4)
+        await fill(endpoint, range(100, 104), "paid")
         await one.commit({("orders", 0): 20})
 
-        async def read(start: Any) -> list[int]:
-            async with await one.follow("orders", start=start, until_end=True) as stream:
+        async def read(topic: str, start: Any) -> list[int]:
+            async with await one.follow(topic, start=start, until_end=True) as stream:
                 return sorted([int(message.body) async for message in stream])
 
-        assert await read("latest") == [80, 84, 88, 92, 96]
+        assert await read("paid", "latest") == []
+        behind = [number for number in range(100) if number % 4 or number >= 80]
+        assert await read("orders", "latest") == behind
         with pytest.raises(errors.InvalidArgumentError, match="queues="):
-            await read({("orders", 0): 3})
+            await read("orders", {("orders", 0): 3})
+
+
+async def bodies(stream: AsyncStream, timeout_ms: float = 300) -> list[int]:
+    found = [int(message.body) async for message in stream.messages(timeout_ms)]
+    return sorted(found)
+
+
+@pytest.mark.parametrize("auto_commit_ms", [None, 60_000])
+@pytest.mark.parametrize("start", ["latest", "time"])
+async def test_what_is_sent_while_no_member_is_there_is_not_lost(
+    endpoint: str, start: str, auto_commit_ms: int | None
+) -> None:
+    """Whatever the group had delivered to it, and also where a topic got a queue meanwhile."""
+    options = FollowOptions(auto_commit_ms=auto_commit_ms)
+    later = datetime.now(UTC) + timedelta(hours=1)
+    begin: Any = "latest" if start == "latest" else later
+    async with AsyncAdmin(endpoint) as admin:
+        async with consumer(endpoint, options=options) as one:
+            async with await one.follow("orders", start=begin) as stream:
+                await until(stream, 4)
+                # durable at once: nobody has asked for a message, and nothing was delivered
+                assert await one.committed() == stream.positions == dict.fromkeys(ALL, 25)
+        await fill(endpoint, range(100, 104))
+        await admin.create_topic("orders", 5, update=True)
+        async with AsyncProducer(endpoint) as producer:
+            await producer.send_many("orders", [b"104"], queues=4)
+        async with consumer(endpoint, options=options) as two:
+            async with await two.follow("orders", start=begin) as stream:
+                assert await bodies(stream) == [100, 101, 102, 103, 104]
+
+
+async def test_what_comes_after_the_stream_began_is_read_from_its_beginning(
+    endpoint: str,
+) -> None:
+    watchful = FollowOptions(refresh_ms=10)
+    async with AsyncAdmin(endpoint) as admin, consumer(endpoint, options=watchful) as one:
+        topics = ["orders", re.compile("later-.*")]
+        async with await one.follow(topics, start="latest") as stream:
+            await admin.create_topic("orders", 5, update=True)
+            await admin.create_topic("later-1", 4)
+            async with AsyncProducer(endpoint) as producer:
+                await producer.send_many("orders", [b"100", b"101"], queues=4)
+            await fill(endpoint, range(102, 106), "later-1")
+            found: list[int] = []
+            await drain(stream, found, 6)
+            assert sorted(found) == [100, 101, 102, 103, 104, 105]
+
+
+async def test_a_group_passes_what_its_tags_skip(endpoint: str) -> None:
+    often = FollowOptions(auto_commit_ms=10, wait_ms=60_000)
+    async with AsyncAdmin(endpoint) as admin, consumer(endpoint, options=often) as one:
+        async with await one.follow("orders", tags="none") as stream:
+            async with asyncio.timeout(20):
+                while sum([lag.messages for lag in await admin.lag("g")]) or not stream.positions:
+                    await stream.poll(20)
+            assert stream.positions == dict.fromkeys(ALL, 25)
+
+
+SLOW = {"max_poll_interval_ms": 250}
+
+
+async def left(endpoint: str) -> None:
+    """Until the master has heard that the group has no member any more."""
+    async with AsyncAdmin(endpoint) as admin, asyncio.timeout(20):
+        while (await admin.describe_group("g")).members:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_slow_handler_alone_in_its_group_gets_on(endpoint: str) -> None:
+    """Its member leaves while it handles each message, and no message comes a second time."""
+    lost: list[list[Queue]] = []
+    options = FollowOptions(auto_commit_ms=60_000, **SLOW)
+    async with consumer(endpoint, options=options) as one:
+        stream = await one.follow(
+            "orders", tags=None, on_lost=lambda _, queues: lost.append(queues)
+        )
+        seen = []
+        async with stream, asyncio.timeout(60):
+            async for message in stream:
+                seen.append((message.queue_id, message.queue_offset))
+                if len(seen) == 4:
+                    break
+                await left(endpoint)
+        assert len(set(seen)) == 4
+        assert len(lost) == 3
+
+
+async def test_a_slow_handler_commits_by_hand_what_nobody_else_has(endpoint: str) -> None:
+    options = FollowOptions(auto_commit_ms=None, **SLOW)
+    async with consumer(endpoint, options=options) as one, asyncio.timeout(60):
+        async with await one.follow("orders") as stream:
+            message = await stream.poll(10_000)
+            assert message is not None
+            queue = message.topic, message.queue_id
+            await left(endpoint)
+            await stream.commit()
+            assert (await one.committed())[queue] == 1
+            await stream.commit(message)
+            again = await stream.poll(10_000)
+            assert again is not None
+            assert (again.queue_id, again.queue_offset) != (message.queue_id, 0)
+
+
+async def test_a_slow_handler_is_told_that_another_member_had_its_queue(endpoint: str) -> None:
+    options = FollowOptions(auto_commit_ms=None, **SLOW)
+    auto = FollowOptions(auto_commit_ms=60_000, **SLOW)
+    failed: list[errors.TandemlogError] = []
+    async with consumer(endpoint, options=options) as one, consumer(endpoint) as two:
+        async with await one.follow("orders") as stream, asyncio.timeout(60):
+            message = await stream.poll(10_000)
+            assert message is not None
+            queue = message.topic, message.queue_id
+            await left(endpoint)
+            async with await two.follow("orders") as other:
+                await until(other, 4)
+            for what in (None, message):
+                with pytest.raises(errors.FencedMemberError, match="max_poll_interval_ms"):
+                    await stream.commit(what)
+            assert (await one.committed())[queue] == 0
+    async with consumer(endpoint, options=auto) as one, consumer(endpoint) as two:
+        stream = await one.follow("orders", on_commit_error=lambda error, _: failed.append(error))
+        async with stream, asyncio.timeout(60):
+            assert await stream.poll(10_000) is not None
+            await left(endpoint)
+            async with await two.follow("orders") as other:
+                await until(other, 4)
+            while not failed:
+                await stream.poll(10)
+    assert isinstance(failed[0], errors.FencedMemberError)
+
+
+async def test_an_offset_that_was_set_by_hand_is_not_overwritten_by_who_left(
+    endpoint: str,
+) -> None:
+    options = FollowOptions(auto_commit_ms=None, **SLOW)
+    async with consumer(endpoint, options=options) as one, AsyncAdmin(endpoint) as admin:
+        async with await one.follow("orders") as stream, asyncio.timeout(60):
+            message = await stream.poll(10_000)
+            assert message is not None
+            await left(endpoint)
+            await admin.reset_offsets("g", to="latest", dry_run=True)
+            await stream.commit()
+            await admin.reset_offsets("g", to="latest")
+            with pytest.raises(errors.FencedMemberError):
+                await stream.commit({(message.topic, message.queue_id): 1})
+            assert (await one.committed()) == dict.fromkeys(ALL, 25)
 
 
 async def test_queues_by_hand_make_no_member(endpoint: str) -> None:

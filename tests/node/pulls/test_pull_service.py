@@ -199,6 +199,20 @@ async def test_a_filter_that_finds_nothing_has_moved_on() -> None:
     assert states(response) == [(0, "OFFSET_OVERFLOW_ONE", 20)]
 
 
+async def test_what_a_filter_skips_is_told_long_before_the_wait_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 0.001)
+    rig = Rig()
+    rig.put(0, *[b"x"] * 20, tag=1)
+    response = await rig.pull((0, 0), tag_hashes=[2], wait_ms=60_000)
+    assert states(response) == [(0, "OFFSET_OVERFLOW_ONE", 20)]
+    waiting = asyncio.create_task(rig.pull((0, 20), tag_hashes=[2], wait_ms=60_000))
+    await until_waiting(rig)
+    rig.put(0, b"x", tag=1)
+    assert states(await waiting) == [(0, "OFFSET_OVERFLOW_ONE", 21)]
+
+
 async def test_a_filter_gives_an_account_after_a_while() -> None:
     rig = Rig()
     rig.put(0, *[b"x"] * 1000, tag=1)
@@ -333,7 +347,10 @@ async def test_a_message_between_the_look_and_the_wait_is_not_missed(
     assert states(await rig.pull((0, 1), wait_ms=60_000)) == [(0, "FOUND", 2)]
 
 
-async def test_a_filter_that_skips_what_came_waits_on_behind_it() -> None:
+async def test_a_filter_that_skips_what_came_waits_on_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull_service, "PASSED_WAIT_S", 60)
     rig = Rig()
     rig.put(0, b"a", tag=1)
     waiting = asyncio.create_task(rig.pull((0, 1), wait_ms=60_000, tag_hashes=[2]))

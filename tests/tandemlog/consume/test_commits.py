@@ -144,7 +144,7 @@ async def test_whatever_is_cancelled_a_commit_that_returned_is_there(seed: int) 
         if step < 0.3:
             deliver(progress, queue, progress.position(queue) + chance.randrange(3))
         elif step < 0.4:
-            progress.sought(queue, chance.randrange(20))
+            progress.begin(queue, chance.randrange(20))
         elif step < 0.6:
             asked[asyncio.create_task(commits.commit())] = progress.delivered
         elif step < 0.7:

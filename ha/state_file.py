@@ -62,7 +62,7 @@ class StateFile:
     def check_role(self, config: HaConfig) -> None:
         """Raises StateFileError if the store belongs to a cluster that elects its master, and
         `config` gives this node its role: it would lead beside the master that is elected, or
-        follow one that nobody elected. Nothing is written."""
+        follow one that was not elected. Nothing is written."""
         state = self.check(config)
         if state is None or not state.cluster_uuid or config.role is Role.ELECTED:
             return
@@ -71,7 +71,7 @@ class StateFile:
             f"{state.cluster_uuid}), but the configuration names no coordinator, and the role "
             f"would be {config.role.value}: put coordinator.endpoints back (or "
             "TANDEMLOG_COORDINATOR__ENDPOINTS), and leave role, master and follow out. To end the "
-            "elections of this cluster for good, see docs/operations.md, Leave the elections"
+            "elections of this cluster, see docs/operations.md, Leave the elections"
         )
 
     def save(self, state: HaState) -> None:

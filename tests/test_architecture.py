@@ -181,6 +181,7 @@ PURE = (
     "storage/queues/search.py",
     "storage/reads/selection.py",
     "storage/retention/retention.py",
+    "tandemlog/cluster/belief.py",
     "tandemlog/cluster/topology.py",
     "tandemlog/consume/doubts.py",
     "tandemlog/consume/group_session.py",

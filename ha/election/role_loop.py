@@ -203,7 +203,7 @@ class RoleLoop:
         return self._compete(snapshot, record, own, now, now_ms, "the leader's lease has expired")
 
     def _led_astray(self, snapshot: Snapshot, own: Own, now: float) -> Step | None:
-        """A node whose epoch the coordinator never gave, beside a leader that goes on renewing its
+        """A node whose epoch the coordinator never gave, beside a leader that continues to renew its
         lease: so it is not the coordinator that went back. The node can only start over, which an
         operator decides. None as long as the coordinator's data may be the older."""
         leader, record = snapshot.leader, snapshot.record
@@ -218,7 +218,7 @@ class RoleLoop:
         return self._start_over(snapshot, record, own, now) or Wait(
             f"{leader.node_id} leads epoch {record.epoch} of this cluster, and this node has seen "
             f"epoch {own.me.accepted_epoch}, which this coordinator never gave: this node was a "
-            "master by its configuration meanwhile, or the cluster went on with an older copy of "
+            "master by its configuration meanwhile, or the cluster continued with an older copy of "
             "the coordinator's data. What only this node has taken since is in its store alone: "
             "copy that first if it is wanted, then let the node start over (tandemlog reinit "
             f"{own.me.node_id})"

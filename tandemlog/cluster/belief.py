@@ -7,7 +7,7 @@
 Epochs of different origins cannot be compared: the higher one of n2 is no newer term. So a client
 goes by the origin that most nodes have, and a cluster that it has seen elect is left only where
 more than half of all nodes that it knows have another origin: then the cluster was founded again,
-or has ended its elections. Otherwise a master that nobody elected is not believed, also while no
+or has ended its elections. Otherwise a master that was not elected is not believed, also while no
 other node answers. All of this is pure.
 """
 

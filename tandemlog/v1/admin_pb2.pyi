@@ -170,12 +170,12 @@ class CoordinatorStatus(_message.Message):
     paused: _builtins.bool
     """no node takes over by itself"""
     cluster_uuid: _builtins.str
-    """which the node obeys; empty: none yet, or it is older than 0.3"""
+    """which the node obeys; empty: none yet, or an older node"""
     epoch: _builtins.int
     """of the cluster's record in that view; 0: not known"""
     accepted_age_seconds: _builtins.float
     """since the coordinator last accepted a change of this node, which reads do not show; -1: never,
-    absent: the node is older than 0.3
+    absent: an older node
     """
     refusal: _builtins.str
     """why it accepted no change since; empty if it did"""

@@ -93,7 +93,7 @@ def _could_be_elected(node: NodeInfo) -> bool:
 
 
 def _is_single(topology: Topology) -> bool:
-    """Nobody knows of another node, so none is missing."""
+    """No node knows of another one, so none is missing."""
     return len([node for node in topology.nodes if not node.is_broker]) == 1
 
 
@@ -167,7 +167,7 @@ def _silence(name: str, coordinator: CoordinatorInfo) -> str:
 
 
 def _refusal(name: str, coordinator: CoordinatorInfo) -> str:
-    """It answers reads, which elects nobody: only a change that it accepted shows that it could."""
+    """It answers reads, by which no node is elected: only a change that it accepted shows that it could."""
     age_s, why = coordinator.accepted_age_s, coordinator.refusal
     if age_s is None or 0 <= age_s <= ACCEPTED_S:
         return ""

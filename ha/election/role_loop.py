@@ -203,9 +203,9 @@ class RoleLoop:
         return self._compete(snapshot, record, own, now, now_ms, "the leader's lease has expired")
 
     def _led_astray(self, snapshot: Snapshot, own: Own, now: float) -> Step | None:
-        """A node whose epoch the coordinator never gave, beside a leader that continues to renew its
-        lease: so it is not the coordinator that went back. The node can only start over, which an
-        operator decides. None as long as the coordinator's data may be the older."""
+        """A node whose epoch the coordinator never gave, beside a leader that continues to renew
+        its lease: so it is not the coordinator that went back. The node can only start over, which
+        an operator decides. None as long as the coordinator's data may be the older."""
         leader, record = snapshot.leader, snapshot.record
         if not is_ahead(snapshot, own) or leader is None or record is None:
             self._beside = None

@@ -261,7 +261,8 @@ def _deposed(node_id: str, claims: list[tuple[int, str]]) -> str:
         return ""
     return (
         f"it says that it is the master, in epoch {epochs[node_id]}, but {leader} leads epoch "
-        f"{epoch}: if it continues to say so, it does not reach the coordinator. Look at its network"
+        f"{epoch}: if it continues to say so, it does not reach the coordinator: look at its "
+        "network"
     )
 
 

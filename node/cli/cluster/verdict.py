@@ -167,7 +167,8 @@ def _silence(name: str, coordinator: CoordinatorInfo) -> str:
 
 
 def _refusal(name: str, coordinator: CoordinatorInfo) -> str:
-    """It answers reads, by which no node is elected: only a change that it accepted shows that it could."""
+    """A coordinator that answers reads may elect no node: only a change that it accepted shows that
+    it could."""
     age_s, why = coordinator.accepted_age_s, coordinator.refusal
     if age_s is None or 0 <= age_s <= ACCEPTED_S:
         return ""

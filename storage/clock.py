@@ -1,7 +1,31 @@
-"""Time as a parameter: the store never reads a clock of its own."""
+"""Time as a parameter: the store never reads a clock of its own.
 
+A machine's clock can jump: by NTP after a start without a battery, by a hand that types the wrong
+year, by a virtual machine that slept. The store needs the wall clock for one thing, the times that
+it writes into records, and SteadyClock keeps a jump out of them:
+
+    wall clock ─┬─ as far as the monotonic clock says, or within a minute of it ──▶ that is the time
+                └─ further away: a jump ──▶ the time goes on by the monotonic clock, and the node
+                                             says so, until the wall clock comes back,
+                                             or has stayed where it jumped to for SETTLE_S
+
+How long something is kept is never measured with the wall clock (state_files/seen_time.py).
+"""
+
+import logging
+import threading
 import time
+from dataclasses import dataclass
 from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+JUMP_MS = 60_000
+"""What NTP and an operator correct in one step without anybody being told."""
+SETTLE_S = 600.0
+"""A wrong time is noticed and corrected within this time; what stays longer is the new time."""
+MAX_AHEAD_MS = 3_600_000
+"""A log whose newest record is ahead of the clock by more than this has a wrong time in it."""
 
 
 class Clock(Protocol):
@@ -26,3 +50,82 @@ class SystemClock:
 
     def thread_time(self) -> float:
         return time.thread_time()
+
+
+@dataclass(frozen=True, slots=True)
+class ClockJump:
+    """The wall clock is `apart_ms` away from where the monotonic clock says that it must be, since
+    `since` (monotonic seconds)."""
+
+    apart_ms: int
+    since: float
+
+    def text(self) -> str:
+        direction = "ahead" if self.apart_ms > 0 else "back"
+        return (
+            f"the clock of this machine has jumped {direction} by {duration(self.apart_ms)}: "
+            f"messages get the time that it should be, and become the clock's own if it stays "
+            f"there for {SETTLE_S / 60:.0f} minutes; set the clock if it is wrong"
+        )
+
+
+def duration(milliseconds: int) -> str:
+    """In the unit that people would use: "5 minutes", "4 days", "10.1 years"."""
+    seconds = abs(milliseconds) / 1000
+    for name, length in (("years", 31_557_600), ("days", 86_400), ("hours", 3_600)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {name}"
+    return f"{seconds / 60:.3g} minutes" if seconds >= 120 else f"{seconds:.3g} seconds"
+
+
+class SteadyClock:
+    """A clock whose time does not jump; see the module. `jump` is the one that it holds out."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # wall time and monotonic time of the last moment in which the two agreed
+        self._agreed = (clock.now_ms(), clock.monotonic())
+        self._lock = threading.Lock()
+        self.jump: ClockJump | None = None
+        self.settled_at: float | None = None
+        """Monotonic time at which a jump was last taken for right."""
+
+    def now_ms(self) -> int:
+        wall, now = self._clock.now_ms(), self._clock.monotonic()
+        agreed, at = self._agreed
+        expected = agreed + round((now - at) * 1000)
+        if -JUMP_MS <= wall - expected <= JUMP_MS:
+            if self.jump is not None:
+                self._came_back()
+            self._agreed = (wall, now)
+            return wall
+        return self._jumped(wall, expected, now)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def thread_time(self) -> float:
+        return self._clock.thread_time()
+
+    def _came_back(self) -> None:
+        with self._lock:
+            if self.jump is not None:
+                self.jump = None
+                logger.warning("the clock of this machine is right again")
+
+    def _jumped(self, wall: int, expected: int, now: float) -> int:
+        with self._lock:
+            jump, apart = self.jump, wall - expected
+            if jump is None or abs(apart - jump.apart_ms) > JUMP_MS:
+                self.jump = ClockJump(apart, now)
+                logger.error("%s", self.jump.text())
+                return expected
+            if now - jump.since < SETTLE_S:
+                return expected
+            self._agreed, self.jump, self.settled_at = (wall, now), None, now
+        logger.error(
+            "the clock of this machine has stayed where it jumped to, %s away: messages have its "
+            "time from now on",
+            duration(apart),
+        )
+        return wall

@@ -48,7 +48,10 @@ def save_offsets(parts: StoreParts) -> None:
 
 
 def forget_producers(parts: StoreParts) -> None:
-    parts.producers.forget(parts.config.producer_retention_ms)
+    """Their age is told by the times of records, so not before the clock has been steady for as
+    long: an error of days must not make a producer unknown."""
+    if parts.seen_time.steady_ms >= parts.config.producer_retention_ms:
+        parts.producers.forget(parts.config.producer_retention_ms)
 
 
 def release_maps(log: CommitLog) -> None:

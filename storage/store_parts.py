@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tandemlog.format.files.queue_unit import DelayLevels
 
-from .clock import Clock
+from .clock import SteadyClock
 from .config import StoreConfig
 from .disk.files import FileSystem
 from .dispatch.mending_source import MendingSource
@@ -31,6 +31,8 @@ from .state_files.checkpoint import StoreCheckpoint
 from .state_files.producer_begins import ProducerBeginsFile
 from .state_files.queue_begins import QueueBeginsFile
 from .state_files.recovery_point import RecoveryPointFile
+from .state_files.seen_time import SeenTime
+from .state_files.time_steps import TimeSteps
 from .stats import StoreStats
 from .store_paths import StorePaths
 
@@ -41,7 +43,7 @@ class StoreParts:
 
     config: StoreConfig
     files: FileSystem
-    clock: Clock
+    clock: SteadyClock
     paths: StorePaths
     geometry: Geometry
     log: CommitLog
@@ -65,9 +67,11 @@ class StoreParts:
     queue_begins: QueueBeginsFile
     producer_begins: ProducerBeginsFile
     stats: StoreStats
+    seen_time: SeenTime
+    time_steps: TimeSteps
 
 
-def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StoreParts:
+def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> StoreParts:
     """Raises StoreLayoutError or CorruptStoreError if files cannot be used at all."""
     config = geometry.adopted()
     paths = StorePaths(config.directory)
@@ -100,12 +104,21 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
     )
     stats = StoreStats(clock.monotonic())
     stats.flush_latency, queues.traffic = log.flush_latency, stats.traffic
+    seen_time = SeenTime(paths.seen_time, files, clock)
+    time_steps = TimeSteps(paths.time_steps, files)
+    seen_time.load()
+    time_steps.load()
     reader = StoreReader(
-        log, queues, queue_table, confirmed, stats, property_crc=config.property_crc
-    )
-    index = reader.index = _open_index(config, paths, files, clock, reader)
+        log, queues, queue_table, confirmed, stats,
+        property_crc=config.property_crc, time_steps=time_steps,
+    )  # fmt: skip
+    index = reader.index = _open_index(config, paths, files, clock, reader, time_steps)
     reput = ReputService(
-        source, Dispatchers(queue_table, queues, producers, index), confirmed, reputed, clock
+        source,
+        Dispatchers(queue_table, queues, producers, index, time_steps),
+        confirmed,
+        reputed,
+        clock,
     )
     # a queue that a reader has found damaged is rebuilt at once
     reader.on_damage = queues.on_damage = reput.wake
@@ -136,17 +149,25 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: Clock) -> StorePart
         queue_begins=QueueBeginsFile(paths.queue_begins, files),
         producer_begins=ProducerBeginsFile(paths.producer_begins, files),
         stats=stats,
+        seen_time=seen_time,
+        time_steps=time_steps,
     )
 
 
 def _open_index(
-    config: StoreConfig, paths: StorePaths, files: FileSystem, clock: Clock, reader: StoreReader
+    config: StoreConfig,
+    paths: StorePaths,
+    files: FileSystem,
+    clock: SteadyClock,
+    reader: StoreReader,
+    time_steps: TimeSteps,
 ) -> IndexService | None:
     if not config.index_enabled:
         return None
     return IndexService(
         paths.index, paths.own, files, clock,
         slots=config.index_slots, entries=config.index_entries, time_of=reader.store_timestamp,
+        time_steps=time_steps.meet,
     )  # fmt: skip
 
 

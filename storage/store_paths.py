@@ -105,5 +105,13 @@ class StorePaths:
         return self.own / "log-identity.json"
 
     @property
+    def seen_time(self) -> Path:
+        return self.own / "seen-time.json"
+
+    @property
+    def time_steps(self) -> Path:
+        return self.own / "time-steps.json"
+
+    @property
     def index_state(self) -> Path:
         return self.own / "index.json"

@@ -36,6 +36,7 @@ from ..producers.producer_table import ProducerTable
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable
 from ..queues.unit_queues import queue_of, queues_of
+from ..state_files.time_steps import TimeSteps
 from .gathering import gathering_s
 from .producer_feed import feed
 from .source import BATCH_BYTES, DispatchBatch, DispatchSource
@@ -57,6 +58,7 @@ class Dispatchers:
     queues: ConsumeQueueStore
     producers: ProducerTable
     index: IndexService | None = None
+    time_steps: TimeSteps | None = None
 
 
 @dataclass(slots=True)
@@ -135,6 +137,8 @@ class ReputService:
             to = self._to
             to.producers.truncate(log_offset, self._source.count_records)
             to.queues.truncate(log_offset)
+            if to.time_steps is not None:
+                to.time_steps.truncate(log_offset)
             if to.index is not None:
                 to.index.truncate(log_offset)
             self._rebuild = None  # starts over
@@ -337,6 +341,8 @@ class ReputService:
         self.bytes += batch.end - batch.start
         if columns.count:
             self.store_timestamp = int(columns.store_timestamp[-1])
+            if to.time_steps is not None:
+                to.time_steps.take(columns.physical_offset, columns.store_timestamp)
         self.reputed.advance(min(to.queues.next_offset, to.producers.next_offset))
         self._tell(touched)
 

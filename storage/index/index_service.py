@@ -50,9 +50,11 @@ class IndexService:
         slots: int,
         entries: int,
         time_of: Callable[[int], int],
+        time_steps: Callable[[int, int], bool] = lambda _begin, _end: False,
     ) -> None:
         """`time_of(physical_offset)` is a record's store time in ms, negative if there is no
-        such record."""
+        such record; `time_steps(begin, end)` whether store times go back in that part of the log
+        (time_steps.py)."""
         # every entry of the log below this position is in the index
         self.next_offset = 0
         self.stopped: StoreError | None = None
@@ -63,6 +65,7 @@ class IndexService:
         self._files = files
         self._clock = clock
         self._time_of = time_of
+        self._time_steps = time_steps
         self._pool = FilePool(directory, files, open_files=64)
         self._list: list[IndexFile] = []
         self._generation = 0
@@ -157,14 +160,21 @@ class IndexService:
         wanted = key_hash(topic, key)
         left = max_entries
         for file in reversed(self._list):
-            if file.may_hold(begin_timestamp, end_timestamp):
-                for offset in self._query_file(file, wanted, begin_timestamp, end_timestamp):
+            header, begin, end = file.header, begin_timestamp, end_timestamp
+            if self._time_steps(header.begin_physical_offset, header.end_physical_offset):
+                begin, end = 0, NO_END  # its entries are not in the order of their times
+            if file.may_hold(begin, end):
+                for offset in self._query_file(file, wanted, begin, end):
                     if left is not None:
                         if left <= 0:
                             return
                         left -= 1
                     yield offset
-            if file.header.next_entry > 1 and file.header.begin_timestamp < begin_timestamp:
+            if (
+                header.next_entry > 1
+                and header.begin_timestamp < begin
+                and not self._time_steps(0, header.begin_physical_offset)
+            ):
                 return
 
     def _query_file(self, file: IndexFile, wanted: int, begin: int, end: int) -> Iterator[int]:

@@ -6,17 +6,21 @@
 Nothing is stored where any of it fails. Caller holds the store's write lock.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tandemlog.format.record.batch import AppendSegment, RecordBatch
 
+from ..clock import MAX_AHEAD_MS, duration
 from ..log.commit_log import CommitLog
 from ..producers.outcomes import Duplicate, Resume
 from ..producers.producer_table import ProducerTable
 from ..queues.queue_table import QueueTable
 from .targets import PutTargets
 from .torn_requests import extents_of, mark_of, rest_of, stored_segments
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,7 @@ class PutPath:
         """Raises BatchRefusedError, StoreBusyError, DiskFullError, StoreReadOnlyError."""
         checked = self._log.check(batch)
         dense = self._targets.resolve(batch)
-        # never earlier than the record before, whatever the clock does
-        time = max(now_ms, self._log.store_timestamp, self._earliest_time)
+        time = self._time(now_ms)
         mark = mark_of(batch)
         if mark is None:
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
@@ -78,6 +81,21 @@ class PutPath:
             if isinstance(whole, Duplicate):
                 return self._stored_before(batch, whole, duplicate=False)
         return AppendResult(segments, self._log.wrote.value, time)
+
+    def _time(self, now_ms: int) -> int:
+        """The store time of the next records: never earlier than the record before. Only where
+        that one is ahead by hours was it stamped by a clock that was wrong: then the time goes
+        back, once, to what it is now (time_steps.py)."""
+        newest = self._log.store_timestamp
+        if newest - now_ms > MAX_AHEAD_MS:
+            logger.warning(
+                "the newest record of the log is ahead of the clock by %s: store times go on from "
+                "the clock",
+                duration(newest - now_ms),
+            )
+            self._earliest_time = 0
+            return now_ms
+        return max(now_ms, newest, self._earliest_time)
 
     def _stored_before(
         self, batch: RecordBatch, outcome: Duplicate, *, duplicate: bool

@@ -179,10 +179,15 @@ class ConsumeQueueStore:
         return self._units.queue(dense).file(position - position % self.file_size)
 
     def search(
-        self, dense: int, timestamp: int, boundary: Boundary, time_of: Callable[[int, int], int]
+        self,
+        dense: int,
+        timestamp: int,
+        boundary: Boundary,
+        time_of: Callable[[int, int], int],
+        steps: Sequence[int] = (),
     ) -> int:
         """The queue offset for a store time (ms); `time_of(physical_offset, size)` returns the
-        record's, negative if it cannot be read."""
+        record's, negative if it cannot be read. Times go back at the log offsets `steps`."""
 
         def time_at(queue_offset: int) -> int:
             unit = self.read(dense, queue_offset, 1)
@@ -191,7 +196,26 @@ class ConsumeQueueStore:
             return time_of(int(unit["physical_offset"][0]), int(unit["size"][0]))
 
         minimum, maximum = self.min_offset(dense), self.max_offset(dense)
-        return search_by_time(minimum, maximum, timestamp, boundary, time_at)
+        return search_by_time(
+            minimum,
+            maximum,
+            timestamp,
+            boundary,
+            time_at,
+            [self._first_from(dense, minimum, maximum, each) for each in steps],
+        )
+
+    def _first_from(self, dense: int, low: int, high: int, log_offset: int) -> int:
+        """The first unit in low .. high-1 whose record lies at or behind `log_offset`; else
+        `high`."""
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.read(dense, middle, 1)
+            if len(unit) and int(unit["physical_offset"][0]) < log_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     # ---- dispatch
 

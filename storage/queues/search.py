@@ -6,15 +6,21 @@
     store times   10  ?  ?  ? 30        ?: a hole, its record is damaged or was never there; it is
     queue offset   0  1  2  3  4        skipped: for 20 LOWER is 4, UPPER 0
 
-Store times never fall along a log that one master after the other wrote with clocks in order; if a
-clock ran back, the result is one of the neighbours of a step back. The outcome at the ends is
+Store times only rise, but where a clock that was wrong was set right. Between two such steps they
+do, so each stretch is searched by itself, the newest first. LOWER skips nothing that is newer:
+
+    store times   10 20 | 2036 2036 | 30 40       for 40: 5; for 15: 1; for 25: 2, as everything
+    queue offset   0  1     2    3     4  5       from there on is newer
+
+A step that nobody has noted gives one of several places that fit. The outcome at the ends is
 RocketMQ's (section 2.8 of the format text): after the last unit for LOWER and the last unit for
 UPPER where all are older, the first unit where all are newer. A queue of holes alone has no times,
 and gives its beginning.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import pairwise
 
 
 class Boundary(Enum):
@@ -30,15 +36,35 @@ def search_by_time(
     timestamp: int,
     boundary: Boundary,
     time_of: Callable[[int], int],
+    steps: Sequence[int] = (),
 ) -> int:
-    """The queue offset in minimum..maximum for a store time in ms.
+    """The queue offset in minimum..maximum for a store time in ms. Times go back at `steps`, queue
+    offsets in ascending order.
 
     `time_of(queue_offset)` is the store time of a unit in minimum .. maximum-1, negative if
     its record cannot be read. The result is a unit that can be read, except for LOWER if all are
     older: then it is `maximum`. A hole costs at most one read of each of its units.
     """
-    low, high = minimum, maximum
-    older = newer = -1  # the last unit known to come before the boundary, the first one behind it
+    bounds = [minimum, *(each for each in steps if minimum < each < maximum), maximum]
+    found = -1
+    for low, high in reversed(list(pairwise(bounds))):
+        older, newer = _around(low, high, timestamp, boundary, time_of)
+        if boundary is Boundary.UPPER:
+            if older >= 0:
+                return older
+            continue
+        found = newer if newer >= 0 else found
+        if older >= 0:
+            return found if found >= 0 else maximum
+    return max(found, minimum)
+
+
+def _around(
+    low: int, high: int, timestamp: int, boundary: Boundary, time_of: Callable[[int], int]
+) -> tuple[int, int]:
+    """The last unit known to come before the boundary, and the first one behind it, in a stretch of
+    rising times; -1 for none."""
+    older = newer = -1
     while low < high:
         middle = (low + high) // 2
         place, time = _first_with_time(middle, high, time_of)
@@ -48,11 +74,7 @@ def search_by_time(
             low, older = place + 1, place
         else:
             high, newer = middle, place
-    if boundary is Boundary.UPPER:
-        return max(older, minimum)
-    if newer >= 0:
-        return newer
-    return maximum if older >= 0 else minimum
+    return older, newer
 
 
 def _first_with_time(start: int, stop: int, time_of: Callable[[int], int]) -> tuple[int, int]:

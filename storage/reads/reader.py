@@ -36,6 +36,7 @@ from ..positions import Position
 from ..queues.consume_queue_store import ConsumeQueueStore
 from ..queues.queue_table import QueueTable
 from ..queues.search import Boundary
+from ..state_files.time_steps import TimeSteps
 from ..stats import StoreStats
 from .few_records import FEW, FewRecords
 from .record_copy import Expected, copy_records, first_missing, first_wrong
@@ -77,8 +78,10 @@ class StoreReader:
         index: IndexService | None = None,
         *,
         property_crc: bool = False,
+        time_steps: TimeSteps | None = None,
     ) -> None:
         self.index = index
+        self._time_steps = time_steps
         self._property_crc = property_crc
         self.on_damage: Callable[[], None] = lambda: None
         self._log = log
@@ -375,7 +378,8 @@ class StoreReader:
         dense = self._table.get(topic, queue_id)
         if dense < 0:
             return 0
-        return self._queues.search(dense, timestamp, boundary, self._time_of)
+        steps = () if self._time_steps is None else self._time_steps.offsets
+        return self._queues.search(dense, timestamp, boundary, self._time_of, steps)
 
     def _time_of(self, physical_offset: int, size: int) -> int:
         """-1 if the unit is pre-blank, or its record damaged or gone."""

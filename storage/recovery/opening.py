@@ -22,7 +22,7 @@ import logging
 import os
 from dataclasses import dataclass
 
-from ..clock import Clock
+from ..clock import Clock, SteadyClock
 from ..config import StoreConfig
 from ..disk.allocator import remove_spares
 from ..disk.disk_space import Reserve
@@ -80,12 +80,13 @@ def open_store(
 ) -> Opened:
     """See the module, and MessageStore.open for what it raises."""
     began = clock.monotonic()
+    steady = SteadyClock(clock)
     paths = StorePaths(config.directory)
     abort = AbortFile(paths.abort, files)
     lock = LockFile(paths.lock, abort, files)
     lock.acquire()
     try:
-        opened = _open_locked(config, files, clock, lock, abort, progress, confirmed_at_most)
+        opened = _open_locked(config, files, steady, lock, abort, progress, confirmed_at_most)
     except OSError as error:
         lock.release()
         raise refusal(f"{config.directory} cannot be opened", error) from error
@@ -106,7 +107,7 @@ def open_store(
 def _open_locked(
     config: StoreConfig,
     files: FileSystem,
-    clock: Clock,
+    clock: SteadyClock,
     lock: LockFile,
     abort: AbortFile,
     progress: Progress | None,

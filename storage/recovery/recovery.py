@@ -78,6 +78,8 @@ def _cut_log(parts: StoreParts, found: Examination, report: RecoveryReport) -> N
     parts.log.truncate(found.log_end)
     parts.log.judged_whole()
     parts.log.store_timestamp = found.store_timestamp
+    if found.point is not None and found.point.dispatched >= found.log_end:
+        parts.time_steps.begin_after(found.store_timestamp)
     parts.source.trust(found.log_end, found.damages)
     parts.source.durable = min(found.durable, found.log_end)
     # as after a cut: of a term that begins at the end there is no byte, and what comes there may

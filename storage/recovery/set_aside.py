@@ -133,11 +133,14 @@ def drop_set_aside(parts: StoreParts) -> int:
         for name in files.listdir(paths.root)
         if name.startswith(PREFIX) and name.removeprefix(PREFIX).isdecimal()
     )
-    oldest = parts.clock.now_ms() - round(config.set_aside_hours * 3_600_000)
+    kept_ms = round(config.set_aside_hours * 3_600_000)
+    # the names tell times of the clock, which tell an age only if it has not jumped for so long
+    known = kept_ms > 0 and parts.seen_time.steady_ms >= kept_ms
+    oldest = parts.clock.now_ms() - kept_ms
     kept = {name for _, name in folders[max(0, len(folders) - config.set_aside_kept) :]}
     gone = 0
     for time_ms, name in folders:
-        expired = config.set_aside_hours > 0 and time_ms < oldest
+        expired = known and time_ms < oldest
         if (name in kept and not expired) or (busy is not None and busy.name == name):
             continue
         try:

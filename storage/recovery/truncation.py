@@ -140,6 +140,7 @@ def _forget_all(parts: StoreParts, offset: int) -> None:
     if parts.index is not None:
         parts.index.reset(offset)
     parts.producers.reset(offset)
+    parts.time_steps.truncate(0)
     parts.queue_table.clear_offsets()
     parts.confirmed.retreat(offset)
     parts.reput.begin_at(offset)

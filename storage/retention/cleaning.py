@@ -16,7 +16,7 @@ keeps none of the others.
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 
 from ..errors import DiskFullError
 from ..store_parts import StoreParts
@@ -40,6 +40,8 @@ class Cleaner:
         """One round; returns how many files of the log went. Raises OSError if the disk cannot
         be asked or a file not be deleted."""
         dropped = 0
+        with write_lock, suppress(OSError):  # a full disk: what is not noted counts from later on
+            self._parts.seen_time.look(file.path.name for file in self._parts.log.files[:-1])
         while True:
             with write_lock:
                 gone = self._drop_next()
@@ -69,7 +71,6 @@ class Cleaner:
         decision = decide(
             oldest,
             parts.config.retention,
-            now_ms=now,
             local_hour=time.localtime(now / 1000).tm_hour,
             disk_used_percent=use.percent,
             keep_from=keep_from,
@@ -104,6 +105,7 @@ class Cleaner:
         start = parts.log.min_offset
         with ExitStack() as derived:  # calls each, the last first, whatever they raise
             derived.callback(parts.epochs.truncate_prefix, start)
+            derived.callback(parts.time_steps.drop_before, start)
             if parts.index is not None:
                 derived.callback(parts.index.drop_before, start)
             derived.callback(parts.queues.set_log_minimum, start)
@@ -114,7 +116,8 @@ class Cleaner:
         for file in self._parts.log.files[:-1]:
             status = self._parts.files.status(file.path)
             if status is not None:
-                return LogFileAge(file.base, file.size, status.modified_ms)
+                age_ms = self._parts.seen_time.age_ms(file.path.name)
+                return LogFileAge(file.base, file.size, age_ms)
         return None
 
     def _note_disk(self, decision: Decision, percent: int) -> None:

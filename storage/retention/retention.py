@@ -6,9 +6,11 @@
        in the       at any hour       whatever their age      are refused
        delete hour
 
-A file's age is counted from its last change. Files go oldest first, never the newest, never one
-above `keep_from` (what is not yet dispatched, or not yet on every in-sync replica, is needed). Each
-is a decision of its own, on what the disk says after the one before. Queue and index files follow
+A file's age is the time that the node has seen pass since the file was full (seen_time.py):
+RocketMQ compares the file's last change with the clock, which may be days ahead. Files go oldest
+first, never the newest, never one above `keep_from` (what is not yet dispatched, or not yet on
+every in-sync replica, is needed). Each is a decision of its own, on what the disk says after the
+one before. Queue and index files follow
 the log: they are dropped by the store once the log's first offset has moved.
 
 The decision is a pure function; cleaning.py asks the disk, does the deleting and counts: at most
@@ -24,11 +26,12 @@ MS_PER_HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class LogFileAge:
-    """One file of the log: its first offset, its length in bytes and its last change in ms."""
+    """One file of the log: its first offset, its length in bytes, and for how long it has been
+    full, in ms."""
 
     start_offset: int
     size: int
-    modified_ms: int
+    age_ms: int
 
     @property
     def end_offset(self) -> int:
@@ -48,7 +51,6 @@ def decide(
     oldest: LogFileAge | None,
     config: RetentionConfig,
     *,
-    now_ms: int,
     local_hour: int,
     disk_used_percent: int,
     keep_from: int,
@@ -65,7 +67,7 @@ def decide(
     if config.clean_forcibly and disk_used_percent >= config.disk_clean_forcibly_percent:
         return Decision(oldest, f"the disk is {disk_used_percent} % full", disk_full)
     opened_by = _opened_by(config, local_hour, disk_used_percent)
-    expired = oldest.modified_ms + config.reserved_hours * MS_PER_HOUR <= now_ms
+    expired = oldest.age_ms >= config.reserved_hours * MS_PER_HOUR
     return Decision(oldest, opened_by, disk_full) if opened_by and expired else stays
 
 

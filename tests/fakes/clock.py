@@ -2,7 +2,8 @@
 
 
 class FakeClock:
-    """The clocks of the store: `advance` moves those on the wall, `work` all of them."""
+    """The clocks of the store: `advance` moves those on the wall, `work` all of them, `jump` the
+    time of day alone."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000, monotonic: float = 1000.0) -> None:
         self._now_ms = now_ms
@@ -21,6 +22,9 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         self._now_ms += round(seconds * 1000)
         self._monotonic += seconds
+
+    def jump(self, seconds: float) -> None:
+        self._now_ms += round(seconds * 1000)
 
     def work(self, seconds: float) -> None:
         self.advance(seconds)

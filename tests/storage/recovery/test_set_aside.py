@@ -333,5 +333,6 @@ def test_the_folder_that_a_log_is_moving_to_stays(bench: Bench) -> None:
     bench.files.make_directory(DIRECTORY / "resync-2")
     bench.files.make_directory(DIRECTORY / "resync-of-somebody")
     bench.files.atomic_replace(NOTE, b"resync-1")
+    bench.clock.advance(168 * 3600)
     assert bench.store.drop_set_aside() == 1
     assert sorted(aside(bench)) == ["resync-1", "resync-of-somebody"]

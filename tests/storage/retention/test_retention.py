@@ -2,11 +2,10 @@ from storage.config import RetentionConfig
 from storage.retention.retention import MS_PER_HOUR, Decision, LogFileAge, decide
 
 CONFIG = RetentionConfig(reserved_hours=72, delete_hours=(4,))
-NOW = 1_000 * MS_PER_HOUR
 
 
 def aged(hours: float) -> LogFileAge:
-    return LogFileAge(2000, 1000, int(NOW - hours * MS_PER_HOUR))
+    return LogFileAge(2000, 1000, int(hours * MS_PER_HOUR))
 
 
 def decided(
@@ -20,7 +19,6 @@ def decided(
     return decide(
         oldest,
         config,
-        now_ms=NOW,
         local_hour=hour,
         disk_used_percent=percent,
         keep_from=keep_from,

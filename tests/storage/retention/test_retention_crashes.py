@@ -30,8 +30,9 @@ def expired() -> tuple[Bench, MortalFiles]:
     bench.store.epochs.append(EpochEntry(2, 100))
     for _ in range(6):
         bench.put(20, size=150)
+    clean(bench)
     bench.clock.advance(7200)
-    files.now_ms = bench.clock.now_ms()
+    bench.store._parts.seen_time.save()  # as it is once a minute
     bench.put(1)
     bench.settle()
     bench.store.persist()

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.crashed_stores import assert_whole
 from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.clock import SETTLE_S
 from storage.config import ConfirmSource, RetentionConfig
 from storage.housekeeping import release_maps
 from storage.reads.results import GetStatus
@@ -28,8 +29,8 @@ def fill(bench: Bench) -> None:
     for _ in range(30):
         bench.put(10, size=50)
         bench.settle()
+    assert clean(bench) == 0, "they are first seen"
     bench.clock.advance(7200)
-    bench.files.now_ms = bench.clock.now_ms()
     bench.put(1)
     bench.settle()
     bench.store.persist()
@@ -66,8 +67,8 @@ def test_files_of_which_the_queues_are_not_durable_stay() -> None:
     for _ in range(30):
         bench.put(10, size=50)
         bench.settle()
+    clean(bench)
     bench.clock.advance(7200)
-    bench.files.now_ms = bench.clock.now_ms()
     assert clean(bench) == 0
     bench.store.persist()
     assert clean(bench) > 0
@@ -221,3 +222,46 @@ def test_a_queue_file_that_somebody_has_deleted_is_made_again() -> None:
     (only,) = (each for each in bench.store.reader.ranges() if each.queue_id == 0)
     assert len(bench.bodies()) == 301 - only.min_offset
     assert_whole(bench)
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing() -> None:
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    for _ in range(30):
+        bench.put(10, size=50)
+    bench.settle()
+    bench.store.persist()
+    clean(bench)
+    bench.clock.jump(4 * 86_400)
+    assert clean(bench) == 0
+    bench.clock.advance(SETTLE_S + 1)
+    bench.store.clock.now_ms()
+    bench.clock.advance(1)
+    assert bench.store.clock.jump is None, "it counts as right now"
+    assert clean(bench) == 0
+    bench.clock.advance(3600)
+    assert clean(bench) > 0, "they are an hour old by any clock"
+
+
+def test_a_clock_that_is_wrong_at_the_start_deletes_nothing() -> None:
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    for _ in range(30):
+        bench.put(10, size=50)
+    bench.settle()
+    clean(bench)
+    bench.clock.advance(1800)
+    bench.store.persist()
+    clean(bench)
+    bench.clock.jump(4 * 86_400)
+    bench.reopen()
+    assert clean(bench) == 0
+    bench.clock.advance(1900)
+    assert clean(bench) > 0, "half an hour before the restart, and the rest after it"
+
+
+def test_a_full_disk_does_not_keep_retention_from_its_work() -> None:
+    bench = Bench(replace(CONFIG, retention=AT_ANY_HOUR))
+    fill(bench)
+    bench.put(10, size=3000)
+    bench.settle()
+    bench.files.fail("replace", name="seen-time", times=1)
+    assert clean(bench) > 0

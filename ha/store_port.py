@@ -187,6 +187,11 @@ class StorePort(Protocol):
         replaces it."""
         ...
 
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong and stops nothing."""
+        ...
+
     def drop_set_aside(self) -> int:
         """Delete logs that were set aside, except the newest ones; returns how many."""
         ...

@@ -340,7 +340,7 @@ class Node:
         fault = str(failure) if failure is not None else ""
         return Health(
             self.status(),
-            store_fault=fault,
+            store_fault=fault or next((str(each) for each in self.store.log.unreadable), ""),
             alarms=self.role.alarms(),
             put_fault=stopping or fault or self.role.put_fault(),
             read_fault=stopping or self.role.read_fault(),

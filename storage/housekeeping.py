@@ -5,6 +5,7 @@ consumer offsets   saved if they have changed                         5 s
 retention          log files that have expired go                     setting
 producers          those that are silent for long are forgotten       60 s
 log maps           pages that were read once are given back           1 s
+unreadable         bytes that could not be read are tried again       5 s
 fsync flag         a failed fsync is noted, until the disk takes it   5 s
 reserve            created again when there is room                   5 s
 """
@@ -18,6 +19,7 @@ from .store_parts import StoreParts
 OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
+UNREADABLE_INTERVAL_S = 5.0
 FLAG_INTERVAL_S = 5.0
 RESERVE_INTERVAL_S = 5.0
 
@@ -38,6 +40,7 @@ def housekeeping(
         Task("retention", config.retention.check_interval_ms / 1000, clean),
         Task("producers", FORGET_INTERVAL_S, lambda: forget_producers(parts)),
         Task("log-maps", MAPS_INTERVAL_S, lambda: release_maps(parts.log)),
+        Task("unreadable", UNREADABLE_INTERVAL_S, parts.log.look_again),
         Task("fsync-flag", FLAG_INTERVAL_S, note_failure),
         Task("reserve", RESERVE_INTERVAL_S, restore_reserve),
     ]

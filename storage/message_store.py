@@ -154,6 +154,13 @@ class MessageStore:
         return self.log.failure or self.reput.failure
 
     @property
+    def faults(self) -> list[str]:
+        """What is wrong and stops nothing: a clock that has jumped, files that cannot be read."""
+        jump = self.clock.jump
+        found = [] if jump is None else [jump.text()]
+        return found + [str(error) for error in self.log.unreadable]
+
+    @property
     def trouble(self) -> StoreError | None:
         """Why dispatch waits now; None if it does not."""
         return self.reput.trouble

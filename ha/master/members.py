@@ -48,6 +48,7 @@ def own_status(
         commit_log_file_size=log.file_size,
         uptime_seconds=uptime_s,
         version=VERSION,
+        faults=store.faults,
     )
 
 

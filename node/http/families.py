@@ -77,6 +77,16 @@ _NODE = Section(
             "says why; the node needs a working disk and a restart.",
         ),
         _gauge(
+            "clock_jump_seconds", "seconds",
+            "How far the machine's clock has jumped, if messages do not have its time: 0 in good "
+            "times. It becomes the time of messages if it stays there for ten minutes.",
+        ),
+        _gauge(
+            "unreadable_files", "files",
+            "Files of the log of which something could not be read, and still cannot: `/health` "
+            "and `tandemlog check` name them, readers go to another node.",
+        ),
+        _gauge(
             "certificate_expiry_seconds", "seconds since 1970",
             "When the node's own certificate expires. Only on nodes with TLS.",
         ),

@@ -96,6 +96,8 @@ def _node(make: Families, numbers: NodeNumbers) -> Iterator[Metric]:
     yield make.one("role", numbers.own.role == common_pb2.MASTER)
     yield make.one("can_ack", numbers.can_ack)
     yield make.one("store_failed", numbers.store_failed)
+    yield make.one("clock_jump_seconds", numbers.clock_jump_ms / 1000)
+    yield make.one("unreadable_files", numbers.unreadable_files)
     if numbers.certificate_expiry_s is not None:
         yield make.one("certificate_expiry_seconds", numbers.certificate_expiry_s)
 

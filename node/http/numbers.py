@@ -51,6 +51,8 @@ class NodeNumbers:
     disk_free_bytes: int
     disk_size_bytes: int = 0
     store_failed: bool = False
+    clock_jump_ms: int = 0
+    unreadable_files: int = 0
     alarms: Collection[str] = ()
     elections: ElectionNumbers | None = None  # None where roles are configured
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
@@ -155,6 +157,7 @@ class NodeCounters:
         """For /metrics; `members` has this node too."""
         config, stats = self._config, self._store.stats
         disk = shutil.disk_usage(config.store.directory)
+        jump = self._store.clock.jump
         return NodeNumbers(
             own=next(each for each in members if each.node_id == config.node_id),
             members=members,
@@ -166,6 +169,8 @@ class NodeCounters:
             disk_free_bytes=disk.free,
             disk_size_bytes=disk.total,
             store_failed=self._store.failure is not None,
+            clock_jump_ms=0 if jump is None else jump.apart_ms,
+            unreadable_files=len(self._store.log.unreadable),
             alarms=alarms,
             elections=elections,
             histograms={

@@ -23,7 +23,10 @@ class RetentionSection(Section):
     """When log files are deleted, and with them the queue and index files that point into them."""
 
     reserved_hours: float = Field(
-        default=72, gt=0, description="Age in hours at which a log file expires."
+        default=72,
+        gt=0,
+        description="Hours for which a full log file is kept, counted while the node runs: "
+        "a clock that jumps deletes nothing.",
     )
     delete_hours: tuple[int, ...] = Field(
         default=(4,),

@@ -31,6 +31,10 @@ from ..errors import StoreClosedError, UnreadableError
 from .files import Buffer, FileSystem
 from .residency import CHUNK, CHUNK_BITS, Residency
 
+OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""The process or the machine is short of something. Every other error of an open or a map (EIO, a
+file that is gone, became a folder or may not be read) is about the file."""
+
 
 class MappedFile:
     """Bytes base .. base+size of a log or queue; positions are relative to `base`."""
@@ -194,20 +198,21 @@ class MappedFile:
             self.span(0, 0)
 
     def _open_map(self) -> memoryview:
-        handle = self._acquire()
         try:
-            with self._lock:
-                if self._map is None:
-                    self._there = Residency(self.size)
-                    self._map = self._files.map(handle, self.size)
-                return self._map
+            handle = self._acquire()
+            try:
+                with self._lock:
+                    if self._map is None:
+                        self._there = Residency(self.size)
+                        self._map = self._files.map(handle, self.size)
+                    return self._map
+            finally:
+                self._release()
         except OSError as error:
-            if error.errno != errno.EIO:
-                raise
+            if error.errno in OUT_OF_ROOM:
+                raise  # the process is short of something; the file may be whole
             reason = str(error.strerror)
             raise UnreadableError(str(self.path), 0, self.size, reason) from error
-        finally:
-            self._release()
 
     def _acquire(self, *, writes: bool = False) -> int:
         with self._lock:

@@ -46,6 +46,7 @@ from ..errors import (
     StoreError,
     StoreLayoutError,
     StoreReadOnlyError,
+    UnreadableError,
 )
 from ..stats import LatencyHistogram
 from ..store_paths import StorePaths
@@ -113,6 +114,15 @@ class CommitLog:
     @property
     def mapped(self) -> MappedFileQueue:
         return self._mapped
+
+    @property
+    def unreadable(self) -> tuple[UnreadableError, ...]:
+        """What readers could not read, and cannot yet."""
+        return tuple(self._reader.unreadable.values())
+
+    def look_again(self) -> None:
+        """See LogReader.look_again."""
+        self._reader.look_again()
 
     @property
     def failure(self) -> StoreError | None:

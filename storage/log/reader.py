@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..errors import OffsetOutOfRangeError, StoreClosedError
+from ..errors import OffsetOutOfRangeError, StoreClosedError, UnreadableError
 from ..positions import Position
 
 
@@ -20,6 +20,8 @@ class LogReader:
     def __init__(self, mapped: MappedFileQueue, committed: Position) -> None:
         self._mapped = mapped
         self._committed = committed
+        self.unreadable: dict[str, UnreadableError] = {}
+        """File -> what could not be read there last; see `look_again`."""
 
     @property
     def min_offset(self) -> int:
@@ -62,6 +64,22 @@ class LogReader:
             return file.span(0, size)
         except StoreClosedError:
             raise self._out_of_range(base) from None
+        except UnreadableError as error:
+            self.unreadable[error.file] = error
+            raise
+
+    def look_again(self) -> None:
+        """Forget what can be read again, or is not in the log any more."""
+        files = {str(file.path): file for file in self._mapped.files}
+        for path, error in list(self.unreadable.items()):
+            try:
+                if path in files:
+                    files[path].view(error.position, error.size)
+            except (UnreadableError, OSError):
+                continue
+            except StoreClosedError:
+                pass
+            self.unreadable.pop(path, None)
 
     def in_memory(self, offset: int, max_bytes: int) -> bool:
         """Whether `read` of these would answer without waiting for the disk."""
@@ -79,6 +97,9 @@ class LogReader:
         except StoreClosedError:
             # dropped or cut away since it was found
             raise self._out_of_range(offset) from None
+        except UnreadableError as error:
+            self.unreadable[error.file] = error
+            raise
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         return OffsetOutOfRangeError(offset, self.min_offset, self._committed.value)

@@ -47,7 +47,8 @@ class NodeInfo:
     the master may lack acknowledged messages that this node holds, and what to do; `version`: of
     its program, empty where that is not known; `contradiction`: why this node cannot belong to the
     cluster as the others describe it (a second master, an epoch that the coordinator never gave),
-    and what to do; `coordinator` as this node sees it, if it answered and the cluster elects."""
+    and what to do; `coordinator` as this node sees it, if it answered and the cluster elects;
+    `faults`: what is wrong with it and stops nothing."""
 
     node_id: str
     role: str
@@ -73,6 +74,7 @@ class NodeInfo:
     version: str = ""
     contradiction: str = ""
     coordinator: CoordinatorInfo | None = None
+    faults: tuple[str, ...] = ()
 
     @property
     def is_master(self) -> bool:
@@ -331,4 +333,5 @@ def _info(status: common_pb2.NodeStatus, endpoint: str, *, reachable: bool) -> N
         alarm=status.alarm,
         reachable=reachable,
         version=status.version or (SILENT_VERSION if reachable else ""),
+        faults=tuple(status.faults),
     )

@@ -226,6 +226,7 @@ class NodeStatus(_message.Message):
     COMMIT_LOG_FILE_SIZE_FIELD_NUMBER: _builtins.int
     UPTIME_SECONDS_FIELD_NUMBER: _builtins.int
     ALARM_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     role: Global___Role.ValueType
@@ -256,6 +257,10 @@ class NodeStatus(_message.Message):
     """the master may lack acknowledged messages that this node holds"""
     version: _builtins.str
     """of its program; empty: it is 0.1, which did not say, or nobody asked it yet"""
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """what is wrong with it and stops nothing: a clock that jumped, files that cannot be read"""
+
     def __init__(
         self,
         *,
@@ -279,11 +284,12 @@ class NodeStatus(_message.Message):
         commit_log_file_size: _builtins.int = ...,
         uptime_seconds: _builtins.float = ...,
         alarm: _builtins.str = ...,
+        faults: _abc.Iterable[_builtins.str] | None = ...,
         version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "version", b"version", "wrote_offset", b"wrote_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alarm", b"alarm", "commit_log_file_size", b"commit_log_file_size", "confirm_offset", b"confirm_offset", "detail", b"detail", "endpoint", b"endpoint", "epoch", b"epoch", "faults", b"faults", "flushed_offset", b"flushed_offset", "http_endpoint", b"http_endpoint", "in_sync", b"in_sync", "incarnation", b"incarnation", "lag_bytes", b"lag_bytes", "lag_seconds", b"lag_seconds", "min_offset", b"min_offset", "node_id", b"node_id", "reput_offset", b"reput_offset", "role", b"role", "state", b"state", "store_host", b"store_host", "uptime_seconds", b"uptime_seconds", "version", b"version", "wrote_offset", b"wrote_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -274,6 +274,10 @@ class FakeStore:
         self.confirmed.retreat(offset)
         self.reputed.retreat(offset)
 
+    @property
+    def faults(self) -> list[str]:
+        return []
+
     def drop_set_aside(self) -> int:
         return 0
 

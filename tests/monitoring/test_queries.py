@@ -12,7 +12,7 @@ QUERIES = [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())]
 # not worth a curve: the same is seen elsewhere, or only in a search for a fault
 NOT_SHOWN = {
     "replicated_chunks_total", "calls_started_total", "answer_bytes", "metric_topics_folded",
-    "metric_groups_folded", "isr_size",
+    "metric_groups_folded", "isr_size", "clock_jump_seconds", "unreadable_files",
 }  # fmt: skip
 
 

@@ -2,8 +2,9 @@
 
     CRITICAL  no master answers; an alarm is on; the master does not acknowledge puts; a second
               master, or a node in an epoch that the coordinator never gave
-    WARNING   a node is missing or not in sync; no slave could take over now; failover is paused;
-              a node does not reach the coordinator, or it accepts no change of it
+    WARNING   a node is missing or not in sync; its clock has jumped, or a file cannot be read;
+              no slave could take over now; failover is paused; a node does not reach the
+              coordinator, or it accepts no change of it
     OK        otherwise
 
 The codes are those of the plugins of Nagios and its successors.
@@ -114,7 +115,7 @@ def _critical(topology: Topology) -> list[str]:
 
 
 def _warnings(topology: Topology) -> list[str]:
-    found = []
+    found = [f"{node.node_id}: {fault}" for node in topology.nodes for fault in node.faults]
     for node in topology.nodes:
         if node.node_id == topology.master_id or node.alarm or node.contradiction:
             continue

@@ -1,6 +1,7 @@
 """One file: descriptors and maps come and go, views stay."""
 
 import errno
+import re
 from pathlib import Path
 
 import numpy as np
@@ -162,3 +163,27 @@ def test_what_is_only_read_keeps_no_descriptor(files: MemoryFiles) -> None:
     file = MappedFile(files, PATH, 1000, 1000, writable=False)
     assert bytes(file.view(0, 1)) == b"\0"
     assert files.open_handles == before
+
+
+@pytest.mark.parametrize(
+    "number",
+    [errno.EIO, errno.ENOENT, errno.EACCES, errno.ESTALE, errno.EISDIR, errno.ENODEV, errno.EPERM],
+)
+@pytest.mark.parametrize("call", ["open", "map"])
+def test_a_file_that_cannot_be_opened_is_unreadable(
+    files: MemoryFiles, call: str, number: int
+) -> None:
+    """Whatever became of it, another node may have its bytes."""
+    file = MappedFile(files, PATH, 1000, 1000)
+    files.fail(call, number)
+    with pytest.raises(UnreadableError, match=re.escape(str(PATH))):
+        file.view(0, 10)
+    files.heal()
+    assert len(file.view(0, 10)) == 10
+
+
+def test_a_process_without_descriptors_does_not_blame_the_file(files: MemoryFiles) -> None:
+    file = MappedFile(files, PATH, 1000, 1000)
+    files.fail("open", errno.EMFILE)
+    with pytest.raises(OSError, match="Too many open files"):
+        file.view(0, 10)

@@ -5,8 +5,8 @@ year, by a virtual machine that slept. The store needs the wall clock for one th
 it writes into records, and SteadyClock keeps a jump out of them:
 
     wall clock ─┬─ as far as the monotonic clock says, or within a minute of it ──▶ that is the time
-                └─ further away: a jump ──▶ the time goes on by the monotonic clock, and the node
-                                             says so, until the wall clock comes back,
+                └─ further away: a jump ──▶ the time continues by the monotonic clock, and the node
+                                             reports it, until the wall clock comes back,
                                              or has stayed where it jumped to for SETTLE_S
 
 How long something is kept is never measured with the wall clock (state_files/seen_time.py).
@@ -21,7 +21,7 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 JUMP_MS = 60_000
-"""What NTP and an operator correct in one step without anybody being told."""
+"""NTP and operators correct this much in one step, and no alarm is due."""
 SETTLE_S = 600.0
 """A wrong time is noticed and corrected within this time; what stays longer is the new time."""
 MAX_AHEAD_MS = 3_600_000

@@ -89,8 +89,8 @@ class PutPath:
         newest = self._log.store_timestamp
         if newest - now_ms > MAX_AHEAD_MS:
             logger.warning(
-                "the newest record of the log is ahead of the clock by %s: store times go on from "
-                "the clock",
+                "the newest record of the log is ahead of the clock by %s: store times "
+                "continue from the clock",
                 duration(newest - now_ms),
             )
             self._earliest_time = 0

@@ -12,7 +12,7 @@ do, so each stretch is searched by itself, the newest first. LOWER skips nothing
     store times   10 20 | 2036 2036 | 30 40       for 40: 5; for 15: 1; for 25: 2, as everything
     queue offset   0  1     2    3     4  5       from there on is newer
 
-A step that nobody has noted gives one of several places that fit. The outcome at the ends is
+A step that dispatch has not noted gives one of several places that fit. The outcome at the ends is
 RocketMQ's (section 2.8 of the format text): after the last unit for LOWER and the last unit for
 UPPER where all are older, the first unit where all are newer. A queue of holes alone has no times,
 and gives its beginning.

@@ -26,7 +26,7 @@ from ..disk.small_files import read_small, write_small
 VERSION = 1
 SAVE_INTERVAL_S = 60.0
 LONGEST_STOP_MS = 24 * 3_600_000
-"""If the clock moved further than this over a stop, it may have been set: nobody was there."""
+"""If the clock moved further than this over a stop, an operator may have set it meanwhile."""
 
 
 class SeenTime:

@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 LEAST_MS = 1_000
-"""A smaller step back matters to nobody: NTP makes such, and RocketMQ writes what it gets."""
+"""A smaller step back does no harm: NTP makes such, and RocketMQ writes what it gets."""
 MAX_STEPS = 1_024
 
 
 class TimeSteps:
     """`offsets` are log positions of records, ascending, each more than LEAST_MS earlier than the
-    record before. Written by dispatch, read by anybody."""
+    record before. Written by dispatch, read by any thread."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
         self._path = path

@@ -94,32 +94,17 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> Sto
         settled=lambda: min(log.flushed.value, confirmed.value),
         monotonic=clock.monotonic,
     )
-    source = MendingSource(
-        log,
-        lambda: queues.next_offset,
-        delay_levels=DelayLevels(config.delay_levels),
-        index=config.index_enabled,
-        index_tags=config.index_tags,
-        property_crc=config.property_crc,
-    )
+    source = _open_source(config, log, queues)
     stats = StoreStats(clock.monotonic())
     stats.flush_latency, queues.traffic = log.flush_latency, stats.traffic
-    seen_time = SeenTime(paths.seen_time, files, clock)
-    time_steps = TimeSteps(paths.time_steps, files)
-    seen_time.load()
-    time_steps.load()
+    seen_time, time_steps = _load_times(paths, files, clock)
     reader = StoreReader(
         log, queues, queue_table, confirmed, stats,
         property_crc=config.property_crc, time_steps=time_steps,
     )  # fmt: skip
     index = reader.index = _open_index(config, paths, files, clock, reader, time_steps)
-    reput = ReputService(
-        source,
-        Dispatchers(queue_table, queues, producers, index, time_steps),
-        confirmed,
-        reputed,
-        clock,
-    )
+    dispatchers = Dispatchers(queue_table, queues, producers, index, time_steps)
+    reput = ReputService(source, dispatchers, confirmed, reputed, clock)
     # a queue that a reader has found damaged is rebuilt at once
     reader.on_damage = queues.on_damage = reput.wake
     return StoreParts(
@@ -154,6 +139,17 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> Sto
     )
 
 
+def _open_source(config: StoreConfig, log: CommitLog, queues: ConsumeQueueStore) -> MendingSource:
+    return MendingSource(
+        log,
+        lambda: queues.next_offset,
+        delay_levels=DelayLevels(config.delay_levels),
+        index=config.index_enabled,
+        index_tags=config.index_tags,
+        property_crc=config.property_crc,
+    )
+
+
 def _open_index(
     config: StoreConfig,
     paths: StorePaths,
@@ -169,6 +165,16 @@ def _open_index(
         slots=config.index_slots, entries=config.index_entries, time_of=reader.store_timestamp,
         time_steps=time_steps.meet,
     )  # fmt: skip
+
+
+def _load_times(
+    paths: StorePaths, files: FileSystem, clock: SteadyClock
+) -> tuple[SeenTime, TimeSteps]:
+    seen_time = SeenTime(paths.seen_time, files, clock)
+    time_steps = TimeSteps(paths.time_steps, files)
+    seen_time.load()
+    time_steps.load()
+    return seen_time, time_steps
 
 
 def _load_tables(

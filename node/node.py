@@ -27,6 +27,7 @@ from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
 from .process.machine import Machine
+from .process.machine_bounds import byte_bound, connection_bounds, open_files
 from .process.memory import give_back_at_rest, machine_memory_bytes
 from .process.tasks import cancelled
 from .pulls.group_activity import GroupActivity
@@ -80,6 +81,7 @@ class Node:
         self.config = config
         self._machine = machine or Machine()
         self._clock = self._machine.clock
+        self._bounds = connection_bounds(open_files())
         self._undo = AsyncExitStack()
         self._stopping = False
         self._started_at = time.monotonic()
@@ -135,7 +137,9 @@ class Node:
         positions = (self.store.confirmed, self.store.log.flushed)
         self.waiters = ConfirmWaiters(positions, self.role.epoch, loop)
         self._undo.callback(self.waiters.close)
-        limits = PumpLimits(self.config.put.max_pending_bytes, self.config.put.timeout_ms)
+        limits = PumpLimits(
+            byte_bound(self.config.put.max_pending_bytes), self.config.put.timeout_ms
+        )
         self.pump = AppendPump(
             self.store,
             self.role,
@@ -150,7 +154,7 @@ class Node:
 
     def _start_reads(self) -> ReadTurns:
         store, config = self.store, self.config.pull
-        turns = ReadTurns(config.threads, self.config.limits.answer_bytes)
+        turns = ReadTurns(config.threads, byte_bound(self.config.limits.answer_bytes))
         self._turns = turns
         self._undo.callback(turns.close)
         self._groups = GroupActivity(self.config.limits.metric_groups, time.monotonic)
@@ -213,6 +217,7 @@ class Node:
             data_methods(broker, self._door),
             self._door.keeper,
             largest_put=largest_put(config.store.max_batch_size),
+            connections=self._bounds.data,
         )
         self._start_data()
         self.server = GrpcServer(
@@ -231,6 +236,7 @@ class Node:
             self._door,
             max_batch_size=config.store.max_batch_size,
             tls=self.security.tls,
+            connections=self._bounds.grpc,
         )
         self._undo.push_async_callback(self._stop_serving)
         await self.server.start(self.endpoints.listen)
@@ -261,6 +267,7 @@ class Node:
             split_endpoint(self.endpoints.http),
             self.part.elections,
             self.security,
+            self._bounds,
         )
         self._undo.push_async_callback(http.stop)
 

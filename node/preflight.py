@@ -27,6 +27,13 @@ from storage.state_files.checkpoint import StoreCheckpoint
 from storage.state_files.lock_file import LockFile
 from storage.store_paths import StorePaths
 
+from .process.machine_bounds import (
+    LEAST_FILES,
+    open_files_after_raise,
+    says_of_files,
+    says_of_memory,
+)
+from .process.memory import machine_memory_bytes
 from .roles.following_roles import check_follows
 from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig
@@ -56,13 +63,15 @@ def faults(
 
 
 def warnings(config: NodeConfig) -> Iterator[str]:
-    """What does not keep the node from starting, but from being of use: other
-    processes that cannot be reached now."""
+    """What does not keep the node from starting, but from being of use: bounds that this machine
+    makes smaller, other processes that cannot be reached now."""
     others = [("coordinator.endpoints", each) for each in config.coordinator.endpoints]
     if config.master:
         others.append(("master", config.master))
     if config.follow:
         others += [("follow", join(*place)) for place in parse_address(config.follow).places]
+    yield from says_of_files(open_files_after_raise())
+    yield from says_of_memory(_budgets(config), machine_memory_bytes())
     for key, endpoint in others:
         try:
             socket.create_connection(split_endpoint(endpoint), CONNECT_S).close()
@@ -74,6 +83,24 @@ def _addresses(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception
     choose_endpoints(config)
     choose_rocketmq_endpoints(config.rocketmq)
     yield from ()
+
+
+def _descriptors(_: NodeConfig, __: FileSystem, ___: int) -> Iterator[Exception]:
+    """Whether the process may open enough files."""
+    number = open_files_after_raise()
+    if number < LEAST_FILES:
+        yield ConfigError(
+            f"this process may have {number} open files, a node needs at least {LEAST_FILES}: "
+            "raise the limit (ulimit -n, LimitNOFILE of systemd)"
+        )
+
+
+def _budgets(config: NodeConfig) -> dict[str, int]:
+    """What is kept in memory for others, by the names of its settings, in bytes."""
+    return {
+        "limits.answer_bytes": config.limits.answer_bytes,
+        "put.max_pending_bytes": config.put.max_pending_bytes,
+    }
 
 
 def _directory(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception]:
@@ -142,7 +169,15 @@ def _coordinator(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Excepti
     yield from ()
 
 
-_CHECKS: tuple[Check, ...] = (_addresses, _directory, _clock, _security, _coordinator, _store)
+_CHECKS: tuple[Check, ...] = (
+    _descriptors,
+    _addresses,
+    _directory,
+    _clock,
+    _security,
+    _coordinator,
+    _store,
+)
 
 
 def _identity(config: NodeConfig) -> HaConfig:

@@ -58,7 +58,8 @@ class DiskFullError(StoreReadOnlyError):
 
 
 class StoreBusyError(StoreError):
-    """Back-pressure: the disk cannot keep up. Nothing was stored; try again later."""
+    """Back-pressure: the disk cannot keep up, or no file descriptor is free. Nothing was stored;
+    try again later."""
 
 
 class OffsetOutOfRangeError(StoreError):

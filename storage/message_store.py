@@ -283,8 +283,11 @@ class MessageStore:
 
     # ---- puts
 
-    def append(self, batch: RecordBatch, *, now_ms: int | None = None) -> AppendResult:
-        """Store a client's batch, all of it or nothing.
+    def append(
+        self, batch: RecordBatch, *, now_ms: int | None = None, holder: str = ""
+    ) -> AppendResult:
+        """Store a client's batch, all of it or nothing. `holder` is whose it is: an identity, or a
+        host.
 
         Raises BatchRefusedError (what is wrong with it), StoreReadOnlyError or DiskFullError (this
         store takes no puts now), StoreBusyError (the disk cannot keep up). A request that was
@@ -297,7 +300,7 @@ class MessageStore:
             with self._write_lock:
                 self._require_writable()
                 now = self.clock.now_ms() if now_ms is None else now_ms
-                result = self._puts.append(batch, now)
+                result = self._puts.append(batch, now, holder)
         except BatchRefusedError:
             self.stats.count_refused()
             raise

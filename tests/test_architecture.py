@@ -48,6 +48,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
             "errors",
             "listeners",
             "progress",
+            "shares",
             "store_paths",
             "traffic",
         ),
@@ -138,6 +139,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
 
 # Decisions take bytes and `now` and return actions; they own neither a loop nor a clock.
 PURE = (
+    "storage/shares.py",
     "ha/coordinator/guard.py",
     "ha/coordinator/methods.py",
     "ha/coordinator/rotation.py",

@@ -14,6 +14,7 @@ from tandemlog.format.words import quoted
 
 from .errors import denied
 from .identities import Identity, Right
+from .peers import host_of
 from .usage import Usage
 
 
@@ -48,14 +49,23 @@ class Keeper(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """See the module. `call` is the method, for the log."""
+    """See the module. `call` is the method, for the log. `holder` is whose share of a bound it
+    uses: its identity's, or its host's if it has none. That stays as it was when it came in,
+    whatever the access file says later: what is counted is counted back."""
 
     peer: str = ""
+    holder: str = ""
     held_bytes: int = 0
     who: Who | None = None
     usages: tuple[Usage, ...] = ()
     call: str = ""
     keeper: Keeper | None = None
+    counted: bool = False
+    """Whether the door has given it a place."""
+
+    def __post_init__(self) -> None:
+        if not self.holder:
+            self.holder = host_of(self.peer)
 
     @property
     def name(self) -> str:

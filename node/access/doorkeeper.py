@@ -35,6 +35,8 @@ from .identities import (
 from .usage import Usage
 
 REMEMBERED = 4_096
+MET = 1 << 15
+"""Connections of which it is remembered that their caller was let in."""
 NO_PROOF = (
     "this node has to know who calls: send the token of an identity (authorization: Bearer …), or "
     "show a client certificate that it knows"
@@ -76,6 +78,9 @@ class Doorkeeper:
         self._connection_limits = connection_limits
         self._connections: OrderedDict[str, Usage] = OrderedDict()
         self._identities: dict[str, Usage] = {}
+        self.streaming: set[str] = set()
+        """Connections with a stream of replication, which is no call of a client."""
+        self._met: OrderedDict[str, None] = OrderedDict()
 
     # ---- who
 
@@ -195,9 +200,26 @@ class Doorkeeper:
         """Those that have a call in progress."""
         return sum(1 for usage in self._connections.values() if usage.calls)
 
+    def in_use(self, peer: str) -> bool:
+        """Whether a connection has a call or a stream in progress."""
+        usage = self._connections.get(peer)
+        return (usage is not None and usage.calls > 0) or peer in self.streaming
+
+    def has_met(self, peer: str) -> bool:
+        """Whether a call of this connection was let in a short while ago."""
+        return peer in self._met
+
+    def _meet(self, peer: str) -> None:
+        met = self._met
+        if peer not in met:
+            met[peer] = None
+            if len(met) > MET:
+                met.popitem(last=False)
+
     def known(self, caller: Caller, who: Who, call: str, *, stream: bool) -> None:
         """The caller has proved to be `who`: its identity counts the call, of this name, too."""
-        caller.who, caller.call = who, call
+        caller.who, caller.call, caller.holder = who, call, who.identity.name
+        self._meet(caller.peer)
         identity = who.identity
         if identity.limits is NO_LIMITS:
             return
@@ -232,6 +254,8 @@ class Doorkeeper:
             rows = list(self._connections.items())[: REMEMBERED // 4]
             for old in [name for name, each in rows if not (each.calls or each.bytes)]:
                 del self._connections[old]
+        if not self.active:
+            self._meet(peer)
         usage = self._connections[peer] = Usage(
             "this connection", "limits.connection_", self._connection_limits, self.monotonic()
         )

@@ -1,8 +1,9 @@
 """The HTTP port with a bound on its connections: a new one takes the place of the oldest.
 
 The server that aiohttp makes keeps any number of them, and one that never asks anything for ever.
-Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so the
-oldest goes: a scraper that loses its connection opens another. With TLS a connection counts once
+Refusing new ones at the bound would let a stranger lock out the probes of an orchestrator, so one
+goes, the oldest of the host that has most: a scraper that loses its connection opens another. With
+TLS a connection counts once
 its handshake is over; before that, tls_arrivals.py has a bound of the same kind.
 """
 
@@ -11,13 +12,13 @@ import ssl
 
 from aiohttp import web
 
-from .tls_arrivals import TlsArrivals
-
-MAX_CONNECTIONS = 1_024
+from ..access.peers import oldest_of_busiest
+from ..process.machine_bounds import ConnectionBounds
+from .tls_arrivals import TlsArrivals, host_of_transport
 
 
 class BoundedSite(web.BaseSite):
-    """See the module. `at_most` connections are open at a time."""
+    """See the module. `bounds` say how many connections are open at a time."""
 
     def __init__(
         self,
@@ -26,12 +27,12 @@ class BoundedSite(web.BaseSite):
         port: int,
         *,
         tls: ssl.SSLContext | None = None,
-        at_most: int = MAX_CONNECTIONS,
+        bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
     ) -> None:
         super().__init__(runner, ssl_context=tls)
         self._address = host, port
-        self._at_most = at_most
-        self.arrivals = None if tls is None else TlsArrivals(self._accept, tls)
+        self._at_most = bounds.http
+        self.arrivals = None if tls is None else TlsArrivals(self._accept, tls, bounds.handshakes)
 
     @property
     def name(self) -> str:
@@ -56,6 +57,7 @@ class BoundedSite(web.BaseSite):
         server = self._runner.server
         assert server is not None
         oldest_first = server.connections
-        for each in oldest_first[: max(0, len(oldest_first) - self._at_most + 1)]:
-            each.force_close()
+        while len(oldest_first) >= self._at_most:
+            hosts = [host_of_transport(each.transport) for each in oldest_first]
+            oldest_first.pop(oldest_of_busiest(hosts)).force_close()
         return server()

@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from tandemlog.v1 import common_pb2
 
+from ..process.machine_bounds import ConnectionBounds
 from ..security.node_security import NodeSecurity
 from .bounded_site import BoundedSite
 from .gate import gate
@@ -34,10 +35,12 @@ class HttpServer:
         metrics: Metrics,
         elections: ElectionView | None = None,
         security: NodeSecurity | None = None,
+        bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
     ) -> None:
         self._node = node
         self._elections = elections
         self._security = security
+        self._bounds = bounds
         self._metrics = metrics
         self._runner: web.AppRunner | None = None
         self._scraping: asyncio.Task[bytes] | None = None
@@ -63,7 +66,7 @@ class HttpServer:
         await self._runner.setup()
         security = self._security
         tls = None if security is None or security.tls is None else security.tls.http_context
-        await BoundedSite(self._runner, host, port, tls=tls).start()
+        await BoundedSite(self._runner, host, port, tls=tls, bounds=self._bounds).start()
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
@@ -148,8 +151,9 @@ async def serve_http(
     endpoint: tuple[str, int],
     elections: ElectionView | None = None,
     security: NodeSecurity | None = None,
+    bounds: ConnectionBounds = ConnectionBounds(),  # noqa: B008
 ) -> HttpServer:
     """Listen on (host, port) for `node`."""
-    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security)
+    server = HttpServer(node, Metrics(cluster_id, node_id), elections, security, bounds)
     await server.start(*endpoint)
     return server

@@ -1,7 +1,8 @@
 """TLS of new connections to the HTTP port, with a bound on those that have not finished it.
 
     accepted ─▶ handshake under way, at most HANDSHAKES ─▶ aiohttp's connection, counted there
-                 └─ one more: the oldest is closed; none takes longer than HANDSHAKE_S
+                 └─ one more: one is closed, the oldest of the host that has most of them;
+                    none takes longer than HANDSHAKE_S
 
 asyncio's server tells of a connection only after its handshake. A stranger that connects and then
 says nothing would hold any number of descriptors while a handshake may take its time, and a
@@ -14,8 +15,16 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from ..access.peers import oldest_of_busiest
+
 HANDSHAKES = 256
 HANDSHAKE_S = 10.0
+
+
+def host_of_transport(transport: asyncio.BaseTransport | None) -> str:
+    """Who is at the other end; empty if nobody is any more."""
+    name = None if transport is None else transport.get_extra_info("peername")
+    return str(name[0]) if name else ""
 
 
 class _Early(asyncio.Protocol):
@@ -73,9 +82,10 @@ class TlsArrivals:
 
     def _begin(self, plain: asyncio.Transport) -> None:
         while len(self._under_way) >= self._at_most:
-            oldest = next(iter(self._under_way))
-            self._under_way.pop(oldest).abort()
-            oldest.cancel()
+            hosts = [host_of_transport(each) for each in self._under_way.values()]
+            gone = list(self._under_way)[oldest_of_busiest(hosts)]
+            self._under_way.pop(gone).abort()
+            gone.cancel()
         task = asyncio.get_running_loop().create_task(self._secure(plain))
         self._under_way[task] = plain
 

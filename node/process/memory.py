@@ -22,10 +22,16 @@ import ctypes
 import gc
 import os
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_ARENA_MAX: Final = -8
+_GROUP_LIMITS: Final = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 TRIM_THRESHOLD_BYTES: Final = 256 << 20
 REST_S = 5.0
 """Longer than the pause between bursts: with 2 s, bursts every two seconds cost a tenth more, for
@@ -36,8 +42,12 @@ at once."""
 
 
 def machine_memory_bytes() -> int:
-    """All that this machine has."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """All that this machine has, or the control group of this process may have of it."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _GROUP_LIMITS:
+        with suppress(OSError, ValueError):
+            whole = min(whole, int(Path(path).read_text(encoding="ascii")))
+    return whole
 
 
 def share_one_arena() -> None:

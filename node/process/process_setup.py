@@ -2,16 +2,16 @@
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 
+from storage.disk.spare_descriptors import SPARES as SPARE_DESCRIPTORS
 from tandemlog.memory import keep_freed_memory
 
+from .machine_bounds import SPARES, raise_open_files
 from .memory import share_one_arena
 
 SWITCH_INTERVAL_S = 0.0005
-WANTED_FILES = 1 << 20
 _PR_SET_PDEATHSIG = 1
 
 
@@ -23,11 +23,8 @@ def prepare_process() -> None:
     keep_freed_memory()
     share_one_arena()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(hard, WANTED_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    raise_open_files()
+    SPARE_DESCRIPTORS.keep(SPARES)
 
 
 def end_with_parent(parent: int) -> None:

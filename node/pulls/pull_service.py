@@ -28,12 +28,14 @@ end of the log than FAR_BEHIND_MEMORY_SHARE of the memory, they come from the di
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeAlias
 
 from storage.reads.results import GetResult, GetStatus
+from storage.shares import Shares
 from storage.stats import LatencyHistogram
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -176,6 +178,8 @@ class PullService:
         self._on_slave = on_slave
         self._limits = limits
         self._log_term = log_term
+        self._polls = Shares(limits.long_polls)
+        self._watches = Shares(MAX_WATCHES)
         self._closed = False
 
     @property
@@ -245,8 +249,12 @@ class PullService:
     ) -> None:
         """Until something comes into one of `queues`, which ended at `ends`, or `deadline`."""
         watched = {queue if queue >= 0 else UNKNOWN_QUEUE for queue in queues}
-        self._check_waiting(len(watched))
-        with caller.long_poll(), self._long_polling.waiting(watched, deadline) as touched:
+        self._check_waiting(caller.holder, len(watched))
+        with (
+            caller.long_poll(),
+            self._waits(caller.holder, len(watched)),
+            self._long_polling.waiting(watched, deadline) as touched,
+        ):
             # of what came before this moment, this pull got no notice
             if self._ends(queues) == ends:
                 began = asyncio.get_running_loop().time()
@@ -262,25 +270,39 @@ class PullService:
             size_of=lambda made: made.size,
         )
 
-    def _check_waiting(self, queues: int) -> None:
-        polling, limit = self._long_polling, self._limits.long_polls
-        if polling.waiters >= limit:
+    @contextmanager
+    def _waits(self, holder: str, queues: int) -> Iterator[None]:
+        """While a pull of `holder` waits for so many queues."""
+        self._polls.take(holder)
+        self._watches.take(holder, queues)
+        try:
+            yield
+        finally:
+            self._polls.give_back(holder)
+            self._watches.give_back(holder, queues)
+
+    def _check_waiting(self, holder: str, queues: int) -> None:
+        polls, watches = self._polls, self._watches
+        if not polls.may_take(holder):
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"{polling.waiters} pulls are waiting on this node, the limit limits.long_polls is "
-                f"{limit}; try again later, or without wait_ms",
+                f"{polls.held} pulls are waiting on this node, {polls.of(holder)} of them of this "
+                f"identity or host; the limit limits.long_polls is {polls.limit} for all, "
+                f"{polls.most(holder)} of it for one now; try again later, or without wait_ms",
                 field="wait_ms",
-                limit=limit,
-                actual=polling.waiters + 1,
+                limit=polls.limit,
+                actual=polls.held + 1,
             )
-        if polling.watches + queues > MAX_WATCHES:
+        if not watches.may_take(holder, queues):
             raise RequestRefusedError(
                 common_pb2.BUSY,
-                f"pulls on this node are waiting for {polling.watches} queues, the limit is "
-                f"{MAX_WATCHES}; try again later, or without wait_ms",
+                f"pulls on this node are waiting for {watches.held} queues, "
+                f"{watches.of(holder)} of them for this identity or host; the limit is "
+                f"{MAX_WATCHES} for all, {watches.most(holder)} of it for one now; try again "
+                "later, or without wait_ms",
                 field="positions",
                 limit=MAX_WATCHES,
-                actual=polling.watches + queues,
+                actual=watches.held + queues,
             )
 
     def _check_numbers(self, request: broker_pb2.PullRequest) -> None:

@@ -1,24 +1,27 @@
 """Which caller reads next, and how many bytes of responses may be in flight, for the whole node.
 
     caller A ── r1 r2 r3 r4 … ─┐  one after the other,   a thread is free, and
-    caller B ── r1             ├─ a caller at a time ──▶ total + room <= limit  ──▶ reader thread
-    caller C ── r1 r2          ┘                         its own      <= half         │
+    caller B ── r1             ├─ a caller at a time ──▶ the room is in its share ──▶ reader thread
+    caller C ── r1 r2          ┘                                                       │
                                                                                       ▼
                given back when it was sent, or its call has ended             ◀── what it made
 
-A caller is a connection. A read takes one of the threads and reserves room for the largest response
-it may produce; the response counts until the call is over. So a connection that asks for much
-delays only itself, and responses that a client does not read fill at most half of the room, and no
-memory beyond it. A read that does not get its turn within WAIT_S is refused as BUSY.
+A caller is an identity, or a host where there is none, and below that a connection. A read takes
+one of the threads and reserves room for the largest response it may produce; the response counts
+until the call is over. So a caller that asks for much delays only itself. Responses that it does
+not take fill its share of the room (storage/shares.py), of one connection half of the room, and no
+memory beyond it; an eighth is for those who hold nothing. A read that does not get its turn within
+WAIT_S is refused as BUSY.
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
+from storage.shares import Shares
 from tandemlog.v1 import common_pb2
 
 from ..access.caller import Caller
@@ -27,6 +30,8 @@ from ..error_status import RequestRefusedError
 WAIT_S = 5.0
 COPIES = 2
 """Of each answer: that which was made, and gRPC's."""
+RESERVE_PART = 8
+"""This part of the room is for callers that hold nothing."""
 SMALL_BYTES = 4 << 10
 """Answers below this are not counted: their number is bounded, by that of the calls."""
 
@@ -42,22 +47,25 @@ class _Waiting:
     admitted: asyncio.Future[None]
 
 
+_Queues: TypeAlias = OrderedDict[str, deque[_Waiting]]
+
+
 class ReadTurns:
     """See the module. `limit_bytes` is for all answers together. Belongs to the loop."""
 
     def __init__(self, threads: int, limit_bytes: int, *, wait_s: float = WAIT_S) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="read")
-        self._limit = limit_bytes
+        self._shares = Shares(limit_bytes, reserve=limit_bytes // RESERVE_PART, oversize=True)
         self._wait_s = wait_s
         self._free = threads
-        self._held = 0
         self._held_by: dict[str, int] = {}
-        self._waiting: OrderedDict[str, deque[_Waiting]] = OrderedDict()
+        # by holder, and of a holder by connection
+        self._waiting: OrderedDict[str, _Queues] = OrderedDict()
 
     @property
     def held_bytes(self) -> int:
         """Of all answers that are under way."""
-        return self._held
+        return self._shares.held
 
     def close(self) -> None:
         """Wait for the reads that run; no other one begins."""
@@ -115,7 +123,8 @@ class ReadTurns:
 
     async def _turn(self, caller: Caller, room: int) -> None:
         waiting = _Waiting(caller, room, asyncio.get_running_loop().create_future())
-        self._waiting.setdefault(caller.peer, deque()).append(waiting)
+        queues = self._waiting.setdefault(caller.holder, OrderedDict())
+        queues.setdefault(caller.peer, deque()).append(waiting)
         self._begin_others()
         try:
             async with asyncio.timeout(self._wait_s):
@@ -123,15 +132,17 @@ class ReadTurns:
         except BaseException as ended:
             self._forget(waiting)
             if isinstance(ended, TimeoutError):
+                shares = self._shares
                 raise RequestRefusedError(
                     common_pb2.BUSY,
-                    f"the read could not start within {self._wait_s:g} s: {self._held} bytes of "
+                    f"the read could not start within {self._wait_s:g} s: {shares.held} bytes of "
                     "responses are in progress on this node (the limit limits.answer_bytes is "
-                    f"{self._limit}), {self._held_by.get(caller.peer, 0)} of them for this "
-                    "connection; receive those first, or request less at a time",
+                    f"{shares.limit}), {shares.of(caller.holder)} of them for this identity or "
+                    f"host and {self._held_by.get(caller.peer, 0)} for this connection; receive "
+                    "those first, or request less at a time",
                     field="answer_bytes",
-                    limit=self._limit,
-                    actual=self._held,
+                    limit=shares.limit,
+                    actual=shares.held,
                 ) from None
             raise
 
@@ -139,55 +150,73 @@ class ReadTurns:
         if waiting.admitted.done() and not waiting.admitted.cancelled():
             self._end(waiting.caller, waiting.room)  # its turn came in the same moment
             return
-        queue = self._waiting.get(waiting.caller.peer)
+        queues: _Queues = self._waiting.get(waiting.caller.holder, OrderedDict())
+        queue = queues.get(waiting.caller.peer)
         if queue is not None and waiting in queue:
             queue.remove(waiting)
             if not queue:
-                del self._waiting[waiting.caller.peer]
+                del queues[waiting.caller.peer]
+            if not queues:
+                del self._waiting[waiting.caller.holder]
 
     def _may_begin(self, caller: Caller, room: int) -> bool:
         if not self._free:
             return False
-        if not room or not self._held:
+        if not room:
             return True
         own = self._held_by.get(caller.peer, 0)
-        return self._held + room <= self._limit and (not own or own + room <= self._limit // 2)
+        if own and own + room > self._shares.limit // 2:
+            return False
+        return self._shares.may_take(caller.holder, room)
 
     def _take(self, caller: Caller, room: int) -> None:
         self._free -= 1
-        self._count(caller.peer, room)
+        self._count(caller, room)
 
     def _end(self, caller: Caller, room: int) -> None:
         self._free += 1
-        self._count(caller.peer, -room)
+        self._count(caller, -room)
         self._begin_others()
 
     def _hold(self, caller: Caller, change: int) -> None:
         caller.held_bytes += change
-        self._count(caller.peer, change)
+        self._count(caller, change)
 
-    def _count(self, peer: str, change: int) -> None:
+    def _count(self, caller: Caller, change: int) -> None:
         if change:
-            self._held += change
+            peer = caller.peer
+            self._shares.take(caller.holder, change)
             held = self._held_by.get(peer, 0) + change
             if held:
                 self._held_by[peer] = held
             else:
                 del self._held_by[peer]
 
+    def _firsts(self) -> Iterator[_Waiting]:
+        """Of each connection the read that waits longest, those of the holder first whose last turn
+        is longest ago."""
+        for queues in self._waiting.values():
+            for queue in queues.values():
+                yield queue[0]
+
     def _begin_others(self) -> None:
         """Turns for those who wait: one of each caller, then the next one of each."""
         while self._waiting and self._free:
-            firsts = (queue[0] for queue in self._waiting.values())
-            waiting = next((w for w in firsts if self._may_begin(w.caller, w.room)), None)
+            waiting = next((w for w in self._firsts() if self._may_begin(w.caller, w.room)), None)
             if waiting is None:
                 return
-            queue = self._waiting[waiting.caller.peer]
+            holder, peer = waiting.caller.holder, waiting.caller.peer
+            queues = self._waiting[holder]
+            queue = queues[peer]
             queue.popleft()
             if queue:
-                self._waiting.move_to_end(waiting.caller.peer)
+                queues.move_to_end(peer)
             else:
-                del self._waiting[waiting.caller.peer]
+                del queues[peer]
+            if queues:
+                self._waiting.move_to_end(holder)
+            else:
+                del self._waiting[holder]
             if not waiting.admitted.done():  # else its call has ended, and forgets it soon
                 self._take(waiting.caller, waiting.room)
                 waiting.admitted.set_result(None)

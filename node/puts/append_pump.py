@@ -53,7 +53,7 @@ MAX_TIMEOUT_MS = 3_600_000
 
 
 class AppendStore(Protocol):
-    def append(self, batch: RecordBatch) -> AppendResult: ...
+    def append(self, batch: RecordBatch, *, holder: str) -> AppendResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,8 @@ class AppendPump:
             epoch = self._gate.epoch()
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
-            result = self._store.append(batch_of(request))
+            holder = pending.stream.caller.holder
+            result = self._store.append(batch_of(request), holder=holder)
         except Exception as error:  # whatever a client sends, the writer continues
             pending.failure = error
             return

@@ -15,7 +15,8 @@ as large as a put, before the door has counted the call or asked who makes it. H
 reflection come from gRPC and have no such field; their calls end with a status. So does each call
 of a caller that is not known: nothing that it sent is looked at.
 
-A call counts from its arrival here until gRPC is done with it. If a client does not take a
+A call counts from the moment its caller is let in until gRPC is done with it: whoever is not
+known takes no place of those who are. If a client does not take a
 larger response within TAKE_S, its call ends, because it holds memory that other callers need.
 """
 
@@ -27,6 +28,7 @@ from typing import Any, Protocol, TypeAlias, cast
 import grpc
 from google.protobuf.message import Message
 
+from storage.shares import Shares
 from tandemlog.format.constants import Buffer
 from tandemlog.v1 import common_pb2
 
@@ -68,8 +70,8 @@ ServedStream: TypeAlias = Callable[
 
 
 class CallDoor:
-    """See the module. `max_calls` and `max_streams` may be open at one time; `keeper` knows the
-    callers."""
+    """See the module. `max_calls` and `max_streams` may be open at one time, of which each caller
+    has its share; `keeper` knows the callers."""
 
     def __init__(
         self,
@@ -82,7 +84,8 @@ class CallDoor:
     ) -> None:
         self._turns = turns
         self.keeper = everyone(time.monotonic) if keeper is None else keeper
-        self._max_calls = max_calls
+        self._call_shares = Shares(max_calls)
+        self._stream_shares = Shares(max_streams)
         self.max_streams = max_streams
         self._take_s = take_s
         self.calls = 0
@@ -359,6 +362,10 @@ class CallDoor:
         def ended(_: object) -> None:
             self.calls -= 1
             self.streams -= stream
+            if caller.counted:
+                self._call_shares.give_back(caller.holder)
+                if stream:
+                    self._stream_shares.give_back(caller.holder)
             keeper.leave(caller, stream=stream)
             self._turns.release(caller)
 
@@ -366,12 +373,18 @@ class CallDoor:
         return caller
 
     def _check(self, caller: Caller, *, stream: bool) -> None:
-        """Raises RequestRefusedError or OverLimitError for a call that is one too many."""
-        if self.calls > self._max_calls:
-            raise _busy("calls", self._max_calls, self.calls)
-        if stream and self.streams > self.max_streams:
-            raise _busy("streams", self.max_streams, self.streams)
+        """Count a call of a caller that is let in. Raises RequestRefusedError or OverLimitError
+        for one too many."""
+        holder, calls, streams = caller.holder, self._call_shares, self._stream_shares
+        if not calls.may_take(holder):
+            raise _busy("calls", calls, holder)
+        if stream and not streams.may_take(holder):
+            raise _busy("streams", streams, holder)
         self.keeper.check(caller, stream=stream)
+        caller.counted = True
+        calls.take(holder)
+        if stream:
+            streams.take(holder)
 
     def _end_unless_taken(self, context: CallContext) -> None:
         end = self._end_later(_current_task())
@@ -413,12 +426,13 @@ def _current_task() -> "asyncio.Task[Any]":
     return task
 
 
-def _busy(name: str, limit: int, actual: int) -> RequestRefusedError:
+def _busy(name: str, shares: Shares, holder: str) -> RequestRefusedError:
     return RequestRefusedError(
         common_pb2.BUSY,
-        f"{actual} {name} are in progress on this node, the limit limits.{name} is {limit}; "
-        "try again later",
+        f"{shares.held} {name} are in progress on this node, {shares.of(holder)} of them of this "
+        f"identity or host; the limit limits.{name} is {shares.limit} for all, "
+        f"{shares.most(holder)} of it for one now; try again later",
         field=name,
-        limit=limit,
-        actual=actual,
+        limit=shares.limit,
+        actual=shares.held + 1,
     )

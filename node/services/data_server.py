@@ -16,10 +16,13 @@ import logging
 import os
 import socket
 
+from storage.shares import Shares
 from tandemlog.transport.data_frames import KEY_BYTES
 from tandemlog.transport.sockets import prepare
 
 from ..access.doorkeeper import Doorkeeper
+from ..access.peers import host_of, peer_of
+from ..process.machine_bounds import DATA_CONNECTIONS
 from ..process.tasks import cancelled
 from ..settings.endpoints import ListenError
 from ..settings.host_port import split_endpoint
@@ -27,21 +30,22 @@ from .data_session import DataMethods, DataSession
 
 logger = logging.getLogger(__name__)
 
-CONNECTIONS = 4_096
 _BACKLOG = 128
 _ACCEPT_AGAIN_S = 0.5
 
 
-def peer_of(host: str, port: int) -> str:
-    """A client's address as gRPC names it."""
-    host = host.removeprefix("::ffff:") if "." in host else host.partition("%")[0]
-    return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"
-
-
 class DataServer:
-    """See the module. `start`, then `stop`."""
+    """See the module. `start`, then `stop`. `connections` may be open at a time, of which a host
+    has its share: above it a new one takes the place of its oldest idle one."""
 
-    def __init__(self, methods: DataMethods, keeper: Doorkeeper, *, largest_put: int) -> None:
+    def __init__(
+        self,
+        methods: DataMethods,
+        keeper: Doorkeeper,
+        *,
+        largest_put: int,
+        connections: int = DATA_CONNECTIONS,
+    ) -> None:
         self._methods = methods
         self._keeper = keeper
         self._largest_put = largest_put
@@ -49,6 +53,7 @@ class DataServer:
         """Of this process, by which a client knows that it came to this node."""
         self.port = 0
         """0 before it listens, and after the stop."""
+        self._shares = Shares(connections)
         self._sessions: dict[DataSession, asyncio.Task[None]] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
@@ -102,21 +107,38 @@ class DataServer:
                 logger.warning("data connections: none can be accepted now: %s", error)
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
-            if len(self._sessions) >= CONNECTIONS:
-                sock.close()  # its client stays with gRPC
+            peer = peer_of(*address[:2])
+            if self._has_room(host_of(peer)):
+                self._begin(sock, peer)
             else:
-                self._begin(sock, address)
+                sock.close()  # its client stays with gRPC
             await asyncio.sleep(0)  # others have work too, however many come at once
 
-    def _begin(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _has_room(self, host: str) -> bool:
+        """Whether one more connection of `host` is taken, perhaps for one that is closed now."""
+        if self._shares.may_take(host):
+            return True
+        idle = [each for each in self._sessions if each.host == host and not each.in_use]
+        if not idle:
+            return False
+        strangers = (each for each in idle if not each.known)
+        next(strangers, idle[0]).close()
+        return True
+
+    def _begin(self, sock: socket.socket, peer: str) -> None:
         sock.setblocking(False)
         with contextlib.suppress(OSError):  # its client is gone already, as reading will tell
             prepare(sock)
-        peer = peer_of(*address[:2])
         keeper = self._keeper if self._keeper.active else None
         session = DataSession(
             sock, peer, self.key, self._methods, keeper, largest_put=self._largest_put
         )
         task = asyncio.get_running_loop().create_task(session.run(), name="data-session")
         self._sessions[session] = task
-        task.add_done_callback(lambda _: self._sessions.pop(session, None))
+        self._shares.take(session.host)
+
+        def ended(_: object) -> None:
+            self._sessions.pop(session, None)
+            self._shares.give_back(session.host)
+
+        task.add_done_callback(ended)

@@ -43,6 +43,7 @@ from tandemlog.transport.sockets import send_parts
 
 from ..access.doorkeeper import NO_PROOF, Doorkeeper
 from ..access.errors import NotKnownError
+from ..access.peers import host_of
 from .call_door import Served, ServedStream
 from .data_context import CallAbortedError, DataContext
 
@@ -110,6 +111,8 @@ class DataSession:
     ) -> None:
         self._sock = sock
         self._peer = peer
+        self.host = host_of(peer)
+        self._ends = False
         self._key = key
         self._methods = methods
         self._keeper = keeper
@@ -144,8 +147,19 @@ class DataSession:
         if self._calls and seconds > 0:
             await asyncio.wait(list(self._calls.values()), timeout=seconds)
 
+    @property
+    def known(self) -> bool:
+        """Whether it has shown a token that was valid, where one is needed."""
+        return self._known
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a call or a frame is under way, or the end of the connection."""
+        return bool(self._calls) or (self._known and self._reader.within) or self._ends
+
     def close(self) -> None:
         """End the connection; `run` returns as soon as it reads again."""
+        self._ends = True
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 

@@ -8,6 +8,7 @@ first is set above the limit of the door, which refuses with a reason, and the s
 a put.
 """
 
+import asyncio
 import logging
 from functools import partial
 from typing import Any
@@ -22,11 +23,15 @@ from ha.protocol.replication_service import METHOD, ReplicationService
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import admin_pb2, broker_pb2
 
+from ..process.machine_bounds import GRPC_CONNECTIONS
+from ..process.tasks import cancelled
 from ..security.served_tls import ServedTls
 from ..settings.endpoints import ListenError
+from ..settings.host_port import split_endpoint
 from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler
+from .connection_census import ConnectionCensus
 from .data_session import DataMethods
 from .health_service import HealthService
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
@@ -37,7 +42,6 @@ logger = logging.getLogger(__name__)
 
 CALLS_OF_A_CONNECTION = 1_024
 """Under way at one time; a client keeps further ones back by itself."""
-CONNECTIONS = 16_384
 WATCHES = 64
 """Of health, by callers that need no identity; and a quarter of all streams at most."""
 _COLUMNS_BYTES = 12 << 20
@@ -46,7 +50,6 @@ _PENDING_CALLS = 1 << 16
 _OPTIONS = (
     ("grpc.max_send_message_length", MAX_GRPC_MESSAGE),
     ("grpc.max_concurrent_streams", CALLS_OF_A_CONNECTION),
-    ("grpc.max_allowed_incoming_connections", CONNECTIONS),
     ("grpc.server.max_pending_requests", _PENDING_CALLS),
     ("grpc.server.max_pending_requests_hard_limit", _PENDING_CALLS),
     # two nodes on one port would share its connections without a word
@@ -60,6 +63,8 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     # a connection that says nothing of TLS holds a descriptor
     ("grpc.server_handshake_timeout_ms", 10_000),
+    # nor does one whose client has gone elsewhere keep it; a client opens another one by itself
+    ("grpc.max_connection_idle_ms", 600_000),
 )
 SERVICES = (BROKER, ADMIN, REPLICATION)
 
@@ -71,7 +76,7 @@ def largest_put(max_batch_size: int) -> int:
 
 class GrpcServer:
     """See the module. `max_batch_size` is the bytes of the largest put's records; without `tls`
-    everything travels in plain text."""
+    everything travels in plain text. `connections` are taken at a time."""
 
     def __init__(
         self,
@@ -82,10 +87,15 @@ class GrpcServer:
         *,
         max_batch_size: int,
         tls: ServedTls | None = None,
+        connections: int = GRPC_CONNECTIONS,
     ) -> None:
         self._tls = tls
+        self._keeper = door.keeper
+        self._connections = connections
+        self._looking: asyncio.Task[None] | None = None
         most = ("grpc.max_receive_message_length", largest_put(max_batch_size))
-        options = (*_OPTIONS, most)
+        many = ("grpc.max_allowed_incoming_connections", connections)
+        options = (*_OPTIONS, most, many)
         watches = min(WATCHES, door.max_streams // 4)
         first = (StrangerInterceptor(door.keeper, watches),) if door.keeper.active else ()
         self._server = aio.server(options=options, interceptors=first)
@@ -111,6 +121,8 @@ class GrpcServer:
         except RuntimeError as error:
             raise ListenError(f"listen: cannot listen on {endpoint}") from error
         await self._server.start()
+        census = ConnectionCensus(self._keeper, split_endpoint(endpoint)[1], self._connections)
+        self._looking = asyncio.create_task(census.run(), name="connections")
         for name in ("", *SERVICES):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
@@ -120,6 +132,8 @@ class GrpcServer:
 
     async def stop(self, grace_s: float) -> None:
         """Take no new calls; end those that are open after `grace_s`."""
+        if self._looking is not None:
+            await cancelled(self._looking)
         await self._server.stop(grace_s)
 
 

@@ -33,13 +33,20 @@ class _Call:
         self.keeper.audit.refused(METHOD, self.who.identity.name, self.peer, reason)
 
 
+def _keep(keeper: Doorkeeper, peer: str, context: Context) -> None:
+    """While the stream is open, its connection is not idle."""
+    keeper.streaming.add(peer)
+    cast("Any", context).add_done_callback(lambda _: keeper.streaming.discard(peer))
+
+
 def proof_by(keeper: Doorkeeper) -> Prove:
     """Asks `keeper` for the caller of a stream; one that is not known gets UNAUTHENTICATED."""
 
     async def prove(context: Context) -> ProvenCall | None:
+        peer = context.peer()
+        _keep(keeper, peer, context)
         if not keeper.active:
             return None
-        peer = context.peer()
         try:
             certificates = keeper.certificates_required
             who = keeper.identify(*proofs_of(cast("Any", context), certificates=certificates))

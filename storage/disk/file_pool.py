@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from ..disk_refusal import is_crowded
 from ..errors import FlushFailedError, StoreError
 from .files import Buffer, FileSystem, make_sparse
 
@@ -147,21 +148,22 @@ class FilePool:
             self._crowded = False
             dirty, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
-        if len(dirty) + len(directories) > SYNC_TOGETHER:
-            self._fsync(self.files.sync_all, self._root)
-            return
         try:
-            while dirty:
-                path = dirty.pop()
+            if len(dirty) + len(directories) > SYNC_TOGETHER:
+                self._fsync(self.files.sync_all, self._root)
+                return
+            for path in list(dirty):
                 self._sync_file(path)
+                dirty.discard(path)
+            for directory in list(directories):
+                if self.files.status(directory) is not None:
+                    self._fsync(self.files.fsync_directory, directory)
+                directories.discard(directory)
         except OSError:
             with self._lock:
-                self._dirty |= {path, *dirty}
+                self._dirty |= dirty
                 self._dirty_directories |= directories
             raise
-        for directory in directories:
-            if self.files.status(directory) is not None:
-                self._fsync(self.files.fsync_directory, directory)
 
     def close(self) -> None:
         """Close the descriptors not in use; later calls open them again. Raises StoreError if a
@@ -202,6 +204,8 @@ class FilePool:
         try:
             call(what)
         except OSError as error:
+            if is_crowded(error):
+                raise  # a directory could not be opened: no fsync was tried
             self._failure = FlushFailedError(f"fsync below {self._root} failed: {error}")
             raise self._failure from error
 

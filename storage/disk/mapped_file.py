@@ -64,6 +64,12 @@ class MappedFile:
     def end(self) -> int:
         return self.base + self.size
 
+    def open(self) -> None:
+        """Have the descriptor for a write that comes next, and keep it until that is synced. Raises
+        OSError; nothing is written then."""
+        self._acquire(writes=True)
+        self._release()
+
     def write(self, position: int, data: Buffer) -> None:
         """Write all of `data` or raise OSError; it must fit the file."""
         if position < 0 or position + len(data) > self.size:

@@ -23,6 +23,7 @@ from .files import (
     write_fully,
     zero_by_writing,
 )
+from .spare_descriptors import SPARES
 
 NO_FILE = "it is not a regular file"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -34,7 +35,8 @@ class RealFileSystem:
     def open(self, path: Path, *, create: bool = False, write: bool = True) -> int:
         # not blocking: the open of a FIFO would wait for a process at its other end
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK
-        handle = os.open(path, flags | (os.O_CREAT if create else 0), 0o644)
+        flags |= os.O_CREAT if create else 0
+        handle = SPARES.open(lambda: os.open(path, flags, 0o644))
         kind = os.fstat(handle).st_mode
         if not stat.S_ISREG(kind):
             os.close(handle)
@@ -43,7 +45,7 @@ class RealFileSystem:
         return handle
 
     def close(self, handle: int) -> None:
-        os.close(handle)
+        SPARES.close(handle)
 
     def size(self, handle: int) -> int:
         return os.fstat(handle).st_size
@@ -79,19 +81,19 @@ class RealFileSystem:
         os.fdatasync(handle)
 
     def fsync_directory(self, path: Path) -> None:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = _open_directory(path)
         try:
             os.fsync(handle)
         finally:
-            os.close(handle)
+            SPARES.close(handle)
 
     def sync_all(self, path: Path) -> None:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = _open_directory(path)
         try:
             if _libc.syncfs(handle) != 0:
                 _raise_errno("syncfs")
         finally:
-            os.close(handle)
+            SPARES.close(handle)
 
     def drop_cache(self, handle: int) -> None:
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -107,7 +109,8 @@ class RealFileSystem:
         if size > length:
             raise OSError(errno.EIO, f"the file has {length} of {size} bytes")
         access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        return memoryview(mmap.mmap(handle, size, mmap.MAP_SHARED, access))
+        # which has a descriptor of its own
+        return memoryview(SPARES.open(lambda: mmap.mmap(handle, size, mmap.MAP_SHARED, access)))
 
     def prefault(self, view: memoryview, parts: Iterable[Part] | None = None) -> None:
         if not view.nbytes:
@@ -201,6 +204,10 @@ class RealFileSystem:
         kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
         # a lock of an open file, or of another machine, has no process id here
         return None if kind == fcntl.F_UNLCK else max(process_id, 0)
+
+
+def _open_directory(path: Path) -> int:
+    return SPARES.open(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
 
 _FLOCK = struct.Struct("hhqqi4x")

@@ -37,7 +37,7 @@ from ..disk.allocator import FileAllocator
 from ..disk.files import Buffer, FileSystem
 from ..disk.mapped_file import MappedFile
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..disk_refusal import refusal
+from ..disk_refusal import crowded, is_crowded, refusal
 from ..errors import (
     FlushFailedError,
     OffsetOutOfRangeError,
@@ -274,12 +274,17 @@ class CommitLog:
         return offset + size
 
     def _store(self, plan: AppendPlan, data: NDArray[np.uint8]) -> None:
-        """Write pieces and blanks. The files come first: without room nothing is written."""
+        """Write pieces and blanks. The files come first: without room, or a descriptor for each of
+        them, nothing is written."""
         try:
-            self._mapped.ensure(self.wrote.value)
-            self._mapped.ensure(plan.end - 1)
+            first = self._mapped.ensure(self.wrote.value)
+            last = self._mapped.ensure(plan.end - 1)
+            first.open()
+            while first is not last:
+                first = self._mapped.ensure(first.end)
+                first.open()
         except OSError as error:
-            raise refusal("cannot make the next log file", error) from error
+            raise refusal("cannot open the next log file", error) from error
         try:
             for piece in plan.pieces:
                 self._write(piece.offset, data[piece.start : piece.end].data)
@@ -372,6 +377,14 @@ class CommitLog:
             self._stages.require_writable()
             if not self.min_offset <= offset <= self.wrote.value:
                 raise OffsetOutOfRangeError(offset, self.min_offset, self.wrote.value)
+            file = self._mapped.find(offset)
+            try:
+                if file is not None:
+                    file.open()
+            except OSError as error:
+                if is_crowded(error):  # before anything has changed
+                    raise crowded(f"the log is not cut at {offset}", error) from error
+                raise self._stages.flush_failed("truncation", error) from error
             try:
                 self._parts_end = offset
                 return self._cut(offset)

@@ -21,7 +21,7 @@ from tandemlog.format.constants import PAGE
 
 from ..clock import Clock
 from ..config import FlushMode, StoreConfig
-from ..errors import FlushFailedError, StoreError
+from ..errors import FlushFailedError, StoreBusyError, StoreError
 from .commit_log import CommitLog
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ COMMIT_THOROUGH_MS = 200
 URGENT_PART = 4
 """Flush at once when this part of max_dirty_bytes is dirty."""
 JOIN_TIMEOUT_S = 30.0
+BUSY_LINE_S = 10.0
 
 
 def flush_due(
@@ -66,6 +67,7 @@ class FlushService:
         now = clock.monotonic()
         self._last_flush = now
         self._last_commit = now
+        self._next_busy_line = float("-inf")
         self._closing = False
         self._stages = [
             _Stage("log-flush", config.flush_interval_ms, self._flush_turn, threading.Event())
@@ -166,6 +168,13 @@ class FlushService:
     def _commit_turn(self, _woken: bool) -> None:
         self.commit_once()
 
+    def _say_busy(self, name: str, error: StoreBusyError) -> None:
+        """Once a while: the next turn tries again."""
+        now = self._clock.monotonic()
+        if now >= self._next_busy_line:
+            self._next_busy_line = now + BUSY_LINE_S
+            logger.warning("%s waits: %s", name, error)
+
     def _loop(self, stage: _Stage) -> None:
         while not self._closing and self._log.failure is None:
             woken = stage.wake.wait(stage.interval_ms / 1000)
@@ -174,6 +183,8 @@ class FlushService:
                 return
             try:
                 stage.turn(woken)
+            except StoreBusyError as error:
+                self._say_busy(stage.name, error)
             except StoreError as error:
                 # the log has told every waiter, and why
                 logger.error("%s ends: %s", stage.name, error)

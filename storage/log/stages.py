@@ -11,12 +11,15 @@ permanently: the kernel may have dropped the pages that it could not write, so a
 fsync would prove nothing. Every waiter gets the reason.
 """
 
+import errno
 import logging
+import os
 import threading
 
 from ..clock import Clock
 from ..disk.mapped_file_queue import MappedFileQueue
-from ..errors import FlushFailedError, StoreError
+from ..disk_refusal import crowded, is_crowded
+from ..errors import FlushFailedError, StoreError, StoreReadOnlyError
 from ..positions import Position
 from ..stats import LatencyHistogram
 from .write_buffer import WriteBuffer
@@ -66,7 +69,8 @@ class LogStages:
     def commit(self) -> int:
         """Give the operating system what waits in memory. Returns `committed`.
 
-        Raises FlushFailedError if a write fails; the failure is permanent.
+        Raises FlushFailedError if a write fails; the failure is permanent. StoreBusyError if the
+        file cannot be opened now.
         """
         if self.buffer is not None:
             with self.commit_lock:
@@ -83,6 +87,7 @@ class LogStages:
         """Make everything appended so far durable; returns `flushed`.
 
         Raises FlushFailedError if that fails, or failed before: a failure is permanent.
+        StoreBusyError if there is no descriptor for it now: nothing was tried.
         """
         with self.flush_lock:
             self.require_writable()
@@ -108,7 +113,16 @@ class LogStages:
             raise self.failure.with_traceback(None)
 
     def flush_failed(self, call: str, error: OSError) -> StoreError:
-        """What `call`'s failure means: the end of writing."""
+        """What `call`'s failure means: the end of writing, unless it was not tried at all."""
+        if is_crowded(error):
+            return crowded(f"{call} of the log has to wait at {self.flushed.value}", error)
+        if error.errno in (errno.EACCES, errno.EPERM):
+            return self.fail(
+                StoreReadOnlyError(
+                    f"{error.filename or 'the log'} may not be written by user {os.geteuid()}: "
+                    "give the files of the store to that user, then restart the node"
+                )
+            )
         return self.fail(
             FlushFailedError(
                 f"{call} of the log failed at {self.flushed.value}: {error}; bytes up to "

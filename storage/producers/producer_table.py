@@ -24,8 +24,10 @@ New producers keep coming, as each process is a new one. A producer is forgotten
 store time has advanced by the retention since its last request, or if there are more than `limit`:
 then the one that has been silent longest goes first. But a producer is kept while this process has
 had a request of it within GRACE_S of its own time: a jumping clock would make all of them unknown
-at once, in the middle of their retries. If none can be forgotten, a new producer has to wait. After
-GRACE_S of silence only the last few requests are kept.
+at once, in the middle of their retries. If none can be forgotten for that, the holder (identity, or
+host) with most producers loses the one that has been silent longest to a new producer of another
+holder: so nobody's many producers keep those of others out. Only a new one of that holder itself
+has to wait. After GRACE_S of silence only the last few requests are kept.
 
 Each node forgets by itself. So in the log a producer may begin again with sequence 0 while another
 node still knows it: the master had forgotten it, and it starts over on every node.
@@ -36,7 +38,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Final
 
 import numpy as np
@@ -45,6 +47,7 @@ from numpy.typing import NDArray
 from tandemlog.format.errors import FormatError
 from tandemlog.format.record.producer_mark import ProducerMark, parse_producer_mark
 
+from ..shares import Shares
 from .outcomes import Duplicate, New, Outcome, ProducerState, Resume
 from .refusals import bad_mark, conflict, fenced, gap, other_request, too_many, unknown
 from .requests import CountRecords, Extent, Producer, Request, cut_request
@@ -84,6 +87,7 @@ class ProducerTable:
         self._monotonic = monotonic
         # the one whose last request is the oldest first
         self._producers: dict[str, Producer] = {}
+        self._shares = Shares(limit)
         self._newest_time = 0
         self._restored_at = float("-inf")
         # the log offset that the table on the disk is true for, None if there is none
@@ -112,8 +116,8 @@ class ProducerTable:
             timestamp = producer.newest.timestamp if producer.newest is not None else 0
             return ProducerState(*producer.last, timestamp)
 
-    def check(self, mark: ProducerMark, count: int) -> Outcome:
-        """What to do with a request of `count` records.
+    def check(self, mark: ProducerMark, count: int, holder: str = "") -> Outcome:
+        """What to do with a request of `count` records that `holder` sends.
 
         Raises BatchRefusedError: SEQUENCE_GAP, PRODUCER_FENCED, UNKNOWN_PRODUCER,
         SEQUENCE_CONFLICT (a repeated sequence with another count or checksum), BAD_RECORD (a mark
@@ -132,7 +136,7 @@ class ProducerTable:
             if producer is None or last is None:
                 if mark.sequence != 0:
                     raise unknown(mark)
-                self._find_room(mark)
+                self._find_room(mark, holder)
                 return New()
             epoch, sequence = last
             if mark.epoch < epoch:
@@ -156,8 +160,15 @@ class ProducerTable:
                 return Resume(request.have)
             return Duplicate(tuple(request.extents), request.end_offset, request.timestamp)
 
-    def record(self, mark: ProducerMark, extents: Sequence[Extent], store_timestamp: int) -> None:
-        """A master appended the records of a request from mark.index on, in log order."""
+    def record(
+        self,
+        mark: ProducerMark,
+        extents: Sequence[Extent],
+        store_timestamp: int,
+        holder: str = "",
+    ) -> None:
+        """A master appended the records of a request of `holder` from mark.index on, in log
+        order."""
         with self._lock:
             if extents[-1].end_offset <= self.next_offset:
                 return  # dispatch was here before
@@ -165,6 +176,7 @@ class ProducerTable:
             request = self._request(mark, store_timestamp, self._monotonic())
             if request is not None:
                 request.add(extents)
+            self._belongs_to(self._producers[mark.producer_id], holder)
             self.next_offset = extents[-1].end_offset
             self.changes += 1
 
@@ -250,6 +262,7 @@ class ProducerTable:
         """Forget all producers; the log begins at `log_offset`."""
         with self._lock:
             self._producers.clear()
+            self._count_holders()
             self._stale.clear()
             self._open = None
             self._newest_time = 0
@@ -268,8 +281,10 @@ class ProducerTable:
                 if not self._stale:
                     goes_on = self._open[0] if self._open is not None else None
                     rows = [each.row for each in self._producers.values() if each.row is not None]
+                    named = (each.holder for each in self._producers.values())
+                    holders = [(name, len(list(those))) for name, those in groupby(named)]
                     return TableSnapshot(
-                        self.next_offset, self._generation, self.changes, goes_on, rows
+                        self.next_offset, self._generation, self.changes, goes_on, rows, holders
                     )
             time.sleep(0)  # a lock that is taken again at once never goes to another thread
 
@@ -283,6 +298,7 @@ class ProducerTable:
         restored = decode(data, self._monotonic())
         with self._lock:
             self._producers = restored.producers
+            self._count_holders()
             self._stale.clear()
             self._open = None
             newest = [each.newest for each in self._producers.values() if each.newest is not None]
@@ -305,6 +321,7 @@ class ProducerTable:
             added = dict(new[max(len(new) - room, 0) :])
             # they come before all that is in the log
             self._producers = added | self._producers
+            self._count_holders()
             times = [each.newest.timestamp for each in added.values() if each.newest is not None]
             self._newest_time = max(self._newest_time, *times, 0)
             self._judge_silence(added)
@@ -348,22 +365,41 @@ class ProducerTable:
         self.changes += 1
 
     def _forget(self, producer_id: str) -> None:
-        del self._producers[producer_id]
+        self._shares.give_back(self._producers.pop(producer_id).holder)
         self._stale.discard(producer_id)
         if self._open is not None and self._open[0] == producer_id:
             self._open = None
 
-    def _find_room(self, mark: ProducerMark) -> None:
+    def _find_room(self, mark: ProducerMark, holder: str) -> None:
         if len(self._producers) < self._limit:
             return
         oldest = next(iter(self._producers))
         if self._producers[oldest].seen > self._monotonic() - GRACE_S:
-            raise too_many(mark, self._limit)
+            held = self._shares.holders
+            busiest = max(held, key=held.__getitem__)
+            if held[busiest] <= self._shares.of(holder) + 1:
+                raise too_many(mark, self._limit, self._shares.of(holder))
+            oldest = next(name for name, each in self._producers.items() if each.holder == busiest)
         self._forget(oldest)
+
+    def _belongs_to(self, producer: Producer, holder: str) -> None:
+        if producer.holder != holder:
+            self._shares.give_back(producer.holder)
+            producer.holder = holder
+            self._shares.take(holder)
+
+    def _count_holders(self) -> None:
+        """Anew, of all producers."""
+        self._shares = Shares(self._limit)
+        for each in self._producers.values():
+            self._shares.take(each.holder)
 
     def _request(self, mark: ProducerMark, timestamp: int, now: float) -> Request | None:
         """The request that records from mark.index on go to; None if they are known."""
-        producer = self._producers.pop(mark.producer_id, None) or Producer()
+        producer = self._producers.pop(mark.producer_id, None)
+        if producer is None:
+            producer = Producer()
+            self._shares.take(producer.holder)
         self._producers[mark.producer_id] = producer  # the newest of all
         self._stale.add(mark.producer_id)
         self._newest_time = max(self._newest_time, timestamp)

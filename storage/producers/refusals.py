@@ -55,11 +55,11 @@ def unknown(mark: ProducerMark) -> BatchRefusedError:
     )  # fmt: skip
 
 
-def too_many(mark: ProducerMark, limit: int) -> StoreBusyError:
+def too_many(mark: ProducerMark, limit: int, own: int) -> StoreBusyError:
     return StoreBusyError(
         f"producer {mark.producer_id} is new, and {limit} producers (producers_kept) "
-        "have sent within the last hour: try again later, use fewer producers, or "
-        "raise producers_kept"
+        f"have sent within the last hour, {own} of them of this identity or host, which has no "
+        "fewer than any other: try again later, use fewer producers, or raise producers_kept"
     )
 
 

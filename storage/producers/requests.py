@@ -134,9 +134,10 @@ def cut_request(request: Request, log_offset: int, count_records: CountRecords) 
 class Producer:
     """The requests of one producer, ascending. `floor` is the last one that was forgotten, `seen`
     when this process last had one of it (monotonic, seconds), `row` its part of a snapshot, None
-    if that has to be rebuilt."""
+    if that has to be rebuilt, `holder` whose share it counts for: who sent its last request to a
+    master's process, empty where that is not known."""
 
-    __slots__ = ("_older", "floor", "newest", "row", "seen")
+    __slots__ = ("_older", "floor", "holder", "newest", "row", "seen")
 
     def __init__(
         self, requests: Sequence[bytes] = (), floor: Key | None = None, seen: float = 0.0
@@ -145,6 +146,7 @@ class Producer:
         self.newest: Request | None = None
         self.floor = floor
         self.seen = seen
+        self.holder = ""
         self.row: bytes | None = None
         self._unpack_newest()
 

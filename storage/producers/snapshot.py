@@ -1,6 +1,7 @@
 """The producer table on disk: `tandemlog/producers`.
 
-    {"version": 2, "log_offset": P, "open": producer or null, "producers": n}        one line
+    {"version": 2, "log_offset": P, "open": producer or null, "producers": n,
+     "holders": [[whose share they count for, how many rows one after the other], ...]}  one line
     n rows, those whose last request is the oldest first:
         u1 length, producer id | u1 whether there is a floor, i4 epoch, i8 sequence
         | u2 number of requests | the requests, each begins with its length (requests.py)
@@ -15,9 +16,10 @@ import json
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
@@ -42,6 +44,7 @@ class TableSnapshot:
     changes: int
     open: str | None
     rows: Sequence[bytes]
+    holders: Sequence[tuple[str, int]] = ()
 
     def encode(self) -> bytes:
         head = {
@@ -49,6 +52,7 @@ class TableSnapshot:
             "log_offset": self.log_offset,
             "open": self.open,
             "producers": len(self.rows),
+            "holders": self.holders,
         }
         line = json.dumps(head, separators=(",", ":")).encode()
         text = b"".join((line, b"\n", *self.rows))
@@ -101,10 +105,19 @@ def decode(data: bytes, seen: float) -> RestoredTable:
         if head["version"] != VERSION:
             raise FormatError(f"producer table: its version is not {VERSION}")
         producers = _rows(rows, head["producers"], seen)
+        _name_holders(head.get("holders", ()), producers)
         _check_open(head["open"], producers)
         return RestoredTable(int(head["log_offset"]), head["open"], producers)
     except (KeyError, TypeError, ValueError, IndexError, struct.error) as error:
         raise FormatError(f"producer table: it has another form: {error!r}") from error
+
+
+def _name_holders(holders: Sequence[Sequence[Any]], producers: dict[str, Producer]) -> None:
+    """What earlier versions do not write, and ignore."""
+    each = iter(producers.values())
+    for holder, count in holders:
+        for producer in islice(each, int(count)):
+            producer.holder = str(holder)
 
 
 def _check_open(name: str | None, producers: dict[str, Producer]) -> None:

@@ -57,8 +57,9 @@ class PutPath:
         self._log.store_timestamp = max(self._log.store_timestamp, store_timestamp)
         self._earliest_time = max(self._earliest_time, self._log.store_timestamp + 1)
 
-    def append(self, batch: RecordBatch, now_ms: int) -> AppendResult:
-        """Raises BatchRefusedError, StoreBusyError, DiskFullError, StoreReadOnlyError."""
+    def append(self, batch: RecordBatch, now_ms: int, holder: str = "") -> AppendResult:
+        """`holder` is whose share a new producer counts for. Raises BatchRefusedError,
+        StoreBusyError, DiskFullError, StoreReadOnlyError."""
         checked = self._log.check(batch)
         dense = self._targets.resolve(batch)
         time = self._time(now_ms)
@@ -66,7 +67,7 @@ class PutPath:
         if mark is None:
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
             return AppendResult(segments, self._log.wrote.value, time)
-        outcome = self._producers.check(mark, batch.count)
+        outcome = self._producers.check(mark, batch.count, holder)
         if isinstance(outcome, Duplicate):
             return self._stored_before(batch, outcome, duplicate=True)
         left = batch
@@ -75,7 +76,7 @@ class PutPath:
             checked = self._log.check(left)
         with self._producers.appending():
             segments = self._log.append(checked, dense, self._next_queue_offsets, time)
-            self._producers.record(mark, extents_of(segments, left.sizes), time)
+            self._producers.record(mark, extents_of(segments, left.sizes), time, holder)
         if left is not batch:
             whole = self._producers.check(replace(mark, index=0), batch.count)
             if isinstance(whole, Duplicate):

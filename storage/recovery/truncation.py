@@ -16,6 +16,7 @@ from ..errors import (
     CorruptStoreError,
     DiskFullError,
     FlushFailedError,
+    StoreBusyError,
     StoreError,
     StoreReadOnlyError,
 )
@@ -61,11 +62,11 @@ def _cut(parts: StoreParts, offset: int) -> None:
     parts.source.cut(offset)
     try:
         parts.epochs.truncate_suffix(max(offset, log.min_offset + 1))
-    except StoreReadOnlyError as error:
+    except (StoreReadOnlyError, StoreBusyError) as error:
         # what came now would count as bytes of a term that is gone
         raise log.fail(
             StoreReadOnlyError(
-                f"the log is cut at {offset}, its epochs are not: {error.reason}; restart the "
+                f"the log is cut at {offset}, its epochs are not: {error}; restart the "
                 "node, which ends that"
             )
         ) from error

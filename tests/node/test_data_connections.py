@@ -19,10 +19,10 @@ import pytest
 from fakes.authority import Authority
 from fakes.data_listeners import Cutter, Listener
 from fakes.secured_node import access_text, running, settings, token, until
+from node.access.peers import peer_of
 from node.node import Node
 from node.services import data_server
 from node.services.data_context import CallAbortedError
-from node.services.data_server import peer_of
 from node.services.data_session import DataMethods
 from node.settings.endpoints import ListenError
 from storage.metadata.topics import TopicConfig

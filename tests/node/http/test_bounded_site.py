@@ -10,6 +10,7 @@ from aiohttp import web
 from fakes.authority import Authority
 from node.http.bounded_site import BoundedSite
 from node.http.tls_arrivals import HANDSHAKES
+from node.process.machine_bounds import ConnectionBounds
 
 
 async def test_the_oldest_connection_goes() -> None:
@@ -20,7 +21,7 @@ async def test_the_oldest_connection_goes() -> None:
     application.router.add_get("/", answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
-    site = BoundedSite(runner, "127.0.0.1", 0, at_most=3)
+    site = BoundedSite(runner, "127.0.0.1", 0, bounds=ConnectionBounds(http=3))
     await site.start()
     port = runner.addresses[0][1]
     opened = []

@@ -247,15 +247,17 @@ async def until_waiting(rig: Rig) -> None:
 
 
 async def test_long_polls_above_the_limit_are_refused_by_name() -> None:
-    rig = Rig(long_polls=2)
+    rig = Rig(long_polls=3)  # of which one host has two
     rig.put(0, b"a")
     waiting = [asyncio.create_task(rig.pull((0, 1), wait_ms=60_000)) for _ in range(2)]
     async with asyncio.timeout(10):
         while rig.polling.waiters < 2:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
-    with pytest.raises(RequestRefusedError, match=r"limits\.long_polls is 2") as refused:
+    with pytest.raises(
+        RequestRefusedError, match=r"limits\.long_polls is 3 for all, 2 of it for one"
+    ) as refused:
         await rig.pull((0, 1), wait_ms=60_000)
-    assert (refused.value.code, refused.value.limit) == (common_pb2.BUSY, 2)
+    assert (refused.value.code, refused.value.limit) == (common_pb2.BUSY, 3)
     assert (await rig.pull((0, 0), wait_ms=60_000)).queues[0].count  # what need not wait may come
     rig.put(0, b"b")
     assert [answer.queues[0].count for answer in await asyncio.gather(*waiting)] == [1, 1]
@@ -339,8 +341,8 @@ async def test_a_message_between_the_look_and_the_wait_is_not_missed(
     rig.put(0, b"a")
     real = rig.pulls._check_waiting
 
-    def put_meanwhile(queues: int) -> None:
-        real(queues)
+    def put_meanwhile(holder: str, queues: int) -> None:
+        real(holder, queues)
         rig.put(0, b"b")
 
     monkeypatch.setattr(rig.pulls, "_check_waiting", put_meanwhile)

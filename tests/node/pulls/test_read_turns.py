@@ -79,6 +79,35 @@ async def test_answers_that_are_not_taken_leave_half_of_the_room_to_others() -> 
     turns.close()
 
 
+async def test_many_connections_of_one_host_leave_room_to_others() -> None:
+    """However many do not take their answers, and though others hold a little already."""
+    turns = ReadTurns(4, 64 * MIB, wait_s=0)
+    other, little = Caller("ipv4:10.0.0.2:1"), Caller("ipv4:10.0.0.3:1")
+    await of_bytes(turns, little, MIB, MIB)
+    held = 0
+    for number in range(64):
+        slow = Caller(f"ipv4:10.0.0.1:{number}")
+        if held >= 40 * MIB:
+            with pytest.raises(RequestRefusedError, match="for this identity or host"):
+                await of_bytes(turns, slow, MIB, MIB)
+            break
+        await of_bytes(turns, slow, MIB, MIB)
+        held += COPIES * MIB
+    assert await of_bytes(turns, other, 4 * MIB, 4 * MIB) == 4 * MIB
+    assert await of_bytes(turns, little, MIB, MIB) == MIB
+    turns.close()
+
+
+async def test_an_identity_is_one_caller_wherever_it_comes_from() -> None:
+    turns = ReadTurns(4, 8 * MIB, wait_s=0)
+    for number in range(2):
+        await of_bytes(turns, Caller(f"ipv4:10.0.0.{number}:1", "app"), MIB, MIB)
+    with pytest.raises(RequestRefusedError):
+        await of_bytes(turns, Caller("ipv4:10.0.0.9:1", "app"), MIB, MIB)
+    assert await of_bytes(turns, Caller("ipv4:10.0.0.9:1", "other"), MIB, MIB) == MIB
+    turns.close()
+
+
 async def test_a_read_begins_when_others_have_sent_theirs() -> None:
     turns = ReadTurns(4, 8 * MIB)
     callers = [Caller(str(number)) for number in range(4)]

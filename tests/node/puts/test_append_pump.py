@@ -31,7 +31,7 @@ class FakeStore:
     problems: dict[int, Exception] = field(default_factory=dict)
     hold: threading.Event | None = None
 
-    def append(self, batch: RecordBatch) -> AppendResult:
+    def append(self, batch: RecordBatch, *, holder: str) -> AppendResult:
         if self.hold is not None:
             assert self.hold.wait(10)
         number = len(self.batches)
@@ -362,8 +362,8 @@ async def test_the_bytes_of_a_refused_put_do_not_wait_for_the_collector(
         gc.enable()
 
 
-def _refusing(problem: Exception) -> Callable[[RecordBatch], AppendResult]:
-    def append(batch: RecordBatch) -> AppendResult:
+def _refusing(problem: Exception) -> Callable[..., AppendResult]:
+    def append(batch: RecordBatch, *, holder: str) -> AppendResult:
         raise problem
 
     return append

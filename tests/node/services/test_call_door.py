@@ -99,14 +99,14 @@ async def test_a_request_that_is_too_large_is_not_decoded() -> None:
 
 
 async def test_calls_above_the_limit_are_refused_as_busy() -> None:
-    rig = Rig(max_calls=2)
+    rig = Rig(max_calls=3)  # of which one host has two
     rig.hold.clear()
     async with rig.served() as channel:
         waiting = [asyncio.ensure_future(ask(channel, b"")) for _ in range(2)]
         await until(lambda: rig.door.calls == 2)
         refused = await ask(channel, b"")
         assert refused.error.code == common_pb2.BUSY
-        assert "limits.calls is 2" in refused.error.message
+        assert "limits.calls is 3 for all, 2 of it for one" in refused.error.message
         rig.hold.set()
         assert not any(answer.error.code for answer in await asyncio.gather(*waiting))
         await until(lambda: rig.door.calls == 0)

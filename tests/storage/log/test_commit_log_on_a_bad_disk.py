@@ -9,6 +9,7 @@ from fakes.small_log import FILE_SIZE, NOW, SIZE, Log, positions, sized
 from storage.errors import (
     DiskFullError,
     FlushFailedError,
+    StoreBusyError,
     StoreReadOnlyError,
 )
 from tandemlog.format.columns.walk import walk
@@ -37,6 +38,63 @@ def test_a_full_disk_refuses_whole_batches_and_heals() -> None:
     log.log.drop_before(FILE_SIZE)
     log.put(sized(3000))
     assert [record.queue_offset for record in log.records()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize("size", [200, 3900])
+def test_no_descriptor_is_no_fault_of_the_disk(log: Log, number: int, size: int) -> None:
+    """In the same file, which was let go meanwhile, and in the next one."""
+    log.put(sized(300))
+    log.log.flush()
+    before = log.content()
+    log.log.mapped.release()
+    log.files.fail("open", number)
+    with pytest.raises(StoreBusyError, match="no file descriptor left"):
+        log.put(sized(size))
+    log.files.heal()
+    assert log.content()[: len(before)] == before
+    assert not any(log.content()[len(before) :])
+    assert log.log.failure is None
+    log.put(sized(size))
+    log.log.flush()
+    assert [record.queue_offset for record in log.records()] == [0, 1]
+
+
+def test_a_flush_waits_for_a_descriptor_of_the_folder(log: Log) -> None:
+    log.put(sized(300))
+    log.files.fail("fsync_directory", errno.EMFILE, times=1)
+    with pytest.raises(StoreBusyError):
+        log.log.flush()
+    assert log.log.flushed.value == 0
+    assert log.log.failure is None
+    assert log.log.flush() == log.log.wrote.value
+
+
+def test_a_cut_waits_for_a_descriptor(log: Log) -> None:
+    log.put(sized(300), sized(300))
+    log.log.flush()
+    before = log.content()
+    log.log.mapped.release()
+    log.files.fail("open", errno.EMFILE)
+    with pytest.raises(StoreBusyError, match="is not cut"):
+        log.log.truncate(0)
+    log.files.heal()
+    assert log.content() == before
+    log.log.truncate(0)
+    assert log.log.wrote.value == 0
+
+
+def test_a_file_that_may_not_be_written_is_no_damage(log: Log) -> None:
+    log.put(sized(300))
+    log.log.flush()
+    log.log.mapped.release()
+    log.files.fail("open", errno.EACCES)
+    with pytest.raises(StoreReadOnlyError) as refused:
+        log.put(sized(200))
+    assert not isinstance(refused.value, FlushFailedError)
+    assert "repair" not in str(refused.value)
+    log.files.heal()
+    log.put(sized(200))
 
 
 @pytest.mark.parametrize("took", [0, 1, 100, 700])

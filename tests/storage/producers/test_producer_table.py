@@ -1,5 +1,6 @@
 """What is known of producers, from appends and from the bytes of the log alone."""
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -353,6 +354,61 @@ def test_there_is_room_for_a_new_producer_when_another_one_is_silent() -> None:
     assert check(bench.table, 0, 1, who="s") == New()
     bench.put("s")
     assert bench.known() == {"p", "r", "s"}
+
+
+def shared(limit: int = 3) -> Bench:
+    """A table full of producers of one holder that have just sent."""
+    bench = Bench(limit=limit)
+    for number in range(limit):
+        sent_by(bench, f"many-{number}", "greedy")
+    return bench
+
+
+def sent_by(bench: Bench, who: str, holder: str, sequence: int = 0) -> None:
+    known = ProducerMark(who, 0, sequence, 0, 1)
+    assert bench.table.check(known, 1, holder) == New()
+    first = len(bench.log.rows)
+    bench.log.put(known.encode(), 1, 100)
+    extent = Extent(bench.log.offset(first), 1, bench.log.end)
+    bench.table.record(known, [extent], 100, holder)
+
+
+def test_a_new_producer_of_another_holder_gets_in() -> None:
+    bench = shared()
+    with pytest.raises(StoreBusyError, match="3 of them of this identity or host"):
+        bench.table.check(ProducerMark("more", 0, 0, 0, 1), 1, "greedy")
+    sent_by(bench, "p", "modest")
+    assert bench.table.describe("many-0") is None, "the one that is silent for longest"
+    assert bench.table.describe("many-1") is not None
+    for _ in range(3):
+        with pytest.raises(StoreBusyError):
+            bench.table.check(ProducerMark("more", 0, 0, 0, 1), 1, "greedy")
+    sent_by(bench, "p", "modest", 1)
+    sent_by(bench, "q", "third")
+    assert bench.known() == {"p", "q"}
+    with pytest.raises(StoreBusyError):  # nobody has more than one now
+        bench.table.check(ProducerMark("s", 0, 0, 0, 1), 1, "fourth")
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_restart_forgets_no_holder(anew: bool) -> None:
+    """And a table of an earlier version, which names none, lets everyone in as well."""
+    bench = shared()
+    sent_by(bench, "p", "modest")
+    data = bench.table.snapshot().encode()
+    if anew:
+        line, _, rest = data[:-10].partition(b"\n")
+        head = json.loads(line)
+        del head["holders"]
+        text = json.dumps(head).encode() + b"\n" + rest
+        data = text + b"\n%08x\n" % crc32(text)
+    bench.table = ProducerTable(limit=3, monotonic=lambda: bench.now)
+    bench.table.restore(data)
+    assert len(bench.table) == 3
+    bench.log = Log()
+    bench.table.check(ProducerMark("q", 0, 0, 0, 1), 1, "third")
+    assert len(bench.table) == 2
+    assert bench.table.describe("p") is not None
 
 
 def test_dispatch_forgets_who_is_silent_for_longest() -> None:

@@ -1,0 +1,155 @@
+"""Which connections of the gRPC port are closed when there are many: those that only hold a place.
+
+    few connections     nothing is looked at
+    many                who holds more than its share of them?   its oldest idle ones are closed
+                        a stranger's that is idle for long?      it is closed
+
+gRPC accepts connections by itself, up to a number, and says nothing of them. Then whoever opens
+that many and never asks for anything would keep everyone else out. So from time to time the
+sockets of this process are looked at: who is at their other end, and since when they are known
+here. A connection with a call in progress is never closed; one that was let in before is, after
+those of strangers, if its host holds more than its share: its client opens another one.
+
+To close is to shut the socket down, by a descriptor of our own: gRPC finds that its client is gone.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from storage.shares import Shares
+
+from ..access.doorkeeper import Doorkeeper
+from ..access.peers import host_of, peer_of
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+LOOK_CROWDED_S = 0.1
+MANY_PART = 4
+"""Connections above this part of what is allowed are many."""
+STRANGER_IDLE_S = 15.0
+_FOLDER = "/proc/self/fd"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """One accepted connection; `peer` as gRPC names it."""
+
+    peer: str
+    descriptor: int
+
+
+def superfluous(
+    peers: Iterable[str],
+    limit: int,
+    *,
+    in_use: Callable[[str], bool],
+    has_met: Callable[[str], bool],
+    idle_s: Callable[[str], float],
+) -> list[str]:
+    """Which of `peers`, oldest first, to close: see the module. Pure."""
+    shares = Shares(limit)
+    by_host: dict[str, list[str]] = {}
+    for peer in peers:
+        host = host_of(peer)
+        shares.take(host)
+        by_host.setdefault(host, []).append(peer)
+    closed: list[str] = []
+    # the busiest first: what it gives up is room for the others
+    for host, those in sorted(by_host.items(), key=lambda each: -len(each[1])):
+        over = shares.of(host) - shares.most(host)
+        idle = [each for each in those if not in_use(each)]
+        strangers = [each for each in idle if not has_met(each)]
+        chosen = (strangers + [each for each in idle if has_met(each)])[: max(over, 0)]
+        taken = set(chosen)
+        shares.give_back(host, len(chosen))
+        late = [each for each in strangers if each not in taken and idle_s(each) > STRANGER_IDLE_S]
+        closed += chosen + late
+    return closed
+
+
+class ConnectionCensus:
+    """See the module. `limit` connections of `port` are allowed."""
+
+    def __init__(self, keeper: Doorkeeper, port: int, limit: int) -> None:
+        self._keeper = keeper
+        self._port = port
+        self._limit = limit
+        self._since: dict[str, float] = {}
+        self.closed_total = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            crowded = await self.look()
+            await asyncio.sleep(LOOK_CROWDED_S if crowded else LOOK_S)
+
+    async def look(self) -> bool:
+        """Look once; whether there are many."""
+        many = self._limit // MANY_PART
+        found = await asyncio.to_thread(accepted, self._port, many)
+        now = asyncio.get_running_loop().time()
+        known = {each.peer: each.descriptor for each in found}
+        self._since = {peer: self._since.get(peer, now) for peer in known}
+        closed = superfluous(
+            sorted(known, key=self._since.__getitem__),
+            self._limit,
+            in_use=self._keeper.in_use,
+            has_met=self._keeper.has_met,
+            idle_s=lambda peer: now - self._since[peer],
+        )
+        if closed:
+            self.closed_total += len(closed)
+            await asyncio.to_thread(shut_down, [Connection(each, known[each]) for each in closed])
+        return len(found) > many
+
+
+def accepted(port: int, unless_below: int = 0) -> list[Connection]:
+    """The connections to `port` of this process; none if it has fewer than `unless_below`
+    descriptors."""
+    names = os.listdir(_FOLDER)
+    if len(names) < unless_below:
+        return []
+    found = []
+    for name in names:
+        descriptor = int(name)
+        with suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            # which is looked at and never closed: it is gRPC's
+            looked_at = socket.socket(fileno=descriptor)
+            try:
+                peer = _peer(looked_at, port)
+            finally:
+                looked_at.detach()
+            if peer:
+                found.append(Connection(peer, descriptor))
+    return found
+
+
+def shut_down(connections: Sequence[Connection]) -> None:
+    """Those that are still the same ones: a number may have become another file's."""
+    for each in connections:
+        with suppress(OSError), socket.socket(fileno=os.dup(each.descriptor)) as ours:
+            remote = ours.getpeername()
+            if peer_of(*remote[:2]) == each.peer:
+                ours.shutdown(socket.SHUT_RDWR)
+
+
+def _peer(looked_at: socket.socket, port: int) -> str:
+    """Who is at the other end of a connection to `port`; empty if it is none."""
+    if looked_at.family not in (socket.AF_INET, socket.AF_INET6):
+        return ""
+    if looked_at.getsockname()[1] != port:
+        return ""
+    try:
+        remote = looked_at.getpeername()
+    except OSError:
+        return ""  # it listens
+    return peer_of(*remote[:2])

@@ -1,0 +1,79 @@
+"""Which connections are closed: those that hold a place of others, and never one in use."""
+
+import asyncio
+import contextlib
+import socket
+
+from node.access.doorkeeper import everyone
+from node.services.connection_census import ConnectionCensus, superfluous
+
+
+def peers(host: str, count: int, first: int = 1) -> list[str]:
+    return [f"ipv4:{host}:{first + number}" for number in range(count)]
+
+
+def chosen(
+    rows: list[str],
+    *,
+    limit: int = 100,
+    used: tuple[str, ...] = (),
+    met: tuple[str, ...] = (),
+    idle_s: float = 0,
+) -> list[str]:
+    return superfluous(
+        rows,
+        limit,
+        in_use=used.__contains__,
+        has_met=met.__contains__,
+        idle_s=lambda _: idle_s,
+    )
+
+
+def test_few_connections_stay() -> None:
+    assert chosen(peers("10.0.0.1", 75)) == []
+
+
+def test_the_oldest_idle_ones_above_the_share_go() -> None:
+    rows = peers("10.0.0.1", 90)
+    assert chosen(rows) == rows[:15]
+
+
+def test_strangers_go_first_and_what_is_in_use_never() -> None:
+    rows = peers("10.0.0.1", 90)
+    assert chosen(rows, met=tuple(rows[:80])) == rows[80:] + rows[:5]
+    assert chosen(rows, used=tuple(rows)) == []
+
+
+def test_one_host_does_not_cost_another() -> None:
+    other = peers("10.0.0.2", 10)
+    rows = peers("10.0.0.1", 90) + other
+    assert not set(other) & set(chosen(rows))
+
+
+def test_a_stranger_that_never_asks_is_closed() -> None:
+    rows = peers("10.0.0.1", 3)
+    assert chosen(rows, idle_s=60, met=(rows[0],), used=(rows[1],)) == [rows[2]]
+
+
+async def test_sockets_of_this_process_are_found_and_shut_down() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        port = listener.getsockname()[1]
+        clients, accepted = [], []
+        for _ in range(40):
+            clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            accepted.append(stack.enter_context(listener.accept()[0]))
+        keeper = everyone(asyncio.get_running_loop().time)
+        used = f"ipv4:127.0.0.1:{clients[0].getsockname()[1]}"
+        keeper.enter(used, stream=False)
+        census = ConnectionCensus(keeper, port, 20)
+        assert await census.look()
+        assert census.closed_total == 25
+        accepted[0].setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            assert accepted[0].recv(1) != b"", "the one in use was closed"
+        closed = 0
+        for each in accepted[1:]:
+            each.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                closed += each.recv(1) == b""
+        assert closed == 25

@@ -5,8 +5,8 @@
     who holds nothing       takes what is free, also what the others may not touch
 
 So one caller alone comes to three quarters of a bound and the next one to three quarters of the
-rest; as things end and others begin, k of them come to 3 / (3k + 1) each. Whoever comes next gets
-in, however much the others would like to have. Nothing has to be configured for that, and no caller
+rest; as things end and others begin, k of them come to 3 / (3k + 1) each. The next caller gets in,
+however much the others would like to have. Nothing has to be configured for that, and no caller
 has to be known before. A `reserve` is kept for those who hold nothing in any case.
 
 A holder is an identity; where there is none, a host. Its name is any text. Pure: counts, and no
@@ -20,7 +20,7 @@ WEIGHT = 3
 
 class Shares:
     """See the module. What is counted by `take` must be given back by `give_back`. With `oversize`
-    more than the limit is given to one who comes while nobody holds anything: else it would never
+    more than the limit is given to one who comes while no one holds anything: else it would never
     be served."""
 
     def __init__(self, limit: int, *, reserve: int = 0, oversize: bool = False) -> None:
@@ -33,7 +33,7 @@ class Shares:
 
     @property
     def holders(self) -> Mapping[str, int]:
-        """What each holds; nobody stands here with 0."""
+        """What each of those holds that hold something."""
         return self._by_holder
 
     def of(self, holder: str) -> int:

@@ -11,7 +11,7 @@ def peer_of(host: str, port: int) -> str:
 
 
 def host_of(peer: str) -> str:
-    """The host of an address: who holds a share, where nobody says who it is."""
+    """The host of an address: who holds a share, where there is no identity."""
     return peer.rpartition(":")[0] or peer
 
 

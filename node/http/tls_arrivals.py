@@ -22,7 +22,7 @@ HANDSHAKE_S = 10.0
 
 
 def host_of_transport(transport: asyncio.BaseTransport | None) -> str:
-    """Who is at the other end; empty if nobody is any more."""
+    """Who is at the other end; empty if it is closed."""
     name = None if transport is None else transport.get_extra_info("peername")
     return str(name[0]) if name else ""
 

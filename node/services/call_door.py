@@ -15,9 +15,9 @@ as large as a put, before the door has counted the call or asked who makes it. H
 reflection come from gRPC and have no such field; their calls end with a status. So does each call
 of a caller that is not known: nothing that it sent is looked at.
 
-A call counts from the moment its caller is let in until gRPC is done with it: whoever is not
-known takes no place of those who are. If a client does not take a
-larger response within TAKE_S, its call ends, because it holds memory that other callers need.
+A call counts from the moment its caller is let in until gRPC is done with it: a caller that is
+not known takes no place of those that are. If a client does not take a larger response within
+TAKE_S, its call ends, because it holds memory that other callers need.
 """
 
 import asyncio

@@ -4,8 +4,8 @@
     many                who holds more than its share of them?   its oldest idle ones are closed
                         a stranger's that is idle for long?      it is closed
 
-gRPC accepts connections by itself, up to a number, and says nothing of them. Then whoever opens
-that many and never asks for anything would keep everyone else out. So from time to time the
+gRPC accepts connections by itself, up to a number, and says nothing of them. Then a host that
+opens that many and never asks for anything would keep everyone else out. So from time to time the
 sockets of this process are looked at: who is at their other end, and since when they are known
 here. A connection with a call in progress is never closed; one that was let in before is, after
 those of strangers, if its host holds more than its share: its client opens another one.

@@ -5,8 +5,8 @@
     the store closes a file    ─▶ as many are opened again as are missing
 
 Connections have bounds that leave enough for the store (node/process/machine_bounds.py). But they
-are accepted by libraries, and a log that cannot go on because of them is the worst of all outcomes.
-A descriptor that is given up here may be taken by another thread before the store comes to it, so
+are accepted by libraries, and a log that cannot continue because of them is the worst outcome. A
+descriptor that is given up here may be taken by another thread before the store comes to it, so
 there are several. Thread-safe; empty until `keep` is called, which a node does for its process.
 """
 

@@ -26,7 +26,7 @@ then the one that has been silent longest goes first. But a producer is kept whi
 had a request of it within GRACE_S of its own time: a jumping clock would make all of them unknown
 at once, in the middle of their retries. If none can be forgotten for that, the holder (identity, or
 host) with most producers loses the one that has been silent longest to a new producer of another
-holder: so nobody's many producers keep those of others out. Only a new one of that holder itself
+holder: so the many producers of one keep no one else's out. Only a new one of that holder itself
 has to wait. After GRACE_S of silence only the last few requests are kept.
 
 Each node forgets by itself. So in the log a producer may begin again with sequence 0 while another
@@ -389,7 +389,7 @@ class ProducerTable:
             self._shares.take(holder)
 
     def _count_holders(self) -> None:
-        """Anew, of all producers."""
+        """Again, of all producers."""
         self._shares = Shares(self._limit)
         for each in self._producers.values():
             self._shares.take(each.holder)

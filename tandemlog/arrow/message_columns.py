@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..format.arrays.grouping import distinct_slices
 from ..format.columns.headers import HeaderColumns
 from ..format.columns.topics import topics_of
-from ..format.constants import KEYS, MAGIC_V2, TAGS, UNIQ_KEY
+from ..format.constants import KEYS, MAGIC_V2, SHARDING_KEY, TAGS, UNIQ_KEY
 from ..format.record.host import IPV4_SIZE, IPV6_SIZE, host_text
 from ..format.record.message_id import encode_offset_id
 from ..format.record.sys_flag import BORN_HOST_IPV6, STORE_HOST_IPV6
@@ -138,6 +138,7 @@ _COLUMNS: dict[str, Callable[[_Records, pa.DataType], pa.Array]] = {
     "tags": lambda r, _: r.properties.values(TAGS),
     "keys": lambda r, _: r.properties.values(KEYS),
     "uniq_key": lambda r, _: r.properties.values(UNIQ_KEY),
+    "sharding_key": lambda r, _: r.properties.values(SHARDING_KEY),
     "properties": lambda r, _: property_map(r.properties),
     "sys_flag": lambda r, _: _int(r.headers.sys_flag),
     "flag": lambda r, _: _int(r.headers.flag),

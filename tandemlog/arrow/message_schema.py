@@ -25,6 +25,7 @@ MESSAGE_TYPES: Final[dict[str, pa.DataType]] = {
     "tags": pa.string(),
     "keys": pa.string(),
     "uniq_key": pa.string(),
+    "sharding_key": pa.string(),
     "properties": STRING_MAP,
     "sys_flag": pa.int32(),
     "flag": pa.int32(),

@@ -54,8 +54,7 @@ class PropertyTable:
         return len(set(self.names)) < len(self.names)
 
     def values(self, name: str) -> pa.Array:
-        """The last value of the name in each row, null if it has none. `name` has one to eight
-        bytes."""
+        """The last value of the name in each row, null if it has none."""
         segments, wanted = self.segments, name.encode()
         if self.names is None:
             starts, lengths = segments.values(wanted)
@@ -68,3 +67,16 @@ class PropertyTable:
             starts = segments.separators[column] + 1
             lengths, there = segments.ends[column] - starts, None
         return sliced_text(segments.flat, starts, lengths, there, ascii_only=self.ascii_only)
+
+    def without(self, name: str) -> "PropertyTable":
+        """The same rows without this property."""
+        wanted = name.encode()
+        if self.names is not None and wanted not in self.names:
+            return self
+        numbers = self.segments.named(wanted)
+        if not len(numbers):
+            return self
+        other = object.__new__(PropertyTable)
+        other.segments = self.segments.without(numbers)
+        other.ascii_only = self.ascii_only
+        return other

@@ -1,7 +1,8 @@
 """Property strings as a map column: name 0x01 value 0x02, repeated.
 
 If a name is repeated, the last value counts, at the place of the first. Repeats are rare and take
-the plain path.
+the plain path. The mark that the client puts on a request's first record for the nodes is no
+property of the message, and left out.
 """
 
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ..format.columns.property_segments import PropertySegments
+from ..format.constants import PRODUCER_MARK
 from ..format.record.properties import decode_properties
 from .plain_arrays import numbers, strings
 from .properties import PropertyTable
@@ -20,6 +22,7 @@ from .types import STRING_MAP
 
 def property_map(table: PropertyTable) -> pa.Array:
     """map<string, string> of each property string."""
+    table = table.without(PRODUCER_MARK)
     segments = table.segments
     if table.has_repeats():
         return _plainly(segments)

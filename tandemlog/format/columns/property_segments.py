@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.grouping import distinct_slices
-from ..arrays.ragged import Buffer, byte_array, copy_slices, counting, offsets_of, windows
+from ..arrays.ragged import (
+    Buffer,
+    byte_array,
+    copy_slices,
+    counting,
+    gather_rows,
+    offsets_of,
+    windows,
+)
 from ..constants import NAME_END, PROPERTY_END
 
 _LEAST_SEGMENT: Final = 3
@@ -96,11 +104,21 @@ class PropertySegments:
         masked: NDArray[np.uint64] = words & _MASKS[np.minimum(self.name_lengths, _WORD)]
         return masked
 
+    def named(self, name: bytes) -> NDArray[np.int64]:
+        """The numbers of the segments of this name, which is not empty."""
+        word = np.uint64(int.from_bytes(name[-_WORD:], "little") << 8 * max(_WORD - len(name), 0))
+        hits: NDArray[np.int64] = (
+            (self.name_words == word) & (self.name_lengths == len(name))
+        ).nonzero()[0]
+        if len(name) > _WORD and len(hits):
+            whole = gather_rows(self.flat, self.begins[hits], len(name))
+            hits = hits[(whole == np.frombuffer(name, np.uint8)).all(axis=1)]
+        return hits
+
     def values(self, name: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Start in flat and length of the last value of `name` in each string, i8[n] both; length
-        0 if it has none. `name` has one to eight bytes."""
-        word = np.uint64(int.from_bytes(name, "little") << 8 * (_WORD - len(name)))
-        hits = ((self.name_words == word) & (self.name_lengths == len(name))).nonzero()[0]
+        0 if it has none."""
+        hits = self.named(name)
         count = len(self.row_offsets) - 1
         starts, lengths = np.zeros(count, np.int64), np.zeros(count, np.int64)
         if len(hits):
@@ -110,6 +128,17 @@ class PropertySegments:
             starts[rows] = begins
             lengths[rows] = self.ends[hits] - begins
         return starts, lengths
+
+    def without(self, numbers: NDArray[np.int64]) -> "PropertySegments":
+        """The same strings, as if these segments were not there."""
+        kept = np.ones(self.count, np.bool_)
+        kept[numbers] = False
+        other = object.__new__(PropertySegments)
+        other.flat = self.flat
+        other.begins, other.separators = self.begins[kept], self.separators[kept]
+        other.ends = self.ends[kept]
+        other.row_offsets = offsets_of(kept.astype(np.int64))[self.row_offsets]
+        return other
 
     @cached_property
     def _rows(self) -> NDArray[np.int64]:

@@ -33,6 +33,7 @@ from ..constants import (
     MAX_PROPERTIES,
     MAX_TOPIC_V1,
     MIN_RECORD_SIZE,
+    SHARDING_KEY,
     TAGS,
     UNIQ_KEY,
     Buffer,
@@ -108,6 +109,11 @@ class Record:
     @property
     def uniq_key(self) -> str | None:
         return self.properties.get(UNIQ_KEY)
+
+    @property
+    def sharding_key(self) -> str | None:
+        """What its queue was chosen by."""
+        return self.properties.get(SHARDING_KEY)
 
     def has_key(self, key: str) -> bool:
         """Whether it is the unique key, or one of the keys."""

@@ -33,6 +33,7 @@ MESSAGES: Columns = {
     "tags": "string",
     "keys": "string",
     "uniq_key": "string",
+    "sharding_key": "string",
     "properties": "map",
     "sys_flag": "int",
     "flag": "int",

@@ -9,9 +9,24 @@ from hypothesis import strategies as st
 from tandemlog.format.columns.property_segments import PropertySegments
 from tandemlog.format.record.properties import decode_properties
 
+NAMES = [b"\1", b"\2", b"a", b"TAGS", b"KEYS", b"UNIQ_KEY", b"XUNIQ_KEY", b"v v"]
+NAMES += [b"__SHARDINGKEY", b"XXSHARDINGKEY"]
 TEXTS = st.lists(
     st.lists(
-        st.sampled_from([b"\1", b"\2", b"a", b"TAGS", b"KEYS", b"UNIQ_KEY", b"XUNIQ_KEY", b"v v"]),
+        st.sampled_from(
+            [
+                b"\1",
+                b"\2",
+                b"a",
+                b"TAGS",
+                b"KEYS",
+                b"UNIQ_KEY",
+                b"XUNIQ_KEY",
+                b"v v",
+                b"__SHARDINGKEY",
+                b"XXSHARDINGKEY",
+            ]
+        ),
         max_size=14,
     ).map(b"".join),
     max_size=6,
@@ -37,7 +52,7 @@ def test_segments_are_those_of_the_plain_decoder(texts: list[bytes]) -> None:
         assert pairs == decode_properties(text)
 
 
-@given(TEXTS, st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"a"]))
+@given(TEXTS, st.sampled_from([b"TAGS", b"KEYS", b"UNIQ_KEY", b"a", b"__SHARDINGKEY"]))
 def test_a_named_value_is_the_last_of_its_name(texts: list[bytes], name: bytes) -> None:
     found = segments_of(texts)
     starts, lengths = found.values(name)
@@ -58,3 +73,19 @@ def test_repeats_are_found_exactly(texts: list[bytes]) -> None:
         for first, last in pairwise(offsets)
     ]
     assert found.has_repeats() == any(len(set(each)) < len(each) for each in names)
+
+
+@given(TEXTS, st.sampled_from([b"TAGS", b"UNIQ_KEY", b"__SHARDINGKEY"]))
+def test_a_name_is_taken_out_of_every_string(texts: list[bytes], name: bytes) -> None:
+    found = segments_of(texts)
+    rest = found.without(found.named(name))
+    flat = rest.flat.tobytes()
+    for row, text in enumerate(texts):
+        first, last = int(rest.row_offsets[row]), int(rest.row_offsets[row + 1])
+        names = {
+            flat[begin:cut].decode()
+            for begin, cut in zip(
+                rest.begins[first:last].tolist(), rest.separators[first:last].tolist(), strict=True
+            )
+        }
+        assert names == decode_properties(text).keys() - {name.decode()}

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
+from tandemlog.format.constants import PRODUCER_MARK
 from tandemlog.format.record.record import Record
 from tandemlog.spark.arrow.message_columns import message_batch
 from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema
@@ -34,7 +35,7 @@ def rows(builder: LogBuilder, columns: dict[str, str] = MESSAGES) -> list[dict[s
 
 def expected(record: Record) -> dict[str, Any]:
     row = {name: getattr(record, name) for name in MESSAGES}
-    row["properties"] = list(record.properties.items())
+    row["properties"] = [each for each in record.properties.items() if each[0] != PRODUCER_MARK]
     return row
 
 
@@ -64,6 +65,10 @@ def test_every_field_of_every_form(tmp_path: Path) -> None:
         "标签\x01值\x02TAGS\x01标\x02".encode(),
         b"n" * 300 + b"\x01" + b"v" * 3000 + b"\x02",
         b"".join(b"name%d\x01%d\x02" % (i, i) for i in range(100)),
+        b"KEYS\x01k\x02__TL_SEQ\x01p,0,1,0,1,9\x02z\x011\x02",
+        b"__TL_SEQ\x01p\x02",
+        b"__SHARDINGKEY\x01\xe4\xb8\xad\x02XXSHARDINGKEY\x01y\x02",
+        b"__SHARDINGKEY\x01one\x02a\x01b\x02__SHARDINGKEY\x01two\x02__TL_SEQ\x01p\x02",
     ],
 )
 def test_properties_of_any_bytes(tmp_path: Path, properties: bytes) -> None:
@@ -78,6 +83,7 @@ def test_properties_of_any_bytes(tmp_path: Path, properties: bytes) -> None:
     [
         [b"KEYS\x01%d\x02TAGS\x01%s\x02" % (i, b"t" * i) for i in range(1, 5)],
         [b"TAGS\x01%s\x02KEYS\x01k\x02" % tag for tag in (b"one", b"two")],
+        [b"__TL_SEQ\x01%d\x02KEYS\x01k\x02" % mark for mark in (5, 60)],
         [b"TAGS\x01a\x02KEYS\x01k\x02", b"KEYS\x01k\x02TAGS\x01a\x02"],
         [b"TAGS\x01first\x02x\x01%d\x02TAGS\x01last\x02" % i for i in range(3)],
         [b"%sLONGNAME\x011\x02TAGS\x01t\x02" % front for front in (b"x", b"y", b"x")],

@@ -7,11 +7,16 @@
     INSERT INTO t          writer(schema) gets none either: only the schema
 
 So the options travel in the schema: as metadata of its first column. Spark copies the metadata of a
-table's columns onto rows that it has to adapt to the table, and leaves rows alone that fit already:
-rows of another table of ours would then carry the options of that one, and would be written there.
-To make all rows need adapting, one text column of a table is a varchar of a length that no other
-table has (a checksum of the options), far beyond any text. That length is cleared from adapted
-rows. Rows that still have it were not adapted to any table, and are refused.
+table's columns onto rows that it has to adapt to the table, onto all of them and no other column,
+and leaves rows alone that fit already: rows of another table of ours would then carry the options
+of that one, and would be written there. To make all rows need adapting, one text column of a table
+is a varchar of a length that no other table has (a checksum of the options), far beyond any text.
+That length is cleared from adapted rows.
+
+An expression clears it too, and everything else that its column carried. So each column of a table
+has the checksum in its metadata: rows go to the table whose options they carry only if all their
+columns have it, and are those of the table. All other rows that carry a table's options were read
+from it, and where they go is not known: they are refused.
 """
 
 import json
@@ -25,6 +30,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, Var
 from .errors import OptionError
 
 _KEY: Final = "tandemlog.table"
+_COLUMN: Final = "tandemlog.column"
+"""Of each column: the table's checksum, and which of how many columns it is."""
 _VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"
 """Where Spark keeps what a string was declared as."""
 _ADDED: Final = frozenset(
@@ -71,9 +78,16 @@ def table_schema(schema: StructType, given: Mapping[str, str]) -> StructType:
     fields = []
     for number, field in enumerate(schema.fields):
         kind: DataType = VarcharType(length) if field.name == mark else field.dataType
-        metadata = {_KEY: kept} if number == 0 else {}
+        metadata = {_COLUMN: _column(kept, schema, number)}
+        if number == 0:
+            metadata[_KEY] = kept
         fields.append(StructField(field.name, kind, field.nullable, metadata))
     return StructType(fields)
+
+
+def _column(kept: str, schema: StructType, number: int) -> str:
+    names = ",".join(schema.names)
+    return f"{number}/{len(schema.fields)} {zlib.crc32(f'{kept} {names}'.encode()):08x}"
 
 
 def without_marks(schema: StructType) -> StructType:
@@ -106,19 +120,29 @@ def options_of_read(
 def options_of_write(
     options: Mapping[str, str], schema: StructType, where: Collection[str]
 ) -> tuple[dict[str, str], bool]:
-    """As options_of_read, of a batch write. Raises OptionError for rows that may not have been
-    adapted to the table whose options they carry."""
+    """As options_of_read, of a batch write. Raises OptionError for rows that were not adapted to
+    the table whose options they carry."""
     given, of_table = options_of_read(options, schema, where)
-    if of_table and (
-        not any(name in schema.names for name in _MARKS)
-        or any(_VARCHAR in (field.metadata or {}) for field in schema.fields)
-    ):
+    if of_table and not _is_adapted(schema):
         raise OptionError(
             "the rows carry the options of the table that they were read from, and where they go "
-            "is not known: to write, give endpoint and topic. A table for INSERT INTO needs one of "
-            f"the columns {', '.join(_MARKS[:3])}, and takes no rows of itself"
+            "is not known: to write, give endpoint and topic, or INSERT INTO another table. A "
+            f"table for INSERT INTO needs one of the columns {', '.join(_MARKS[:3])}, and takes no "
+            "rows of itself; one that an older version created has to be created again (its "
+            "messages stay)"
         )
     return given, of_table
+
+
+def _is_adapted(schema: StructType) -> bool:
+    """Whether these are the columns of one table, as Spark makes them of other rows."""
+    marked = any(name in schema.names for name in _MARKS)
+    kept = next((text for each in schema.fields if (text := (each.metadata or {}).get(_KEY))), "")
+    return marked and all(
+        _VARCHAR not in (field.metadata or {})
+        and (field.metadata or {}).get(_COLUMN) == _column(kept, schema, number)
+        for number, field in enumerate(schema.fields)
+    )
 
 
 def _kept(schema: StructType) -> dict[str, str] | None:

@@ -1,5 +1,6 @@
 """The options of a table travel in its schema; see the module. Then in a real Spark, by SQL."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,38 @@ def test_rows_are_written_by_the_options_of_the_table_they_were_adapted_to() -> 
         options_of_write({}, bodies, {"endpoint"})
 
 
+def test_rows_that_an_expression_changed_do_not_go_back_where_they_came_from() -> None:
+    """It drops what its column carried, the mark too; `body` still has the options."""
+    adapted = as_read(table_schema(PLAIN, A), mark=False)
+    plain = StructField("keys", StringType())
+    other = as_read(table_schema(PLAIN, A | {"topic": "u"}), mark=False)["keys"]
+    mixed = [
+        StructType([adapted["body"], plain]),
+        StructType([adapted["body"], other]),
+        StructType([adapted["keys"], adapted["body"]]),
+        StructType([adapted["body"], adapted["keys"], StructField("tags", StringType())]),
+        StructType([adapted["body"], StructField("tags", StringType())]),
+    ]
+    for schema in mixed:
+        with pytest.raises(OptionError, match="give endpoint and topic, or INSERT INTO"):
+            options_of_write({}, schema, {"endpoint"})
+        given = {"endpoint": "a:1", "topic": "u"}
+        assert options_of_write(given, schema, {"endpoint"}) == (given, False)
+
+
+def test_a_table_of_an_older_version_is_read_and_not_written() -> None:
+    fields = as_read(table_schema(PLAIN, A), mark=False).fields
+    older = StructType(
+        [
+            StructField("body", BinaryType(), True, {"tandemlog.table": json.dumps(A)}),
+            StructField("keys", fields[1].dataType),
+        ]
+    )
+    assert options_of_read({}, older, {"endpoint"}) == (A, True)
+    with pytest.raises(OptionError, match="an older version created has to be created again"):
+        options_of_write({}, older, {"endpoint"})
+
+
 def test_no_two_tables_have_the_same_columns() -> None:
     kinds = {
         str(table_schema(PLAIN, {"endpoint": "a", "topic": f"t{number}"})["keys"].dataType)
@@ -101,11 +134,19 @@ def test_no_two_tables_have_the_same_columns() -> None:
         ({"pullBytes": "much"}, "pullBytes='much'"),
         ({"columns": "body,value"}, "no column 'value'.* Kafka's value is here body"),
         ({"includeHeaders": "true"}, "one of Kafka's: .* the column properties"),
+        ({"topics": "a,b"}, "exactly one of the options topic, topics"),
     ],
 )
 def test_mistakes_are_found_when_the_table_is_made(given: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         LiveDataSource(new_table(A | given)).schema()
+
+
+def test_a_table_has_a_topic_and_a_cluster() -> None:
+    with pytest.raises(OptionError, match=r"topicsPattern and assign .*; none is given"):
+        LiveDataSource(new_table({"endpoint": "a:1"})).schema()
+    with pytest.raises(OptionError, match="endpoint is missing"):
+        LiveDataSource(new_table({"topic": "t"})).schema()
 
 
 def test_a_table_serves_every_use_with_the_options_of_that_use() -> None:
@@ -168,6 +209,14 @@ def test_topics_as_tables(
     spark.sql(f"INSERT INTO {target} SELECT X'66' AS body, 'k6' AS keys")
     assert bodies(spark, target) == ["a", "b", "d", "e", "f"]
     assert bodies(spark, source) == ["a", "b", "c"]
+    # Rows of a table, with columns of their own: they say not where they go.
+    for keys in ("upper(keys) AS keys", "CAST(keys AS STRING) AS keys", "coalesce(keys, 'x') keys"):
+        changed = spark.table(source).selectExpr("body", keys)
+        with pytest.raises(PySparkException, match="where they go is not known"):
+            changed.write.format("tandemlog").mode("append").save()
+        spark.sql(f"INSERT INTO {target} SELECT body, {keys} FROM {source} WHERE keys = 'k1'")
+    assert bodies(spark, source) == ["a", "b", "c"]
+    assert bodies(spark, target) == ["a", "a", "a", "a", "b", "d", "e", "f"]
     for words, work in (
         ("takes no rows of itself", f"INSERT INTO {target} SELECT * FROM {target}"),
         ("cannot be overwritten", f"INSERT OVERWRITE {target} VALUES (X'64', 'k4')"),

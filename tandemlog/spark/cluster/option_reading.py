@@ -122,14 +122,17 @@ def cluster_options(options: Mapping[str, str]) -> ClusterOptions:
 
 def check_table(given: Mapping[str, str]) -> None:
     """The options of CREATE TABLE, which serve reads, streams and writes: that all exist and have
-    values that can be. Raises OptionError."""
+    values that can be, and say which topics of which cluster. Raises OptionError."""
+    values_of: dict[str, Any] = {}
     for key, text in given.items():
         if key in _OF_TABLES:
             continue
         option = _OPTIONS.get(_ALIASES.get(key, key))
         if option is None:
             raise _no_option(key, None)
-        _read(option, text)
+        values_of[option.name] = _read(option, text)
+    _cluster(values_of)
+    _selection(values_of)
 
 
 def for_use(given: Mapping[str, str], use: Use) -> dict[str, str]:

@@ -7,6 +7,9 @@ Java may be missing.
     local     this machine, all cores (the default of the commands)
     test      two slots, no UI, two shuffle partitions, a JVM that starts fast
     cluster   a master of its own: only what must hold there
+
+A driver on one machine binds to loopback. With another master executors on other machines must
+reach it, so which profile it is follows from the master's address.
 """
 
 import os
@@ -104,22 +107,30 @@ def _collector_is_chosen() -> bool:
     return any(re.search(r"-XX:\+Use\w+GC\b", options) for options in told)
 
 
+def profile_of(master: str) -> Profile:
+    """What a session with this master is for: LOCAL if its executors are on this machine."""
+    return Profile.LOCAL if re.match(r"local(\[|-cluster\[|$)", master) else Profile.CLUSTER
+
+
 def spark_session(
     app: str,
     master: str = "local[*]",
-    profile: Profile = Profile.LOCAL,
+    profile: Profile | None = None,
     extra: dict[str, str] | None = None,
 ) -> SparkSession:
     """A session for our formats and jobs, or the one that is active already.
 
     `master` as Spark's: local[N], spark://host:port, or sc://host:port for a Connect server, which
-    brings its own Java and settings. Raises JavaMissingError, and PipelineError for a PySpark that
-    is too old or too new.
+    brings its own Java and settings. `profile` None: that of the master. Workers run the Python
+    that runs this; on a cluster PYSPARK_PYTHON may name another one, as its executors know it.
+    Raises JavaMissingError, and PipelineError for a PySpark that is too old or too new.
     """
+    profile = profile or profile_of(master)
     fault = version_fault()
     if fault is not None:
         raise PipelineError(f"{fault}: pip install 'tandemlog[spark]'")
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    if profile is not Profile.CLUSTER or not os.environ.get("PYSPARK_PYTHON"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master.startswith("sc://"):
         return SparkSession.builder.appName(app).remote(master).getOrCreate()

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from tandemlog.spark.executors import run_tasks
 from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.spark.lag import LagListener
-from tandemlog.spark.session import Profile, spark_session
+from tandemlog.spark.session import spark_session
 
 SIZES = RebuildOptions(index_slots=20, index_entries=100, queue_file_size=200, target_bytes=6_000)
 
@@ -79,7 +79,7 @@ def run_job(spark: SparkSession, arguments: Sequence[str]) -> dict[str, Any]:
 def main(arguments: list[str]) -> None:
     master, *job = arguments[:7]
     settings = dict(each.split("=", 1) for each in arguments[7:])
-    spark = spark_session("job", master, Profile.CLUSTER, settings)
+    spark = spark_session("job", master, extra=settings)
     answer = run_job(spark, job)
     if not master.startswith("sc:"):
         # Each executor has a folder of its own.

@@ -8,14 +8,16 @@ value is pickled with the reader.
 """
 
 import importlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
+from urllib.parse import unquote, urlsplit
 
 from tandemlog.format.constants import BLANK_SIZE
 
-from ..errors import CorruptLogError, StoreMissingError
+from ..errors import CorruptLogError, OptionError, StoreMissingError
 from .bytes_at import LocalLog, LogBytes, read
 from .end import LogEnd, find_log_end
 from .files import LogFiles, find_log
@@ -82,15 +84,29 @@ def open_log(
 ) -> LogSource:
     """The log below `path`, or that of the node at `endpoint`; `connecting` has the settings of
     tandemlog/cluster/profiles.py that say how to reach it. Raises StoreMissingError,
-    StoreLayoutError, and FetchError if the node cannot be reached."""
+    StoreLayoutError, OptionError for a path that is a URL of no file system, and FetchError if the
+    node cannot be reached."""
     if path is not None:
-        files = find_log(path)
+        files = find_log(_mounted(path))
         return LocalLogSource(files, queue_ends(files.store))
     if endpoint is None:
         raise StoreMissingError("neither a path nor an endpoint was given")
     # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
     fetch = importlib.import_module("tandemlog.spark.log.fetch")
     return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms, connecting or {}))
+
+
+def _mounted(path: str) -> str:
+    """The path, also of a `file:` URL."""
+    url = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
+    if url is None:
+        return path
+    if url[1].lower() == "file":
+        return unquote(urlsplit(path).path)
+    raise OptionError(
+        f"{path}: a log is read from files that are mounted under the same path on the driver and "
+        f"all executors, not from {url[1]}: mount or copy the store, or read that of a running node"
+    )
 
 
 def open_store(store: str | Path) -> LogSource:

@@ -44,6 +44,7 @@ class SegmentOptions:
 
     from_offset, to_offset   log offsets; records that begin in from .. to (to 0: the log's end)
     target_bytes             about so many bytes of the log a task
+    min_partitions           so many tasks, if there is enough to read; None: the machine's cores
     columns                  None: all of the view's
     block_bytes              of the view `blocks`
     connecting               how the endpoint is reached: settings of tandemlog/cluster/profiles.py
@@ -54,6 +55,7 @@ class SegmentOptions:
     view: View = View.MESSAGES
     columns: tuple[str, ...] | None = None
     target_bytes: int = _TARGET_BYTES
+    min_partitions: int | None = None
     from_offset: int = 0
     to_offset: int = 0
     on_corruption: OnCorruption = OnCorruption.FAIL
@@ -75,6 +77,7 @@ _NAMES = {
         "view",
         "columns",
         "targetBytes",
+        "minPartitions",
         "fromOffset",
         "toOffset",
         "onCorruption",
@@ -108,7 +111,6 @@ _ELSEWHERE = {
     "endingoffsetsbytimestamp": _OFFSETS,
     "maxoffsetspertrigger": _STREAMS,
     "minoffsetspertrigger": _STREAMS,
-    "minpartitions": "the option here is targetBytes, the size of the log for one task",
     "maxrecordsperpartition": "the option here is targetBytes, the size of the log for one task",
     "failondataloss": "the option here is onCorruption: fail, skip or report",
 }
@@ -154,6 +156,7 @@ def parse_segment_options(options: Mapping[str, str]) -> SegmentOptions:
         view=_choice(given, "view", View, View.MESSAGES),
         columns=_columns(given),
         target_bytes=_size(given, "targetBytes", _TARGET_BYTES, least=1),
+        min_partitions=_size(given, "minPartitions", 0) or None,
         from_offset=_size(given, "fromOffset", 0),
         to_offset=_size(given, "toOffset", 0),
         on_corruption=_choice(given, "onCorruption", OnCorruption, OnCorruption.FAIL),

@@ -110,7 +110,8 @@ class SegmentReader(DataSourceReader):
                     f"option fromOffset: {options.from_offset} is behind the log's end {end}"
                 )
             return []
-        cores = os.cpu_count() or 1
+        # Spark does not tell a source in Python how many cores the executors have.
+        cores = options.min_partitions or os.cpu_count() or 1
         count = pieces_wanted(end - start, options.target_bytes, cores)
         spans = split(log.files, start, end, -(-(end - start) // count))
         return [SpanPartition(tuple(group)) for group in grouped(spans, count)]

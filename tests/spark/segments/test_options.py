@@ -1,9 +1,15 @@
 """Options are read once; what cannot be is one clear error."""
 
+from pathlib import Path
+
 import pytest
 
+from fakes.log_builder import LogBuilder, varied
 from tandemlog.spark.errors import OptionError
+from tandemlog.spark.log import spans
+from tandemlog.spark.log.source import open_store
 from tandemlog.spark.segments.options import OnCorruption, View, parse_segment_options
+from tandemlog.spark.segments.source import SegmentReader
 
 
 def test_the_defaults() -> None:
@@ -63,13 +69,34 @@ def test_how_the_node_lets_the_job_in() -> None:
     assert parse_segment_options({"cluster": "prod"}).endpoint == ""
 
 
+@pytest.mark.parametrize("url", ["s3a://bucket/store", "hdfs://h:8020/store", "abfss://c@a/x"])
+def test_a_url_is_no_store(url: str) -> None:
+    with pytest.raises(OptionError, match=f"{url}: a log is read from files .* not from"):
+        open_store(url)
+
+
+def test_a_file_url_is_a_path(tmp_path: Path) -> None:
+    builder = varied(LogBuilder(tmp_path / "a store", 16384))
+    builder.write()
+    assert open_store(builder.store.as_uri()).files == open_store(builder.store).files
+
+
+def test_so_many_partitions_are_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = varied(LogBuilder(tmp_path / "store", 16384))
+    builder.write()
+    monkeypatch.setattr(spans, "LEAST_BYTES", 1_000)
+    given = {"path": str(builder.store)}
+    for count in (1, 3, 7):
+        options = parse_segment_options(given | {"minPartitions": str(count)})
+        assert len(SegmentReader(options).partitions()) == count
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
         ("subscribe", "filter by the column topic"),
         ("startingOffsets", "fromOffset and toOffset are positions in the log"),
         ("maxOffsetsPerTrigger", "format tandemlog has streams"),
-        ("minPartitions", "targetBytes"),
         ("failOnDataLoss", "onCorruption"),
         ("includeHeaders", "the column properties"),
         ("kafka.group.id", "groupId"),

@@ -1,7 +1,8 @@
 """A store as Parquet: messages by topic and day for queries, and byte for byte for restore.
 
 The layout of the folder is in archive.py. Tasks write their own files under names that do not
-depend on the attempt; the manifest comes last, and a folder without one is no export.
+depend on the attempt; small ones are merged then. The manifest comes last, and a folder without one
+is no export.
 """
 
 import shutil
@@ -20,6 +21,7 @@ from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
 from ..segments.options import OnCorruption
 from ..tasks.archive import FILES, MANIFEST, MESSAGES, RAW, Manifest
 from ..tasks.export import ExportOutcome, ExportTask, export_part, rest_of
+from ..tasks.merge import groups_of, merge_parts, merge_tasks
 from ..tasks.store_delays import stored_delay_levels
 from ..tasks.store_settings import check_index_sizes, indexes_tags
 from .missing_files import lacking_files
@@ -69,6 +71,7 @@ def export(
         findings = [finding for outcome in outcomes for finding in outcome.findings]
         if findings and chosen.on_corruption is OnCorruption.FAIL:
             raise CorruptLogError(findings[0].file, findings[0].offset, findings[0].detail)
+        fewer = _merged(spark, target, chosen, outcomes, progress)
     except BaseException:
         for name in (MESSAGES, RAW):
             shutil.rmtree(target / name, ignore_errors=True)
@@ -79,7 +82,8 @@ def export(
     manifest.write(target)
     findings += lacking_files(source, findings)
     seconds = time.monotonic() - started
-    return _result(manifest, outcomes, findings, target, chosen, seconds)
+    files = sum(outcome.files for outcome in outcomes) - fewer
+    return _result(manifest, files, findings, target, chosen, seconds)
 
 
 def _check(target: Path, source: LogSource, options: ExportOptions) -> None:
@@ -121,6 +125,22 @@ def _tasks(
         # The records' task of the same offset would take the name of the part.
         tasks += [task((), (span,)) for span in rest if span.start != start or span.start == end]
     return tasks
+
+
+def _merged(
+    spark: Executor,
+    target: Path,
+    options: ExportOptions,
+    outcomes: Sequence[ExportOutcome],
+    progress: JobProgress,
+) -> int:
+    """Make few files of the many small ones of a topic's day; how many fewer there are then."""
+    parts = [part for outcome in outcomes for part in outcome.parts]
+    groups = groups_of(parts, options.target_bytes)
+    size = sum(part.size for group in groups for part in group)
+    count = pieces_wanted(size, options.target_bytes, parallelism(spark))
+    tasks = merge_tasks(target / MESSAGES, groups, count, options.compression)
+    return sum(run_tasks(spark, merge_parts, tasks, within(progress, "merging small files")))
 
 
 def _manifest(
@@ -173,7 +193,7 @@ def _copy_small_files(store: Path, target: Path) -> list[str]:
 
 def _result(
     manifest: Manifest,
-    outcomes: Sequence[ExportOutcome],
+    files: int,
     findings: list[Finding],
     target: Path,
     options: ExportOptions,
@@ -184,7 +204,7 @@ def _result(
         "out": str(target),
         "records": manifest.records,
         "bytes": manifest.end - manifest.start,
-        "files": sum(outcome.files for outcome in outcomes),
+        "files": files,
         "messages": options.messages,
         "raw": options.raw,
         "topics": manifest.topics,

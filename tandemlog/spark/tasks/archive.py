@@ -1,7 +1,8 @@
 """The folder that `export` writes and `restore` reads.
 
     DIR/manifest.json                            what the log was, and which parts there are
-    DIR/messages/topic=T/day=YYYY-MM-DD/*.parquet   a row a record, every field    (for queries)
+    DIR/messages/topic=T/day=YYYY-MM-DD/*.parquet   a row a record, every field    (for queries),
+                                                 few files of about one size (merge.py)
     DIR/raw/part-<first offset>.parquet          a row a record, its bytes      (for restore)
     DIR/files/...                                the store's small files: config, checkpoint, epochs
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..errors import StoreLayoutError, StoreMissingError
 
@@ -98,3 +100,12 @@ def partition_folder(topic: str, day: str) -> str:
     """`topic=T/day=D`, with what cannot stand in a folder's name escaped as Spark does."""
     escaped = "".join(f"%{ord(each):02X}" if each in _ESCAPED else each for each in topic)
     return f"topic={escaped}/day={day}"
+
+
+def parquet_writer(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    # A dictionary pays for few different values; bodies, ids and offsets are all different.
+    repeated = ["tags", "born_host", "store_host", "kind", "properties"]
+    names = [name for name in repeated if name in schema.names and name != "properties"]
+    return pq.ParquetWriter(
+        path, schema, compression=compression, use_dictionary=names, write_statistics=True
+    )

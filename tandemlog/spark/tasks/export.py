@@ -31,7 +31,18 @@ from ..log.bytes_at import LogBytes, read
 from ..log.scan import DamagedPiece, Ending, Piece, SpanScan
 from ..log.source import LogSource
 from ..log.spans import Span
-from .archive import MESSAGES, NO_DAY, OTHER, RAW, RAW_SCHEMA, RECORD, RawPart, partition_folder
+from .archive import (
+    MESSAGES,
+    NO_DAY,
+    OTHER,
+    RAW,
+    RAW_SCHEMA,
+    RECORD,
+    RawPart,
+    parquet_writer,
+    partition_folder,
+)
+from .merge import Part
 
 _WINDOW_BYTES = 4 << 20
 _HELD_BYTES = 48 << 20
@@ -60,6 +71,7 @@ class ExportOutcome:
     raw: RawPart | None = None
     files: int = 0
     findings: list[Finding] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
 
 
 def export_part(task: ExportTask) -> ExportOutcome:
@@ -78,7 +90,8 @@ def export_part(task: ExportTask) -> ExportOutcome:
             for span in task.rest:
                 raw.others(log, span.start, span.end)
         if messages is not None:
-            outcome.files += messages.close()
+            outcome.parts = messages.close()
+            outcome.files += len(outcome.parts)
         if raw is not None:
             outcome.raw = raw.close(name)
             outcome.files += 1
@@ -146,15 +159,17 @@ class _Messages:
         if self._held >= _HELD_BYTES:
             self._write()
 
-    def close(self) -> int:
-        """Write what is left and give the files their names; returns how many there are."""
+    def close(self) -> list[Part]:
+        """Write what is left and give the files their names; returns them."""
         self._write()
+        parts = []
         for folder, writer in self._writers.items():
             writer.close()
-            self._aside(folder).replace(self._directory / folder / self._name)
-        count = len(self._writers)
+            path = self._directory / folder / self._name
+            self._aside(folder).replace(path)
+            parts.append(Part(folder, self._name, path.stat().st_size))
         self._writers = {}
-        return count
+        return parts
 
     def drop(self) -> None:
         """After a failure: nothing stays behind."""
@@ -186,7 +201,7 @@ class _Messages:
         if writer is None:
             path = self._aside(folder)
             path.parent.mkdir(parents=True, exist_ok=True)
-            writer = self._writers[folder] = _parquet(
+            writer = self._writers[folder] = parquet_writer(
                 path, self._batches[0].schema, self._compression
             )
         return writer
@@ -203,7 +218,7 @@ class _Raw:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        self._writer: pq.ParquetWriter | None = _parquet(self._aside, RAW_SCHEMA, compression)
+        self._writer: pq.ParquetWriter | None = parquet_writer(self._aside, RAW_SCHEMA, compression)
         self._records = 0
         self._size = 0
 
@@ -263,15 +278,6 @@ class _Raw:
 
 def _day_text(day: int) -> str:
     return NO_DAY if day == NO_DATE else (EPOCH + timedelta(days=day)).date().isoformat()
-
-
-def _parquet(path: Path, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
-    # A dictionary pays for few different values; bodies, ids and offsets are all different.
-    repeated = ["tags", "born_host", "store_host", "kind", "properties"]
-    names = [name for name in repeated if name in schema.names and name != "properties"]
-    return pq.ParquetWriter(
-        path, schema, compression=compression, use_dictionary=names, write_statistics=True
-    )
 
 
 def rest_of(log_start: int, log_end: int, spans: Iterator[Span]) -> list[Span]:

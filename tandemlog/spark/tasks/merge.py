@@ -1,0 +1,127 @@
+"""The last step of an export: many small files of a topic's day become few of about one size.
+
+    topic=T/day=D   part-00   part-01   part-02      one of each task that met the topic that day
+                    └────────────┬────────────┘
+                            part-00-02               up to the target's size
+
+A task reads a stretch of the log, in which a topic may have a row or two: a log of 50 GB with some
+hundred topics would leave a hundred thousand files. Rows keep the order of the log. An attempt that
+runs again, also beside another one, finds the whole file under its name, or makes the same one.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .archive import parquet_writer
+
+_GROUP_BYTES: Final = 64 << 20
+"""Of rows, in memory: a row group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of `folder` below the messages' folder; names have the order of the log."""
+
+    folder: str
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """`groups`: the parts that become one file each."""
+
+    directory: str
+    groups: tuple[tuple[Part, ...], ...]
+    compression: str
+
+
+def groups_of(parts: Iterable[Part], target_bytes: int) -> list[tuple[Part, ...]]:
+    """The parts that become one file, neighbours in one folder of about `target_bytes` together; a
+    part that is large enough stays as it is."""
+    found: list[tuple[Part, ...]] = []
+    by_folder: dict[str, list[Part]] = {}
+    for part in parts:
+        by_folder.setdefault(part.folder, []).append(part)
+    for _, of_folder in sorted(by_folder.items()):
+        found += _neighbours(sorted(of_folder, key=lambda each: each.name), target_bytes)
+    return found
+
+
+def _neighbours(parts: Sequence[Part], target_bytes: int) -> Iterator[tuple[Part, ...]]:
+    group: list[Part] = []
+    for part in parts:
+        if group and sum(each.size for each in group) + part.size > target_bytes:
+            if len(group) > 1:
+                yield tuple(group)
+            group = []
+        group.append(part)
+    if len(group) > 1:
+        yield tuple(group)
+
+
+def merge_tasks(
+    directory: Path, groups: Sequence[tuple[Part, ...]], count: int, compression: str
+) -> list[MergeTask]:
+    """At most `count` tasks of about one size."""
+    tasks: list[list[tuple[Part, ...]]] = [[] for _ in range(max(min(count, len(groups)), 1))]
+    filled = [0] * len(tasks)
+    for group in sorted(groups, key=lambda each: -sum(part.size for part in each)):
+        least = filled.index(min(filled))
+        tasks[least].append(group)
+        filled[least] += sum(part.size for part in group)
+    return [MergeTask(str(directory), tuple(each), compression) for each in tasks if each]
+
+
+def merge_parts(task: MergeTask) -> int:
+    """Merge every group of a task; returns how many files fewer there are. Raises OSError."""
+    fewer = 0
+    for group in task.groups:
+        folder = Path(task.directory) / group[0].folder
+        merge(folder, [part.name for part in group], task.compression)
+        fewer += len(group) - 1
+    return fewer
+
+
+def merge(folder: Path, names: Sequence[str], compression: str) -> None:
+    """Make one file of these, and remove them."""
+    last = names[-1].removeprefix("part-")
+    target = folder / f"{names[0].removesuffix('.parquet')}-{last}"
+    if not target.exists():
+        aside = folder / f".{target.name}.{uuid.uuid4().hex}"
+        try:
+            _write(aside, [folder / name for name in names], compression)
+            aside.replace(target)
+        except FileNotFoundError:
+            if not target.exists():  # else another attempt was faster
+                raise
+        finally:
+            aside.unlink(missing_ok=True)
+    for name in names:
+        (folder / name).unlink(missing_ok=True)
+
+
+def _write(path: Path, sources: Sequence[Path], compression: str) -> None:
+    writer: pq.ParquetWriter | None = None
+    held: list[pa.Table] = []
+    try:
+        for source in sources:
+            with pq.ParquetFile(source) as file:
+                table = file.read()
+            if writer is None:
+                writer = parquet_writer(path, table.schema, compression)
+            held.append(table)
+            if sum(each.nbytes for each in held) >= _GROUP_BYTES:
+                writer.write_table(pa.concat_tables(held))
+                held = []
+        if writer is not None and held:
+            writer.write_table(pa.concat_tables(held))
+    finally:
+        if writer is not None:
+            writer.close()

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -38,7 +38,7 @@ from .cluster.errors import ClusterError
 from .cluster.offsets import to_json
 from .cluster.option_reading import cluster_options
 from .cluster.options import Selection
-from .cluster.queue_lag import QueueLag, lags_of
+from .cluster.queue_lag import QueueLag, cut_rows, lags_of
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +91,7 @@ class LagListener(StreamingQueryListener, Collector):
         self._clock = clock
         self._lock = threading.Lock()
         self._lags: dict[str, QueryLag] = {}
+        self._cuts: dict[str, int] = {}
         self._silent = False
 
     def lags(self) -> list[QueryLag]:
@@ -113,11 +114,16 @@ class LagListener(StreamingQueryListener, Collector):
         ]
         if not queues:
             return
+        cut = sum(cut_rows(each.description, each.endOffset) for each in progress.sources)
+        if cut:
+            logger.warning("query=%s batch=%d cut_messages=%d", query, progress.batchId, cut)
         lag = QueryLag(
             query, progress.batchId, self._clock() * 1000, tuple(self._with_times(queues))
         )
         with self._lock:
             self._lags[str(progress.id)] = lag
+            key = str(progress.id)
+            self._cuts[key] = self._cuts.get(key, 0) + cut
         logger.info("%s", _Line(lag))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
@@ -126,8 +132,9 @@ class LagListener(StreamingQueryListener, Collector):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
             self._lags.pop(str(event.id), None)
+            self._cuts.pop(str(event.id), None)
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """What Prometheus' registry calls for a scrape. Seconds grow between two batches."""
         messages = GaugeMetricFamily(
             "tandemlog_spark_lag_messages",
@@ -151,7 +158,15 @@ class LagListener(StreamingQueryListener, Collector):
                 messages.add_metric((lag.query, *labels), count)
                 if age is not None:
                     seconds.add_metric((lag.query, *labels), age)
-        yield from (messages, seconds, batches)
+        cuts = CounterMetricFamily(
+            "tandemlog_spark_cut_messages",
+            "Messages that the query has read and that are not in the log any more.",
+            labels=("query",),
+        )
+        with self._lock:
+            for key, lag in self._lags.items():
+                cuts.add_metric((lag.query,), self._cuts.get(key, 0))
+        yield from (messages, seconds, batches, cuts)
 
     def _with_times(self, queues: list[QueueLag]) -> Iterable[QueueLag]:
         """The same, with the store time of the next message where there is one to ask for."""

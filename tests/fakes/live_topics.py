@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fakes.fake_broker import ThreadedCluster
 from tandemlog import Producer, ProducerOptions
+from tandemlog.cluster.histories import PositionCheck
+from tandemlog.format.files.log_history import NO_CUT, LogHistory, LogTerm
 from tandemlog.spark.cluster.errors import ClusterError
 from tandemlog.spark.cluster.offsets import Offsets, Queue
 from tandemlog.spark.cluster.offsets_resolve import NOTHING, Held
@@ -31,6 +33,33 @@ class PlainCluster:
         self.sizes: dict[Queue, float] = {}
         self.times: dict[int, Offsets] = {}
         self.broken = False
+        self.deleted: str | None = None
+        self.history: LogHistory | None = None
+        self.slaves: LogHistory | None = None
+        self.cut: Offsets = {}
+
+    def begin_log(self, number: int, *terms: tuple[int, int], **cut: int) -> None:
+        """The log now is another one, or goes on in another way: its terms are (epoch, start), and
+        a queue has other messages from there on: cut t0=5."""
+        named = tuple(LogTerm(epoch, start, 100 * number + epoch) for epoch, start in terms)
+        self.history = LogHistory(number, named)
+        self.cut = {(name[0], int(name[1:])): offset for name, offset in cut.items()}
+
+    def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
+        if self.history is None or not self.sure:
+            return None
+        cut = {}
+        if history is not None and history.cut_against(self.history) < NO_CUT:
+            cut = {
+                queue: self.cut[queue]
+                for queue, offset in positions.items()
+                if offset > self.cut.get(queue, offset)
+            }
+        return PositionCheck(self.history, cut)
+
+    def is_of(self, history: LogHistory) -> bool:
+        assert self.slaves is not None
+        return self.slaves.newest == history.newest
 
     def grow(self, **ends: int) -> None:
         """Messages come: grow(t0=20) moves the end of t/0 to 20."""
@@ -43,6 +72,9 @@ class PlainCluster:
 
     def held(self, queues: Iterable[Queue] = ()) -> dict[Queue, Held]:
         return dict.fromkeys(queues, NOTHING) | self.now
+
+    def gone_topic(self, topics: Sequence[str]) -> str | None:
+        return f"there is no topic {self.deleted}" if self.deleted in topics else None
 
     def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
         return {queue: self.times[time_ms][queue] for queue in queues}

@@ -20,7 +20,7 @@ from tandemlog import Producer
 from tandemlog.spark import lag as lag_module
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError
-from tandemlog.spark.cluster.queue_lag import QueueLag, lags_of
+from tandemlog.spark.cluster.queue_lag import QueueLag, cut_rows, lags_of
 from tandemlog.spark.errors import OptionError
 from tandemlog.spark.lag import LagListener
 
@@ -69,7 +69,8 @@ def text(listener: LagListener) -> str:
 
 
 def test_the_lag_is_what_was_there_less_what_is_read() -> None:
-    end, latest = {"a": {"0": 40, "1": 38}}, {"a": {"0": 90, "1": 38, "2": 5}}
+    end: dict[str, Any] = {"a": {"0": 40, "1": 38}, "@from": {"a": {"0": 1}}, "@first": True}
+    latest = {"a": {"0": 90, "1": 38, "2": 5}}
     found = lags_of(3, OURS, json.dumps(end), json.dumps(latest))
     assert found == [QueueLag(3, "a", 0, 40, 50), QueueLag(3, "a", 1, 38, 0)]
 
@@ -87,6 +88,17 @@ def test_the_lag_is_what_was_there_less_what_is_read() -> None:
 )
 def test_other_sources_have_none(description: str, end: str, latest: str) -> None:
     assert lags_of(0, description, end, latest) == []
+
+
+def test_messages_that_were_cut_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    listener = LagListener(clock=lambda: 1_000.0)
+    end: dict[str, Any] = {"a": {"0": 4}}
+    cut = end | {"@cut": {"a": {"0": 6, "1": 2}}}
+    for each in (end, cut, cut):
+        listener.onQueryProgress(progress(source(each, {"a": {"0": 4}})))
+    assert 'tandemlog_spark_cut_messages_total{query="copy"} 16.0' in text(listener).splitlines()
+    assert "query=copy batch=7 cut_messages=8" in caplog.messages
+    assert cut_rows("KafkaV2", json.dumps(cut)) == 0
 
 
 def test_several_sources_and_queries(caplog: pytest.LogCaptureFixture) -> None:

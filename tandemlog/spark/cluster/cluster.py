@@ -9,12 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
+from tandemlog.cluster.knowing import MASTER_WAIT_MS, Knowing
+from tandemlog.cluster.node import Node
+from tandemlog.cluster.paging import pages_of_topics
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions, QueueRange, queues_of
 from tandemlog.consume.reading import Reader
 from tandemlog.consume.received_message import ReceivedMessage
-from tandemlog.errors import TandemlogError
+from tandemlog.errors import (
+    InvalidArgumentError,
+    NodeUnavailableError,
+    TandemlogError,
+    UnknownTopicError,
+)
 from tandemlog.format.constants import is_system_topic
+from tandemlog.format.files.log_history import LogHistory
 from tandemlog.v1 import admin_pb2, broker_pb2
 
 from .connections import connection_of, run
@@ -88,6 +98,68 @@ class Cluster:
 
     async def _held(self) -> tuple[dict[Queue, QueueRange], bool]:
         return await self._positions().held(self._names())
+
+    def check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
+        """Whether offsets of next messages, read from a log with `history`, mean the same in the
+        cluster's log now, and that log's history. Without a `history` it is only asked for; None if
+        the nodes are too old to say. Waits for a master, as `held` does; without one sets `sure` to
+        False and gives None."""
+        return run(self._check(positions, history), "comparing offsets with the log")
+
+    async def _check(self, positions: Offsets, history: LogHistory | None) -> PositionCheck | None:
+        timeout_ms = self._options.request_timeout_ms
+
+        async def compared(node: Node) -> PositionCheck:
+            found = await check_positions(node, None, {}, timeout_ms)
+            if history is None or found.history.newest == history.newest:
+                return found  # the same log, which has only grown
+            return await check_positions(node, history, positions, timeout_ms)
+
+        try:
+            return await Knowing(connection_of(self._options)).ask_master(
+                compared, min(MASTER_WAIT_MS, self._options.retry_timeout_ms)
+            )
+        except NodeUnavailableError:
+            self.sure = False
+            return None
+        except InvalidArgumentError as error:
+            if is_unknown_call(error):
+                return None
+            raise
+
+    def is_of(self, history: LogHistory) -> bool:
+        """Without a master: whether all nodes that respond have a log with just this history."""
+        return run(self._is_of(history), "asking for the history of the log")
+
+    async def _is_of(self, history: LogHistory) -> bool:
+        connection = connection_of(self._options)
+        timeout_ms = self._options.request_timeout_ms
+        found, _ = await Knowing(connection).ask(
+            lambda node: check_positions(node, None, {}, timeout_ms), "asking for its history"
+        )
+        return all(each.history.newest == history.newest for each in found)
+
+    def gone_topic(self, topics: Sequence[str]) -> str | None:
+        """What the master says of one of the topics that is not there; None if all are, or no
+        master can be asked."""
+        return run(self._gone_topic(topics), "looking for the topics") if topics else None
+
+    async def _gone_topic(self, topics: Sequence[str]) -> str | None:
+        connection = connection_of(self._options)
+        timeout_ms = self._options.request_timeout_ms
+
+        async def listed(node: Node) -> None:
+            await pages_of_topics(
+                topics, lambda request: node.ask(node.admin.ListTopics, request, timeout_ms)
+            )
+
+        try:
+            await Knowing(connection).ask_master(listed)
+        except UnknownTopicError as error:
+            return str(error)
+        except NodeUnavailableError:
+            return None
+        return None
 
     def at_time(self, queues: Sequence[Queue], time_ms: int) -> Offsets:
         """By queue, the first message stored at or after a time; the end where there is none."""

@@ -11,7 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from .errors import OffsetsError
 from .offsets import Offsets, parse_offsets
+from .stream_offset import StreamOffset, queues_in
 
 _OF_PYTHON: Final = "PythonMicroBatchStream"
 """In the description of every source in Python; none can have a description of its own."""
@@ -49,9 +51,20 @@ def lags_of(source: int, description: str, end: str, latest: str) -> list[QueueL
     ]
 
 
+def cut_rows(description: str, end: str) -> int:
+    """How many rows one source had read that were not in the log any more when this batch was
+    planned; 0 for sources of other kinds."""
+    if _OF_PYTHON not in description:
+        return 0
+    try:
+        return sum(StreamOffset.from_json(json.loads(end)).cut.values())
+    except (AttributeError, TypeError, ValueError, OffsetsError):
+        return 0
+
+
 def _offsets(text: str) -> Offsets:
     """Nothing for what is not of our form: another source, or one that has no offset yet."""
     try:
-        return parse_offsets(json.loads(text))
-    except (TypeError, ValueError):
+        return parse_offsets(queues_in(json.loads(text)))
+    except (AttributeError, TypeError, ValueError):
         return {}

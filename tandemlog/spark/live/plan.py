@@ -4,7 +4,8 @@
     queue 1  ##                maxPartitions, and what is too short      [## #]
     queue 2  #                 to be worth a task
 
-A task costs tens of milliseconds, so spans below SMALL rows share one. The result depends only on
+A task costs tens of milliseconds, so spans below SMALL rows share one, QUEUES of them at most: many
+short ones are read by several tasks, whatever the size of their rows. The result depends only on
 the spans and the options: a batch that is planned again after a restart gets the same partitions,
 on which the exactly-once writer relies. The order within a queue is kept in a
 partition; a queue that is split is read by several tasks at once.
@@ -19,15 +20,21 @@ from ..cluster.options import Partitioning
 
 SMALL: Final = 50_000
 """Rows that are worth a task of their own."""
+QUEUES: Final = 100
+"""Spans that are worth a task of their own."""
+ANY_NUMBER: Final = 1 << 62
+"""In place of QUEUES, for batches that an older version planned: they had no such bound."""
 
 
-def plan(spans: Iterable[QueueSpan], wishes: Partitioning) -> list[tuple[QueueSpan, ...]]:
+def plan(
+    spans: Iterable[QueueSpan], wishes: Partitioning, queues: int = QUEUES
+) -> list[tuple[QueueSpan, ...]]:
     """The spans of each partition, in order; no partition is empty."""
     pieces = [piece for span in spans for piece in _of_at_most(span, wishes.max_records)]
     least = wishes.min_partitions or 1
     if len(pieces) < least:
         pieces = _at_least(pieces, least)
-    groups = _packed(pieces, wishes.max_records or SMALL, least)
+    groups = _packed(pieces, wishes.max_records or SMALL, queues, least)
     most = wishes.max_partitions
     return groups if most is None or len(groups) <= most else _balanced(pieces, most)
 
@@ -60,14 +67,17 @@ def _split(span: QueueSpan, parts: int) -> list[QueueSpan]:
     return [QueueSpan(span.topic, span.queue_id, start, end) for start, end in pairwise(cuts)]
 
 
-def _packed(pieces: Sequence[QueueSpan], rows: int, least: int) -> list[tuple[QueueSpan, ...]]:
-    """Neighbours together as long as they have not more than `rows`, and `least` groups are
-    left."""
+def _packed(
+    pieces: Sequence[QueueSpan], rows: int, queues: int, least: int
+) -> list[tuple[QueueSpan, ...]]:
+    """Neighbours together as long as they are not more than `queues` with `rows`, and `least`
+    groups are left."""
     groups: list[list[QueueSpan]] = []
     held = 0
     for number, piece in enumerate(pieces):
         left = len(pieces) - number
-        if groups and held + piece.count <= rows and len(groups) + left > least:
+        fits = groups and held + piece.count <= rows and len(groups[-1]) < queues
+        if fits and len(groups) + left > least:
             groups[-1].append(piece)
             held += piece.count
         else:

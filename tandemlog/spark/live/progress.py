@@ -17,6 +17,7 @@ CRCs are checked here, before a row counts as read. No I/O and no clock.
 import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -33,6 +34,8 @@ from ..cluster.offsets import QueueSpan
 logger = logging.getLogger(__name__)
 
 HOLD_BYTES: Final = 8 << 20
+_AT_ONCE: Final = 1_000
+"""Queues of one request: a node takes a few times as many."""
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ class PullProgress:
         held = sum(len(batch.records) for each in self._open for batch in each.held)
         if held >= self._hold_bytes:
             return self._open[:1]
-        return [each for each in self._open if not each.finished]
+        return list(islice((each for each in self._open if not each.finished), _AT_ONCE))
 
     def positions(self) -> list[broker_pb2.QueuePosition]:
         """What to ask for next; an answer's parts refer to this list by index."""

@@ -6,10 +6,19 @@
     commit(end)              one batch late: the group's progress, for people to look at
 
 Spark asks for the first offset twice, and again after a restart when the first batch was planned
-and not committed. It does not keep it for a source in Python. So a start that moves with time
-(latest, a time) has to be kept elsewhere: with the option groupId the cluster keeps it, in the
-group's offsets; if a group has offsets, the stream continues there, whatever startingOffsets says.
-Without groupId such a restart is an error, because the start of the first batch is lost.
+and not committed. It does not keep it for a source in Python, and a start that moves with time
+(latest, earliest, a time) is somewhere else by then. So the end of the first batch, which Spark
+does keep, says where that began (stream_offset.py). With the option groupId the cluster keeps it
+too, in the group's offsets, for a new checkpoint: if a group has offsets, the stream continues
+there, whatever startingOffsets says.
+
+Messages that the stream should have read and cannot are a loss, also in a queue that it never read:
+one that appears later is read from 0 on, and what retention has taken of it by then is lost.
+
+An offset is a number in one log. After a failover that lost messages, in a restored backup, or on
+another cluster, other messages have these numbers. So the history of the log is kept beside the
+offsets, and each trigger first has the master compare them: a queue that was cut below its offset
+is a loss, and is read on from the first message behind the cut, so that no message is skipped.
 """
 # Methods have the names that Spark calls.
 # ruff: noqa: N802
@@ -17,17 +26,21 @@ Without groupId such a restart is an error, because the start of the first batch
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from tandemlog.cluster.histories import PositionCheck
+from tandemlog.format.files.log_history import LogHistory, id_text
+
 from ..arrow.schema import Columns
 from ..cluster.cluster import Cluster, judged
 from ..cluster.errors import ClusterError, DataLossError, OffsetsError
-from ..cluster.offsets import LATEST, Offsets, Position, Queue, from_json, to_json
+from ..cluster.offsets import LATEST, Offsets, Position, Queue, to_json
 from ..cluster.offsets_resolve import NOTHING, Held, lost_messages, resolve_start, spans_of
 from ..cluster.options import ReadOptions
+from ..cluster.stream_offset import StreamOffset
 from ..newer_spark import (
     ReadAllAvailable,
     ReadLimit,
@@ -38,9 +51,20 @@ from ..newer_spark import (
 )
 from .admission import Gate, share_bytes, share_rows
 from .partition import LivePartition, pulling_of, read_partition
-from .plan import plan
+from .plan import ANY_NUMBER, QUEUES, plan
 
 logger = logging.getLogger(__name__)
+
+_ON_FROM_CUT: Final = (
+    "continues with the first of the other messages, and a new checkpoint starts where "
+    "startingOffsets says"
+)
+_NAMED: Final = 5
+"""Queues in one sentence."""
+_TRIES: Final = 5
+"""For a look at the queues in which no change of master falls."""
+LOOK_FOR_TOPICS_S: Final = 10.0
+"""So often it is asked whether the topics are still there."""
 
 Json = dict[str, Any]
 
@@ -55,11 +79,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._pulling = pulling_of(options, columns)
         self._cluster = cluster or Cluster(options.cluster, options.selection)
         self._gate = Gate(options.admission)
-        self._initial: Offsets | None = None
+        self._initial: StreamOffset | None = None
         self._target: Offsets | None = None
         self._held: dict[Queue, Held] | None = None
         self._newest: Offsets = {}
         self._asked_for_latest = False
+        self._looked_s = float("-inf")
+        self._gone_topic: str | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:
         admission = self._options.admission
@@ -73,9 +99,20 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Json:
         if self._initial is None:
-            self._initial = self._first_offsets()
-            logger.info("the stream starts at %s", to_json(self._initial))
-        return to_json(self._initial)
+            history = self._history()
+            for _ in range(_TRIES):
+                offsets = self._first_offsets()
+                before, history = history, self._history()
+                if history is None or (before is not None and before.newest == history.newest):
+                    break
+            self._initial = StreamOffset(offsets, history, first=True)
+            logger.info("the stream starts at %s", self._initial.to_json())
+        return self._initial.to_json()
+
+    def _history(self) -> LogHistory | None:
+        """Of the cluster's log now; None if no node says."""
+        found = self._cluster.check({}, None)
+        return found.history if found is not None else None
 
     def _first_offsets(self) -> Offsets:
         held = self._cluster.held(self._cluster.queues())
@@ -105,20 +142,102 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.initialOffset()  # first: messages may come between the two
-        self._target = _ends(self._cluster.held(self._initial or ()))
+        assert self._initial is not None
+        self._target = _ends(self._cluster.held(self._initial.offsets))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         self._asked_for_latest = True
-        starts = from_json(start)
-        held = self._held = self._cluster.held(starts)
+        before = StreamOffset.from_json(start)
+        self._look_for_topics(before.offsets)
+        seen = self._look(before)
+        if seen is None:
+            if self._target is not None:
+                raise ClusterError(
+                    "there is no master now, and no other node says that its log is the one that "
+                    "the stream has read: start the query again once the cluster has a master"
+                )
+            return start
+        held, log = seen
+        self._held = held
+        if log.cut:
+            self._loss(cut_text(before, log), _ON_FROM_CUT)
+        starts = before.offsets | dict(log.cut)
         ends = self._newest = self._not_before(starts, _ends(held))
         if self._target is not None:
             ends = self._within(self._target, starts, ends)
-        # A queue that is new here begins at the first message that it holds.
-        begins = {queue: starts.get(queue, held.get(queue, NOTHING).first) for queue in ends}
+        begins = self._begins(starts, ends, held)
         if not isinstance(limit, ReadAllAvailable):
-            ends = self._admitted(begins, ends)
-        return to_json(ends)
+            admitted = self._admitted(begins, ends)
+            if admitted is None:
+                return start
+            ends = admitted
+        if ends == before.offsets and not log.cut:
+            return start
+        said = {
+            queue: begin
+            for queue, begin in begins.items()
+            if before.first or begin != before.offsets.get(queue)
+        }
+        cut = {queue: before.offsets[queue] - offset for queue, offset in log.cut.items()}
+        history = log.history if log.history.terms else None
+        return StreamOffset(ends, history, said, cut).to_json()
+
+    def _look(self, before: StreamOffset) -> tuple[dict[Queue, Held], PositionCheck] | None:
+        """What the queues hold, and the log in which these are its offsets: no other term has begun
+        between the two. None: no node can say now, so there is no batch."""
+        known = before.history
+        for _ in range(_TRIES):
+            held = self._cluster.held(before.offsets)
+            found = None
+            if self._cluster.sure:
+                found = self._cluster.check(before.offsets, before.history)
+            if found is None:
+                # Too old to say. Or without a master: slaves may only continue the same log.
+                if not self._cluster.sure and before.history is not None:
+                    if not self._cluster.is_of(before.history):
+                        return None
+                    return held, PositionCheck(before.history)
+                return held, PositionCheck(LogHistory())
+            if known is not None and known.newest == found.history.newest:
+                return held, found
+            known = found.history
+        return None
+
+    def _look_for_topics(self, starts: Offsets) -> None:
+        """Now and then, that no topic was deleted: its messages may stay readable for long."""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_FOR_TOPICS_S:
+            return
+        self._looked_s = now_s
+        gone = self._cluster.gone_topic(sorted({topic for topic, _ in starts}))
+        if gone is not None and gone != self._gone_topic:
+            self._loss(
+                f"{gone} any more, and the stream reads it: it was deleted",
+                "continues without it until there is a topic of this name again",
+            )
+        self._gone_topic = gone
+
+    def _loss(self, text: str, instead: str) -> None:
+        """Raises DataLossError, or warns if that is what the options say."""
+        if self._options.fail_on_data_loss:
+            raise DataLossError(f"{text}; failOnDataLoss=false {instead}")
+        logger.warning("data lost: %s", text)
+
+    def _begins(self, starts: Offsets, ends: Offsets, held: Mapping[Queue, Held]) -> Offsets:
+        """Where a batch up to `ends` begins in each queue: where the one before has ended, or at
+        0 in a queue that is new; at what there is of it where the rest is given up."""
+        begins: Offsets = {}
+        for queue, end in ends.items():
+            first = held.get(queue, NOTHING).first
+            begins[queue] = min(starts.get(queue, 0), end)
+            if queue not in starts and first and self._cluster.sure:
+                self._loss(
+                    f"{queue[0]}/{queue[1]} is new for the stream, which has read nothing of it, "
+                    f"and begins at {first}: the messages 0..{first} are gone",
+                    "reads what is left",
+                )
+                begins[queue] = min(first, end)
+        return begins
 
     @staticmethod
     def _within(target: Offsets, starts: Offsets, ends: Offsets) -> Offsets:
@@ -142,16 +261,15 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"{topic}/{queue_id} ends at {ends[first]}, the stream has read up to "
             f"{starts[first]}: the log was cut"
         )
-        if self._options.fail_on_data_loss:
-            raise DataLossError(f"{text}. failOnDataLoss=false continues at the end")
-        logger.warning("data lost: %s", text)
+        self._loss(text, "continues at the end")
         return ends
 
-    def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets:
+    def _admitted(self, starts: Offsets, ends: Offsets) -> Offsets | None:
+        """None: no batch yet."""
         admission = self._options.admission
         now_ms = time.monotonic() * 1000
         if self._target is None and not self._gate.opens(starts, ends, now_ms):
-            return {queue: starts[queue] for queue in ends}
+            return None
         if admission.max_rows is not None:
             ends = share_rows(starts, ends, admission.max_rows)
         if admission.max_bytes is not None:
@@ -164,29 +282,44 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._newest) if self._newest else None
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        starts, ends = from_json(start), from_json(end)
-        self._check_replay(starts)
+        before, until = StreamOffset.from_json(start), StreamOffset.from_json(end)
+        if until.first:
+            return []  # nothing has come since the stream started
+        if until.begins is None:
+            self._check_replay(before.offsets)
         held, self._held = self._held, None
+        planned_before = held is None
         if held is None:
-            held = self._cluster.held(ends)
-        begins = {queue: starts.get(queue, held.get(queue, NOTHING).first) for queue in ends}
+            held = self._cluster.held(until.offsets)
+        begins = before.offsets | dict(until.begins or {})
+        ends = until.offsets
+        if planned_before and until.history is not None:
+            ends = self._still_there(until)
         spans = spans_of(begins, ends, strict=False)
-        lost = lost_messages(spans, held)
-        if lost and self._options.fail_on_data_loss and self._cluster.sure:
-            raise DataLossError(f"{'; '.join(lost)}; failOnDataLoss=false reads what is left")
-        for text in lost:
-            logger.warning("data lost: %s", text)
-        return [
-            LivePartition(number, group)
-            for number, group in enumerate(plan(spans, self._options.partitioning))
-        ]
+        lost = lost_messages(spans, held) + _passed(begins, until.offsets)
+        if lost and self._cluster.sure:
+            self._loss("; ".join(lost), "reads what is left")
+        queues = ANY_NUMBER if until.begins is None else QUEUES
+        groups = plan(spans, self._options.partitioning, queues)
+        return [LivePartition(number, group) for number, group in enumerate(groups)]
+
+    def _still_there(self, until: StreamOffset) -> Offsets:
+        """The ends of a batch that was planned before a restart; where the log was cut below them
+        since, the place of the cut, from which the next batch continues."""
+        found = self._cluster.check(until.offsets, until.history)
+        if found is None or not found.cut:
+            return until.offsets
+        self._loss(cut_text(until, found), _ON_FROM_CUT)
+        return until.offsets | dict(found.cut)
 
     def _check_replay(self, starts: Offsets) -> None:
-        """That the first batch is not planned again from another start than the first time."""
+        """That the first batch of an older version's checkpoint, which does not say where it began,
+        is not planned again from another start than the first time."""
         position = self._options.start or Position(everywhere=LATEST)
         moves = position.everywhere == LATEST or LATEST in (position.offsets or {}).values()
         kept = self._options.group is not None
-        if moves and not kept and not self._asked_for_latest and starts == self._initial:
+        initial = self._initial.offsets if self._initial is not None else None
+        if moves and not kept and not self._asked_for_latest and starts == initial:
             raise OffsetsError(
                 "the query was stopped while its first batch was on the way, and where that began "
                 "is not known any more: startingOffsets=latest is somewhere else now. Name a "
@@ -200,7 +333,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.group is None:
             return
         try:
-            self._cluster.commit(self._options.group, from_json(end))
+            self._cluster.commit(self._options.group, StreamOffset.from_json(end).offsets)
         except ClusterError as error:
             # The checkpoint has the truth; the next commit says the same and more.
             logger.warning("the progress of group %s is late: %s", self._options.group, error)
@@ -208,3 +341,32 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _ends(held: Mapping[Queue, Held]) -> Offsets:
     return {queue: each.end for queue, each in held.items()}
+
+
+def cut_text(before: StreamOffset, log: PositionCheck) -> str:
+    """What is said of offsets that mean something else in the log as it is now."""
+    rows = sum(before.offsets[queue] - offset for queue, offset in log.cut.items())
+    places = [
+        f"{topic}/{queue_id} was read up to {before.offsets[topic, queue_id]}, and has other "
+        f"messages from {offset} on"
+        for (topic, queue_id), offset in sorted(log.cut.items())[:_NAMED]
+    ]
+    more = f", and {len(log.cut) - _NAMED} queues more" if len(log.cut) > _NAMED else ""
+    why = "the log was cut: a failover lost messages, or the store was restored from a backup"
+    known = before.history
+    if known is not None and known.cut_against(log.history) == 0:
+        why = (
+            f"the checkpoint is of another log ({id_text(known.log_id)}, this one is "
+            f"{id_text(log.history.log_id)}): another cluster, or a new store"
+        )
+    return f"{why}. {'; '.join(places)}{more}. The stream has read {rows} of what is not there"
+
+
+def _passed(begins: Offsets, ends: Offsets) -> list[str]:
+    """What is said of queues in which a batch that was planned before would begin behind its end:
+    the start has moved with what the queue holds."""
+    return [
+        f"{queue[0]}/{queue[1]}: the batch ends at {end}, and the first message left is {begin}"
+        for queue, begin in sorted(begins.items())
+        if (end := ends.get(queue, begin)) < begin
+    ]

@@ -12,6 +12,7 @@ import pytest
 from fakes.spark_program import SparkProgram
 from running import Running
 from tandemlog import Admin, Consumer, Producer, ProducerOptions
+from tandemlog.spark.cluster.stream_offset import queues_in
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +78,7 @@ def committed_rows(checkpoint: Path) -> int:
     if not done:
         return 0
     offsets = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1]
-    return sum(sum(queues.values()) for queues in json.loads(offsets).values())
+    return sum(sum(queues.values()) for queues in queues_in(json.loads(offsets)).values())
 
 
 def test_three_killed_drivers_and_a_killed_master_leave_every_row_once(tmp_path: Path) -> None:

@@ -276,5 +276,13 @@ def test_a_loss_never_goes_beyond_the_span() -> None:
     assert reading.done
 
 
+def test_a_request_names_no_more_queues_than_a_node_takes() -> None:
+    reading = progress(*(QueueSpan("t", number, 0, 1) for number in range(5_000)))
+    assert asked(reading) == [(number, 0) for number in range(1_000)]
+    found, _ = take(reading, *(part(broker_pb2.FOUND, [0], 1, index=n) for n in range(1_000)))
+    assert len(found) == 1_000
+    assert asked(reading)[0] == (1_000, 0)
+
+
 def test_empty_spans_are_done() -> None:
     assert progress(QueueSpan("t", 0, 5, 5)).done

@@ -331,15 +331,36 @@ def test_the_first_offset_is_kept_by_the_group(
     assert stored(cluster, topics[1]) == rows_named(16, 20)
 
 
-def test_without_a_group_a_lost_start_is_told(
+def test_a_first_batch_is_planned_again_from_where_it_began(
     spark: "SparkSession", cluster: Running, topics: tuple[str, str], tmp_path: Path
 ) -> None:
+    """The checkpoint says it, whatever startingOffsets means by then."""
     produce(cluster, topics[0], 4)
     copy(spark, cluster, topics, tmp_path, {"startingOffsets": "earliest"})
     forget_commit(tmp_path, 0)
+    produce(cluster, topics[0], 4, start=4)
+    copy(spark, cluster, topics, tmp_path, {"startingOffsets": "latest"})
+    assert stored(cluster, topics[1]) == rows_named(8)
+
+
+def test_a_deleted_topic_ends_a_running_stream(
+    spark: "SparkSession", cluster: Running, topics: tuple[str, str], tmp_path: Path
+) -> None:
     produce(cluster, topics[0], 4)
-    with pytest.raises(PySparkException, match="groupId"):
-        copy(spark, cluster, topics, tmp_path, {"startingOffsets": "latest"})
+    query = (
+        spark.readStream.format("tandemlog")
+        .options(endpoint=",".join(cluster.endpoints), topic=topics[0])
+        .option("startingOffsets", "earliest")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    query.processAllAvailable()
+    with Admin(cluster.endpoints) as admin:
+        admin.delete_topic(topics[0])
+    with pytest.raises(PySparkException, match="was deleted"):
+        query.awaitTermination(60)
 
 
 def test_a_group_hears_of_progress(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.options import Partitioning
-from tandemlog.spark.live.plan import SMALL, plan
+from tandemlog.spark.live.plan import ANY_NUMBER, QUEUES, SMALL, plan
 
 SPANS = st.lists(st.integers(1, 200_000), min_size=1, max_size=12).map(
     lambda counts: [QueueSpan("t", number, 3, 3 + count) for number, count in enumerate(counts)]
@@ -54,6 +54,15 @@ def test_small_queues_share_a_task_and_large_ones_do_not() -> None:
     assert plan(small, Partitioning()) == [tuple(small)]
     large = [QueueSpan("t", number, 0, SMALL) for number in range(3)]
     assert plan(large, Partitioning()) == [(span,) for span in large]
+
+
+def test_many_short_queues_are_spread_over_tasks() -> None:
+    spans = [QueueSpan(f"t{number:04d}", 0, 0, 40) for number in range(1_000)]
+    groups = plan(spans, Partitioning())
+    assert [len(group) for group in groups] == [QUEUES] * 10
+    assert [span for group in groups for span in group] == spans
+    assert len(plan(spans, Partitioning(max_partitions=4))) == 4
+    assert plan(spans, Partitioning(), ANY_NUMBER) == [tuple(spans)]
 
 
 def test_a_queue_stays_in_one_task_unless_it_is_asked_otherwise() -> None:

@@ -122,6 +122,66 @@ _PUT_STATUS: dict[int, Status] = {
 }
 
 
+FOR_EVER = frozenset(
+    {
+        common_pb2.UNKNOWN_TOPIC,
+        common_pb2.UNKNOWN_QUEUE,
+        common_pb2.UNKNOWN_GROUP,
+        common_pb2.SEQUENCE_GAP,
+        common_pb2.SEQUENCE_CONFLICT,
+        common_pb2.PRODUCER_FENCED,
+        common_pb2.UNKNOWN_PRODUCER,
+        common_pb2.TOPIC_EXISTS,
+        common_pb2.QUEUES_NOT_EMPTY,
+        common_pb2.FENCED_MEMBER,
+        common_pb2.FENCED_INSTANCE,
+        common_pb2.GROUP_HAS_MEMBERS,
+    }
+)
+"""What is said of the state of the log, the tables and the groups, and a caller acts on without
+asking again. Only a master that knows that it leads may say it (services/leadership.py)."""
+
+OF_THE_REQUEST = frozenset(
+    {
+        common_pb2.INVALID_TOPIC_NAME,
+        common_pb2.INVALID_ARGUMENT,
+        common_pb2.MESSAGE_TOO_LARGE,
+        common_pb2.PROPERTIES_TOO_LARGE,
+        common_pb2.BAD_RECORD,
+        common_pb2.BATCH_TOO_LARGE,
+        common_pb2.OFFSET_OUT_OF_RANGE,
+        common_pb2.CHANGE_REFUSED,
+        common_pb2.UNAUTHENTICATED,
+        common_pb2.PERMISSION_DENIED,
+        common_pb2.INTERNAL,
+    }
+)
+"""What is wrong with the request or its caller, with this node's own files, or with a change of the
+cluster, which its coordinator has refused: true whoever leads."""
+
+PASSING = frozenset(
+    {
+        common_pb2.NOT_MASTER,
+        common_pb2.STORE_READ_ONLY,
+        common_pb2.DISK_FULL,
+        common_pb2.BUSY,
+        common_pb2.NOT_IN_SYNC,
+        common_pb2.OUTCOME_UNKNOWN,
+        common_pb2.SHUTTING_DOWN,
+        common_pb2.UNREADABLE,
+        common_pb2.COORDINATOR_UNAVAILABLE,
+    }
+)
+"""What a caller asks again, here or elsewhere."""
+
+
+def not_sure() -> RequestRefusedError:
+    """Of a master that cannot know now whether another one has been elected."""
+    return RequestRefusedError(
+        common_pb2.NOT_IN_SYNC, "this master is not sure that it still leads: try again in a moment"
+    )
+
+
 def error_of(problem: Exception) -> common_pb2.Error:
     """The error that a client gets for `problem`, which loses its traceback. If no row matches, the
     traceback is logged."""

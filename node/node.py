@@ -41,7 +41,7 @@ from .puts.append_pump import AppendPump, PumpLimits
 from .puts.confirm_waiters import ConfirmWaiters
 from .roles.following_roles import Takeover, takeover_of
 from .roles.rocketmq_serving import RocketmqServing
-from .roles.role import NodeRole, SureRole
+from .roles.role import NodeRole
 from .security.node_security import NodeSecurity
 from .services.admin_service import AdminService
 from .services.broker_service import BrokerService
@@ -49,6 +49,7 @@ from .services.call_door import CallDoor
 from .services.data_server import DataServer
 from .services.group_service import GroupService
 from .services.grpc_server import GrpcServer, data_methods, largest_put
+from .services.leadership import Leadership
 from .settings.config import AUTO, NodeConfig
 from .settings.endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.host_port import split_endpoint
@@ -185,11 +186,16 @@ class Node:
         self._undo.callback(executor.shutdown, wait=True, cancel_futures=True)
         bounds = {"max_calls": config.limits.calls, "max_streams": config.limits.streams}
         limits = GroupLimits(**config.groups.model_dump())
-        self.groups = GroupCoordinator(store, SureRole(self.role), time.monotonic, limits)
+        self.groups = GroupCoordinator(store, self.role, time.monotonic, limits)
         looking = asyncio.create_task(self.groups.run(), name="groups")
         self._undo.push_async_callback(cancelled, looking)
         members = GroupService(store, self.groups, self._known, turns, self._groups)
-        self._door = CallDoor(turns, **bounds, keeper=self.security.doorkeeper)
+        self._door = CallDoor(
+            turns,
+            **bounds,
+            keeper=self.security.doorkeeper,
+            leadership=Leadership(self.role),
+        )
         self._counters = NodeCounters(
             config,
             store,

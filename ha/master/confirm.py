@@ -18,11 +18,13 @@ from ..state import Member
 
 @dataclass(slots=True)
 class Match:
-    """How far one slave is. `durable` None: nothing acknowledged in this epoch and stream."""
+    """How far one slave is. `durable` None: nothing acknowledged in this epoch and stream; `round`:
+    the newest one that it has answered there."""
 
     incarnation: str
     sent: int
     durable: int | None = None
+    round: int = 0
 
 
 class ConfirmTracker:
@@ -44,7 +46,7 @@ class ConfirmTracker:
         """Nothing that this slave has acknowledged counts until its next stream."""
         match = self.matches.get(node_id)
         if match is not None:
-            match.durable = None
+            match.durable, match.round = None, 0
 
     def sent(self, node_id: str, end: int) -> None:
         """Bytes below `end` have gone to this slave: more it cannot have."""
@@ -57,6 +59,7 @@ class ConfirmTracker:
         if match is None or not counts(ack, self.epoch, match):
             return False
         match.durable = max(match.durable or 0, ack.durable)
+        match.round = max(match.round, ack.round)
         return True
 
     def durable(self, member: Member) -> int | None:
@@ -67,6 +70,12 @@ class ConfirmTracker:
         if match is None or match.incarnation != member.incarnation:
             return None
         return match.durable
+
+    def round_of(self, member: Member) -> int:
+        """The newest round that `member` has answered under this epoch."""
+        match = self.matches.get(member.node_id)
+        answered = match is not None and match.incarnation == member.incarnation
+        return match.round if match is not None and answered else 0
 
     def advance(self, sets: Collection[frozenset[Member]]) -> int:
         """The confirm offset under the sets in force."""

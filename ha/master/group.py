@@ -29,6 +29,7 @@ from ..protocol.handshake import MasterView, is_overruled
 from ..state import InSyncRecord, Member
 from .confirm import ConfirmTracker
 from .outside import count_as_heard
+from .rounds import led
 from .session import MasterAction, MasterSession, SendAnswer, SessionState
 from .sync_state_set import Progress, SetRules, SyncStateSet
 
@@ -138,6 +139,39 @@ class MasterGroup:
         if not self.config.replication.waits:
             return True
         return all(members == {self.me} for members in self.set.in_force())
+
+    def ask_round(self, now: float) -> int:
+        """Ask every member of the sets in force whether it still follows this term (rounds.py); the
+        number of the round, 0 if one of them cannot answer now."""
+        self.notice_pause(now)
+        if not all(len(members) > 1 for members in self.set.in_force()):
+            return 0
+        if not all(self._can_answer(member) for member in self._others_in_force()):
+            return 0
+        self.view.round += 1
+        return self.view.round
+
+    def led_in_round(self, number: int) -> bool:
+        """Whether this master led when that round was answered: every member has."""
+        return led(self.set.in_force(), self.me, number, self.tracker.round_of)
+
+    def heard_by_all(self, now: float) -> bool:
+        """Whether every other member of every set in force follows this term, as far as its
+        heartbeats tell: without a lease, that is what lets this master acknowledge."""
+        return all(self._live(member, now) for member in self._others_in_force())
+
+    def _others_in_force(self) -> frozenset[Member]:
+        return frozenset().union(*self.set.in_force()) - {self.me}
+
+    def _can_answer(self, member: Member) -> bool:
+        session = self.sessions.get(member.node_id)
+        each = self.progress.get(member.node_id)
+        return (
+            session is not None
+            and session.answers_rounds
+            and each is not None
+            and each.member == member
+        )
 
     def stood_still(self, now: float) -> bool:
         """Whether no call has come for so long that another node may lead."""

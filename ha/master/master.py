@@ -33,6 +33,7 @@ from .group import MasterGroup, Return
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
 from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
+from .rounds import RoundWaiters
 from .stream import MasterStream
 from .table_waiters import TableWaiters
 from .term import Term, WonTerm, begin_term, own_position
@@ -101,6 +102,7 @@ class ReplicationMaster:
         self._unlisten: list[Callable[[], None]] = []
         self._moved_pending = False
         self._waiters = TableWaiters(lambda kind, version: self.group.tables_held(kind, version))
+        self._rounds = RoundWaiters(self._ask_round, lambda number: self.group.led_in_round(number))
         self._refreshing: asyncio.Task[None] | None = None
         self._members_frame = b""
         self._members_version = 0
@@ -153,6 +155,20 @@ class ReplicationMaster:
         """Whether the event loop has not come to the group for so long that another node may lead.
         Any thread may ask."""
         return self.group.stood_still(self.clock.monotonic())
+
+    async def led_after_now(self, timeout_s: float) -> bool:
+        """Whether every member of the in-sync sets in force has said, after this call, that it
+        still follows this term: see rounds.py. False if one did not in time, or cannot."""
+        return await self._rounds.wait(timeout_s)
+
+    def heard_by_all(self) -> bool:
+        """Whether every member of the in-sync sets in force follows this term."""
+        return self.group.heard_by_all(self.clock.monotonic())
+
+    def _ask_round(self) -> int:
+        number = 0 if self._closing else self.group.ask_round(self.clock.monotonic())
+        self._wake_all()
+        return number
 
     async def start(self) -> None:
         """Begin a term in a new epoch. Raises StateFileError and what the store raises."""
@@ -309,6 +325,7 @@ class ReplicationMaster:
             self._on_return(group.returns.pop())
         await self._remember()
         self._waiters.look()
+        self._rounds.look()
         if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
             self._tables_at = now
             await self._blocking(self.tables.refresh)
@@ -369,6 +386,7 @@ class ReplicationMaster:
         """See StreamHost in stream.py, as for the next methods."""
         self._publish(self.group.tracker.value)
         self._waiters.look()
+        self._rounds.look()
 
     def members_frame(self) -> tuple[int, bytes]:
         return self._members_version, self._members_frame

@@ -28,6 +28,7 @@ from ..config import HaConfig
 from ..protocol.chunk_codec import Chunk
 from ..protocol.frames import PREPARING, Ack, Answer, Hello, HelloAction, Refusal, SlaveFrame
 from ..protocol.handshake import MasterView, decide
+from ..protocol.versions import ROUNDS
 
 LEAST_CHUNK_BYTES = 32 << 10
 """The first one too: a quick link has the largest seven chunks later, a slow one would break at a
@@ -74,6 +75,7 @@ class SendChunk:
     confirm: int
     max_offset: int
     master_epoch: int
+    round: int = 0
 
     def frame(self, data: Buffer, sent_at_ms: int) -> Chunk:
         return Chunk(
@@ -86,6 +88,7 @@ class SendChunk:
             master_epoch=self.master_epoch,
             data=data,
             crc=crc32(data),
+            round=self.round,
         )
 
 
@@ -112,6 +115,7 @@ class MasterSession:
         self.heard_at = now
         self.sent_at = now
         self.confirm_sent = -1
+        self.round_sent = 0
         self.closed_reason = ""
         self.alarm = ""
         self.seen_epoch = 0
@@ -124,6 +128,11 @@ class MasterSession:
     @property
     def streaming(self) -> bool:
         return self.state is SessionState.STREAMING
+
+    @property
+    def answers_rounds(self) -> bool:
+        """Whether this slave says at once that it follows (rounds.py)."""
+        return self.streaming and self.hello is not None and ROUNDS in self.hello.build.features
 
     def attach(self, hello: Hello, start: int) -> None:
         """A slave of another protocol, which has no handshake, gets the log from `start` on."""
@@ -179,6 +188,8 @@ class MasterSession:
             self._last_chunk = now, length
             return [action]
         if self.confirm_sent < self.view.confirm and self.confirm_delay(now) <= 0:
+            return [self._heartbeat(now)]
+        if self.answers_rounds and self.round_sent < self.view.round:
             return [self._heartbeat(now)]
         return []
 
@@ -254,6 +265,9 @@ class MasterSession:
     def _chunk(self, length: int, entry: EpochEntry, now: float) -> SendChunk:
         self.sent_at = now
         self.confirm_sent = self.view.confirm
+        asked = self.answers_rounds and self.round_sent < self.view.round
+        if asked:
+            self.round_sent = self.view.round
         return SendChunk(
             offset=self.sent,
             length=length,
@@ -262,4 +276,5 @@ class MasterSession:
             confirm=self.view.confirm,
             max_offset=self.view.end_offset,
             master_epoch=self.view.epoch,
+            round=self.view.round if asked else 0,
         )

@@ -5,7 +5,7 @@ through a message object: encoding a frame copies the data once, decoding it ret
 may stand in any order in protobuf; `data` is put last.
 
     12 length │ 08 offset  10 epoch  18 epoch_start  20 confirm  28 max  38 sent_at
-              │ 40 master_epoch  48 crc  32 length data
+              │ 40 master_epoch  48 crc  50 round  32 length data
 
 `crc` covers the bytes as the master read them, so bits that flip in memory or on the wire do not
 reach the slave's log. A number of more than ten bytes is not valid protobuf: decoding stops there,
@@ -23,6 +23,7 @@ from ..errors import ProtocolError
 
 _CHUNK_TAG = 0x12
 _DATA_TAG = 0x32
+_LAST_FIELD = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Chunk:
     master_epoch: int
     data: Buffer = b""
     crc: int = 0
+    round: int = 0
 
 
 def encode_chunk(chunk: Chunk) -> bytes:
@@ -52,6 +54,7 @@ def encode_chunk(chunk: Chunk) -> bytes:
         (0x38, chunk.sent_at_ms),
         (0x40, chunk.master_epoch),
         (0x48, chunk.crc),
+        (0x50, chunk.round),
     ):
         if value:
             head.append(tag)
@@ -69,7 +72,7 @@ def decode_chunk(data: bytes) -> Chunk | None:
     Raises ProtocolError for a number without an end."""
     if not data or data[0] != _CHUNK_TAG:
         return None
-    fields = [0] * 10
+    fields = [0] * (_LAST_FIELD + 1)
     try:
         length, position = read_varint(data, 1)
         if position + length != len(data):
@@ -83,7 +86,7 @@ def decode_chunk(data: bytes) -> Chunk | None:
                 if position + value != len(data):
                     return None
                 break
-            if tag & 7 or not 1 <= tag >> 3 <= 9:
+            if tag & 7 or not 1 <= tag >> 3 <= _LAST_FIELD:
                 return None
             fields[tag >> 3] = value
         else:
@@ -102,4 +105,5 @@ def decode_chunk(data: bytes) -> Chunk | None:
         master_epoch=fields[8],
         data=memoryview(data)[position:],
         crc=fields[9],
+        round=fields[10],
     )

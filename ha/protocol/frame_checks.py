@@ -72,6 +72,7 @@ def check_ack(ack: replication_pb2.SlaveAck) -> None:
         durable_offset=ack.durable_offset,
         received_offset=ack.received_offset,
         reput_offset=ack.reput_offset,
+        round=ack.round,
     )
     check_count(name, "tables", ack.tables, MAX_TABLES)
     for each in ack.tables:
@@ -111,6 +112,7 @@ def check_chunk(chunk: Chunk) -> None:
         confirm=chunk.confirm,
         max_offset=chunk.max_offset,
         sent_at_ms=chunk.sent_at_ms,
+        round=chunk.round,
     )
     check_epochs("chunk", epoch=chunk.epoch, master_epoch=chunk.master_epoch)
 

@@ -98,7 +98,8 @@ class Hello:
 @dataclass(frozen=True, slots=True)
 class Ack:
     """Counts only for `epoch` and `incarnation`; `state` is empty while the slave is well.
-    `tables`: kind and version of every table that the slave has taken in this stream."""
+    `tables`: kind and version of every table that the slave has taken in this stream; `round`: the
+    newest one that the master has asked."""
 
     epoch: int
     incarnation: str
@@ -107,6 +108,7 @@ class Ack:
     reput: int = 0
     state: str = ""
     tables: tuple[tuple[str, int], ...] = ()
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ def encode_slave_frame(frame: SlaveFrame) -> bytes:
         message.ack.received_offset = frame.received
         message.ack.reput_offset = frame.reput
         message.ack.state = sentence(frame.state)
+        message.ack.round = frame.round
         for kind, version in frame.tables:
             message.ack.tables.add(kind=kind, version=version)
         return message.SerializeToString()
@@ -231,6 +234,7 @@ def decode_slave_frame(data: bytes) -> SlaveFrame:
             reput=ack.reput_offset,
             state=ack.state,
             tables=tuple((each.kind, each.version) for each in ack.tables),
+            round=ack.round,
         )
     if kind != "hello":
         raise ProtocolError(
@@ -397,6 +401,7 @@ def _chunk_in(message: replication_pb2.LogChunk) -> Chunk:
         master_epoch=message.master_epoch,
         data=message.data,
         crc=message.crc,
+        round=message.round,
     )
 
 

@@ -53,7 +53,8 @@ Crc = Callable[[int, int], int]
 class MasterView:
     """What the master is and holds; `end_offset` is what it may send.
 
-    Not frozen: the group moves the offsets as the log grows, its sessions only read them.
+    Not frozen: the group moves the offsets as the log grows, and counts the rounds (rounds.py); its
+    sessions only read them.
     """
 
     cluster_id: str
@@ -72,6 +73,7 @@ class MasterView:
     elected: bool = False
     unclean_epoch: int = 0
     build: Build = OURS
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)

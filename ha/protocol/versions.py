@@ -29,6 +29,7 @@ FEATURES: dict[str, str] = {
     "prologue": "0.1.0",
     "known-nodes": "0.1.0",
     "builds": "0.2.0",
+    "rounds": "0.2.0",
 }
 """Name -> the version that brought it.
 
@@ -39,7 +40,11 @@ table-pieces  topics, groups and consumer offsets come in pieces
 prologue      what came before the begin of a shortened log can be sent
 known-nodes   a slave is told who has been in the in-sync set
 builds        nodes say their version, their features and what they need
+rounds        a slave answers at once whether it still follows this term (ha/master/rounds.py), and
+              a master's answers to clients carry its epoch
 """
+
+ROUNDS = "rounds"
 
 BASELINE = frozenset(name for name, since in FEATURES.items() if since == "0.1.0")
 """What a peer can do that says nothing."""

@@ -210,6 +210,7 @@ class SlaveSession:
         self.confirm = 0
         self.master_end = 0
         self.tables: dict[str, int] = {}
+        self.round = 0
         self._assembly = Assembly()
         self._known: frozenset[str] = frozenset()
         self._prologue_due = False
@@ -237,7 +238,7 @@ class SlaveSession:
             if self.answer is None:
                 raise ProtocolError("the master's first frame does not answer the hello")
             if isinstance(frame, Chunk):
-                return self._chunk(frame)
+                return self._chunk(frame) + self._answer_round(frame, now)
             return self._piece(frame)
         except HandshakeRefusedError as refused:
             return self._disconnect(refused.reason, refused=True, retry=refused.retry)
@@ -339,6 +340,13 @@ class SlaveSession:
             actions.append(Confirm(chunk.confirm, chunk.max_offset))
         return actions
 
+    def _answer_round(self, chunk: Chunk, now: float) -> list[SlaveAction]:
+        """A master that asks whether it still leads hears of it before these bytes are stored."""
+        if chunk.round <= self.round:
+            return []
+        self.round = chunk.round
+        return [self._ack(now)] if self.state is SlaveState.FOLLOWING else []
+
     def _new_epoch(self, chunk: Chunk) -> EpochEntry | None:
         """The entry that begins with this chunk, None if its epoch continues."""
         entry = EpochEntry(chunk.epoch, chunk.epoch_start)
@@ -393,6 +401,7 @@ class SlaveSession:
                 reput=self.reput,
                 state=PREPARING if self.state is SlaveState.PREPARING else self.fault,
                 tables=tuple(self.tables.items()),
+                round=self.round,
             )
         )
 

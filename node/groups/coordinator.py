@@ -10,6 +10,10 @@ writes its offsets under the same lock, so that no queue changes its owner betwe
 
 They live as long as a term of this node. The first call of a term reads the table that the master
 before has left; another role forgets the groups and ends the waiting calls.
+
+Nothing that they say is told before the door knows that this node still led when it was said
+(services/leadership.py). A master that cannot know that ends no session either: it hears no member,
+so it forgets its groups, and once it knows it reads them again.
 """
 
 import asyncio
@@ -23,7 +27,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
 
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, not_sure
 from .assignor import Queue, assign
 from .group import (
     JOIN,
@@ -88,7 +92,7 @@ class GroupCoordinator:
         if term is None:
             self._forget()
             self._role.require_master("report to")
-            raise _in_doubt()
+            raise not_sure()
         if term != self.term:
             self._load(term)
 
@@ -267,21 +271,32 @@ class GroupCoordinator:
         looked_at = self._now()
         while True:
             await asyncio.sleep(LOOK_S)
-            late_s, looked_at = self._now() - looked_at - LOOK_S, self._now()
+            late_s = self._now() - looked_at - LOOK_S
+            leads = await self._leads()
+            looked_at = self._now()  # the set's answer took its time, the loop did not stand still
             try:
-                await self._look(late_s)
+                await self._look(late_s, leads=leads)
             except Exception:  # else no session would end from here on
                 logger.exception("groups could not be looked at, and are again in a moment")
 
-    async def _look(self, late_s: float) -> None:
+    async def _leads(self) -> bool:
+        if self._role.epoch() is None:
+            return False
+        try:
+            await self._role.leads()
+        except RequestRefusedError:
+            return False
+        return True
+
+    async def _look(self, late_s: float, *, leads: bool) -> None:
         """Members that are silent, topics that have changed, a role that has ended."""
         if late_s > STOOD_STILL_S:
             self._forgive(late_s)
+        if not leads or self._role.epoch() is None:
+            if self.term is not None:
+                self._forget()
+            return
         if self._role.epoch() != self.term:
-            if self._role.epoch() is None:
-                if self.term is not None:
-                    self._forget()
-                return
             with contextlib.suppress(RequestRefusedError):
                 self._lead()
         topics = self._store.topics.table
@@ -374,7 +389,7 @@ class GroupCoordinator:
         term = self._role.epoch()
         if term is None or term != self.term:
             self._role.require_master("commit consumer offsets on")
-            raise _in_doubt()
+            raise not_sure()
 
     # ---- administration
 
@@ -434,12 +449,6 @@ class GroupCoordinator:
     def member_counts(self) -> dict[str, int]:
         """By group that has members; for metrics."""
         return {name: len(group.members) for name, group in self.groups.items() if group.members}
-
-
-def _in_doubt() -> RequestRefusedError:
-    return refused(
-        common_pb2.NOT_IN_SYNC, "this master is not sure that it still leads: try again in a moment"
-    )
 
 
 def _again(member: Member, number: int) -> Report:

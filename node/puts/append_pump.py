@@ -13,6 +13,10 @@ What waits is bounded: above `max_pending_bytes` to be appended, or MAX_UNANSWER
 stream, reading stops (`room`), and HTTP/2's flow control makes the producers wait. Each stream may
 have sent one more by then: requests above HARD_LIMIT times as many bytes are refused as BUSY. The
 bytes of a request are freed once they are in the log. Memory stays flat under any load.
+
+What the store refuses a producer acts on for ever: a gap says that nothing is stored. So a master
+whose lease is over says it only after the in-sync set has told that it still leads; one round
+serves all that wait. What is stored needs no such word: its confirmation is one.
 """
 
 import asyncio
@@ -30,7 +34,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..access.caller import Caller
 from ..access.errors import DeniedError
-from ..error_status import RequestRefusedError
+from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
 from .ack_stats import AckStats
 from .append_stream import AnswerBytes, AppendStream, PendingAppend, PutGate
 from .append_wire import (
@@ -96,6 +100,7 @@ class AppendPump:
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._stopping = False
+        self._refusing: set[asyncio.Task[None]] = set()
 
     @property
     def under_way(self) -> int:
@@ -203,6 +208,9 @@ class AppendPump:
             drained = True
         except TimeoutError:
             drained = False
+        for task in self._refusing:
+            task.cancel()
+        await asyncio.gather(*self._refusing, return_exceptions=True)
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)  # the last delivery
@@ -237,23 +245,28 @@ class AppendPump:
             epoch = self._gate.epoch()
             if epoch is None:
                 raise StoreClosedError("the node is no longer the master")
+            pending.epoch = epoch
             holder = pending.stream.caller.holder
             result = self._store.append(batch_of(request), holder=holder)
         except Exception as error:  # whatever a client sends, the writer continues
             pending.failure = error
             return
-        pending.epoch = epoch
         pending.result = result
         pending.end_offset = result.end_offset
         pending.appended_at = self._loop.time()
 
     def _deliver(self, done: list[PendingAppend]) -> None:
         waiting = False
+        doubted: list[tuple[PendingAppend, common_pb2.Error]] = []
         for pending in done:
             self._pending_count -= 1
             self._pending_bytes -= pending.byte_size
             if pending.failure is not None:
-                pending.refuse(pending.failure)
+                error = error_of(pending.failure)
+                if error.code in FOR_EVER and self._gate.sure_epoch() != pending.epoch:
+                    doubted.append((pending, error))
+                else:
+                    pending.refuse_with(error)
             elif pending.durability == broker_pb2.NO_WAIT:
                 pending.answer(broker_pb2.PUT_OK, None)
             else:
@@ -261,10 +274,25 @@ class AppendPump:
                 waiting = True
         if waiting:
             self._waiters.look()
+        if doubted:
+            task = self._loop.create_task(self._refuse_if_led(doubted), name="refusals")
+            self._refusing.add(task)
+            task.add_done_callback(self._refusing.discard)
         if self._pending_bytes < self._limits.max_pending_bytes:
             self._room.set()
         if not self._pending_count:
             self._quiet.set()
+
+    async def _refuse_if_led(self, doubted: list[tuple[PendingAppend, common_pb2.Error]]) -> None:
+        """Say what the store has refused, if this node was the master then; see the module."""
+        epoch, instead = 0, error_of(not_sure())
+        try:
+            epoch = await self._gate.leads()
+        except RequestRefusedError as doubt:
+            instead = error_of(doubt)
+        finally:  # also if this node stops
+            for pending, error in doubted:
+                pending.refuse_with(error if pending.epoch == epoch else instead)
 
 
 def _read_put(data: Buffer, most_fields: int) -> tuple[PutRequest, RequestRefusedError | None]:

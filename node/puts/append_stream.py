@@ -41,6 +41,14 @@ class PutGate(Protocol):
     def epoch(self) -> int | None:
         """The epoch of which this node is master; None if of none. Any thread may ask."""
 
+    def sure_epoch(self) -> int | None:
+        """The epoch, while no other node can lead a later one; any thread may ask."""
+
+    async def leads(self) -> int:
+        """The epoch of which this node is known to be master after this call. Raises
+        RequestRefusedError if that is not known. In the loop."""
+        ...
+
     def admit(self, durability: int) -> None:
         """Raises RequestRefusedError if a put of that durability cannot be taken now. In the
         loop; what changes until the put is appended is found out before it is acknowledged."""
@@ -123,13 +131,16 @@ class PendingAppend:
 
     def answer(self, status: int, error: common_pb2.Error | None) -> None:
         """Say what became of the request."""
-        self.response = answer_of(self.request_id, status, error, self.result)
+        self.response = answer_of(self.request_id, status, error, self.result, self.epoch)
         self.stream.caller.hold(-self.byte_size)
         self.stats.record(status, self.stream.now() - self.received_at, self.count)
         self.stream.wake()
 
     def refuse(self, problem: Exception) -> None:
-        error = error_of(problem)
+        self.refuse_with(error_of(problem))
+
+    def refuse_with(self, error: common_pb2.Error) -> None:
+        error.master_epoch = self.epoch
         self.answer(put_status_of(error.code), error)
 
 

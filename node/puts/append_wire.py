@@ -222,13 +222,19 @@ def _texts(topics: list[bytes]) -> tuple[str, ...]:
 
 
 def answer_of(
-    request_id: int, status: int, error: common_pb2.Error | None, result: AppendResult | None
+    request_id: int,
+    status: int,
+    error: common_pb2.Error | None,
+    result: AppendResult | None,
+    epoch: int = 0,
 ) -> broker_pb2.AppendResponse:
-    """The answer to a request; `result` where something was stored, however safely."""
+    """The answer to a request; `result` where something was stored, however safely; `epoch` of the
+    term in which the store was asked, 0 if it was not."""
     response = broker_pb2.AppendResponse(
         request_id=request_id,
         status=broker_pb2.PutStatus.ValueType(status),
         error=error,
+        master_epoch=epoch,
     )
     if result is not None:
         response.store_timestamp = result.store_timestamp

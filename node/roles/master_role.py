@@ -8,10 +8,12 @@ from storage.config import FlushMode
 from storage.message_store import MessageStore
 from tandemlog.v1 import broker_pb2, common_pb2
 
-from ..error_status import RequestRefusedError
+from ..error_status import RequestRefusedError, not_sure
 from .role import OwnTables
 
 ADMISSION_STEP_S = 0.05
+ROUND_S = 2.0
+"""How long the answers of the in-sync set are waited for: several heartbeats."""
 
 
 class MasterRole(OwnTables):
@@ -49,6 +51,16 @@ class MasterRole(OwnTables):
         ):
             return None
         return self._replication.epoch
+
+    async def leads(self) -> int:
+        epoch = self.sure_epoch()
+        if epoch is None and await self._replication.led_after_now(ROUND_S):
+            epoch = self._replication.epoch
+        # the lease may have been renewed meanwhile
+        epoch = self.sure_epoch() if epoch is None else epoch
+        if epoch is None:
+            raise not_sure()
+        return epoch
 
     def admit(self, durability: int) -> None:
         if self.held_back:
@@ -121,14 +133,21 @@ class MasterRole(OwnTables):
         return self._replication.group.alarms
 
     def put_fault(self) -> str:
-        lease = "" if self._lease_fault is None else self._lease_fault()
         return (
             self._store.read_only_reason
             or self.held_back
-            or lease
+            or self._doubt()
             or self._replication.admission()
             or ""
         )
+
+    def _doubt(self) -> str:
+        """Why no put can be acknowledged as that of a leader: without a valid lease each one needs
+        every member of the set, which is not only enough of them."""
+        fault = "" if self._lease_fault is None else self._lease_fault()
+        if not fault or self._replication.acts_alone():
+            return fault
+        return "" if self._replication.heard_by_all() else fault
 
     def read_fault(self) -> str:
         return ""

@@ -35,6 +35,13 @@ class RelayRole:
     def sure_epoch(self) -> int | None:
         return self.epoch()
 
+    async def leads(self) -> int:
+        """The configuration says which node follows the broker."""
+        self.require_master("ask")
+        epoch = self.epoch()
+        assert epoch is not None, "require_master has seen a term"
+        return epoch
+
     def admit(self, durability: int) -> None:
         raise self._refusal("takes no puts: send them to that broker")
 

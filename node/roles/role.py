@@ -20,8 +20,14 @@ class NodeRole(Protocol):
     def epoch(self) -> int | None: ...
 
     def sure_epoch(self) -> int | None:
-        """The epoch, while no other node can lead a later one: for what this node does alone,
-        without an acknowledgement of the in-sync set."""
+        """The epoch, while no other node can lead a later one: by the lease, or because roles are
+        configured. None: only the in-sync set can tell, see `leads`. Any thread may ask."""
+
+    async def leads(self) -> int:
+        """The epoch in which this node leads, known to hold at a moment after this call: by its
+        lease, or by a round of the in-sync set. What was read of the store before is true then.
+        Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC). In the loop."""
+        ...
 
     def admit(self, durability: int) -> None: ...
 
@@ -64,22 +70,3 @@ class OwnTables:
 
     def require_group(self, group: str) -> None:
         return
-
-
-class SureRole:
-    """A role for those that need to be sure: the members of groups act on one node's word."""
-
-    def __init__(self, role: NodeRole) -> None:
-        self._role = role
-
-    def epoch(self) -> int | None:
-        return self._role.sure_epoch()
-
-    def require_master(self, what: str) -> None:
-        self._role.require_master(what)
-
-    def require_group(self, group: str) -> None:
-        self._role.require_group(group)
-
-    async def settle(self, table: str) -> None:
-        await self._role.settle(table)

@@ -13,6 +13,7 @@ from ha.protocol.frames import Refusal, encode_master_frame
 from ha.protocol.replication_service import Context, ReplicationService
 from tandemlog.v1 import common_pb2
 
+from ..error_status import not_sure
 from .role import NodeRole
 
 BEGIN_S = 1.0
@@ -34,6 +35,13 @@ class RoleSwitch:
 
     def sure_epoch(self) -> int | None:
         return self.current.sure_epoch()
+
+    async def leads(self) -> int:
+        role = self.current
+        epoch = await role.leads()
+        if self.current is not role:
+            raise not_sure()
+        return epoch
 
     def admit(self, durability: int) -> None:
         self.current.admit(durability)

@@ -23,6 +23,10 @@ class WaitingRole(OwnTables):
     def sure_epoch(self) -> int | None:
         return None
 
+    async def leads(self) -> int:
+        self.require_master("ask")
+        raise AssertionError("a node without a term is no master")
+
     def admit(self, durability: int) -> None:
         self.require_master("send puts to")
 

@@ -5,6 +5,7 @@
           ─▶ too large, none?  INVALID_ARGUMENT
           ─▶ may it do that?   PERMISSION_DENIED (permissions.py)
           ─▶ the method        its errors
+          ─▶ still the master? NOT_IN_SYNC, where it speaks for the cluster (leadership.py)
           ─▶ answer            counted until it is taken
 
 gRPC would decode a request before this code could check its size, and end a call that it cannot
@@ -39,6 +40,7 @@ from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.pull_service import Parts
 from ..pulls.read_turns import ReadTurns
+from .leadership import NODE, Leadership, Speaks
 from .permissions import ANY, Rule, arguments_of
 from .requests import decoded, received
 from .strangers import authorization_of, refuse
@@ -71,7 +73,7 @@ ServedStream: TypeAlias = Callable[
 
 class CallDoor:
     """See the module. `max_calls` and `max_streams` may be open at one time, of which each caller
-    has its share; `keeper` knows the callers."""
+    has its share; `keeper` knows the callers, `leadership` whether this node is the master."""
 
     def __init__(
         self,
@@ -81,8 +83,10 @@ class CallDoor:
         max_streams: int,
         take_s: float = TAKE_S,
         keeper: Doorkeeper | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self._turns = turns
+        self._leadership = leadership or Leadership()
         self.keeper = everyone(time.monotonic) if keeper is None else keeper
         self._call_shares = Shares(max_calls)
         self._stream_shares = Shares(max_streams)
@@ -108,9 +112,10 @@ class CallDoor:
         answer: Any,
         rule: Rule = ANY,
         name: str = "",
+        kind: Speaks = NODE,
     ) -> Handler:
         """gRPC's handler of `method`: see `served`."""
-        serve = self.served(method, request, answer, rule, name)
+        serve = self.served(method, request, answer, rule, name, kind)
         return grpc.stream_unary_rpc_method_handler(cast("Any", serve))
 
     def served(
@@ -120,10 +125,11 @@ class CallDoor:
         answer: Any,
         rule: Rule = ANY,
         name: str = "",
+        kind: Speaks = NODE,
     ) -> Served:
         """`method`, for messages of the classes `request` and `answer`, which has a field `error`.
         The method gets a Caller in place of gRPC's context, and may give its answer encoded, or in
-        encoded parts. `name` is the method's in the log."""
+        encoded parts. `name` is the method's in the log, `kind` whose word its answer is."""
 
         async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes | Parts:
             caller = self._enter(context)
@@ -131,12 +137,15 @@ class CallDoor:
                 await self._identify(caller, context, rule, name, stream=False)
             read: Message | None = None
             problem: common_pb2.Error | None = None
+            begun_in: int | None = None
             try:
                 self._check(caller, stream=False)
                 data = await received(requests)
                 read = decoded(request, data)
                 rule.check(caller, read)
+                begun_in = await self._leadership.begin(kind, read)
                 made = await method(read, caller)
+                await self._leadership.vouch(kind, read, made, begun_in)
                 if rule.waits and caller.is_another():
                     rule.check(caller, read)
                 encoded: bytes | Parts = (
@@ -148,7 +157,8 @@ class CallDoor:
                 caller.refused(error)
                 await refuse(context, str(error), writes=False)
             except Exception as error:  # bad input never ends a call, nor the node
-                problem = self._refusal(caller, error)
+                problem = await self._leadership.refuse(_refused(caller, error), begun_in)
+                self._count_refusal(problem.code)
                 encoded = answer(error=problem).SerializeToString()
             if rule.audited and read is not None:
                 self._audit(name, caller, read, problem)

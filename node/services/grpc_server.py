@@ -34,6 +34,7 @@ from .call_door import CallDoor, Handler
 from .connection_census import ConnectionCensus
 from .data_session import DataMethods
 from .health_service import HealthService
+from .leadership import speaks
 from .permissions import ADMIN, BROKER, REPLICATION, rule_of
 from .replication_gate import proof_by
 from .strangers import StrangerInterceptor
@@ -102,6 +103,7 @@ class GrpcServer:
         _serve(self._server, BROKER, _broker_handlers(broker, door))
         _serve(self._server, ADMIN, _admin_handlers(admin, door))
         rule_of(REPLICATION, METHOD)
+        speaks(REPLICATION, METHOD)
         proven_service(replication, proof_by(door.keeper)).add_to(self._server)
         self._health = HealthService()
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -149,6 +151,8 @@ class _Others:
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Handler]) -> None:
         rules = partial(rule_of, service)
+        for name in handlers:
+            speaks(service, name)
         _serve(self._server, service, self._door.foreign(handlers, rules))
 
 
@@ -172,7 +176,7 @@ def data_methods(broker: BrokerService, door: CallDoor) -> DataMethods:
     pull, append = "Pull", "Append"
     kinds = broker_pb2.PullRequest, broker_pb2.PullResponse
     return DataMethods(
-        door.served(broker.pull_parts, *kinds, rule_of(BROKER, pull), pull),
+        door.served(broker.pull_parts, *kinds, rule_of(BROKER, pull), pull, speaks(BROKER, pull)),
         door.served_stream(broker.append_bytes, rule_of(BROKER, append), append),
     )
 
@@ -207,6 +211,7 @@ def _unary_handlers(module: Any, name: str, service: object, door: CallDoor) -> 
             getattr(module, method.output_type.name),
             rule_of(service_name, method.name),
             method.name,
+            speaks(service_name, method.name),
         )
         for method in module.DESCRIPTOR.services_by_name[name].methods
         if not method.server_streaming

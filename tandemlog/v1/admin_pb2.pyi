@@ -309,6 +309,9 @@ class TopicResponse(_message.Message):
 
     TOPIC_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def topic(self) -> Global___Topic: ...
     @_builtins.property
@@ -318,10 +321,11 @@ class TopicResponse(_message.Message):
         *,
         topic: Global___Topic | None = ...,
         error: _common_pb2.Error | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "topic", b"topic"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -333,8 +337,11 @@ class ListTopicsRequest(_message.Message):
 
     NAMES_FIELD_NUMBER: _builtins.int
     PAGE_FIELD_NUMBER: _builtins.int
+    OF_MASTER_FIELD_NUMBER: _builtins.int
     page: _builtins.str
     """empty: the first; then `next_page` of the answer before"""
+    of_master: _builtins.bool
+    """refused by a node that does not know that it leads"""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
@@ -344,10 +351,11 @@ class ListTopicsRequest(_message.Message):
         *,
         names: _abc.Iterable[_builtins.str] | None = ...,
         page: _builtins.str = ...,
+        of_master: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "page", b"page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names", "of_master", b"of_master", "page", b"page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -360,8 +368,11 @@ class ListTopicsResponse(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     next_page: _builtins.str
     """empty: this was the last page"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___Topic]: ...
     @_builtins.property
@@ -372,10 +383,11 @@ class ListTopicsResponse(_message.Message):
         topics: _abc.Iterable[Global___Topic] | None = ...,
         error: _common_pb2.Error | None = ...,
         next_page: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "next_page", b"next_page", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,16 +420,20 @@ class DeleteGroupResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ERROR_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     def __init__(
         self,
         *,
         error: _common_pb2.Error | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -450,7 +466,10 @@ class ListGroupsResponse(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     next_page: _builtins.str
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -461,10 +480,11 @@ class ListGroupsResponse(_message.Message):
         groups: _abc.Iterable[_builtins.str] | None = ...,
         error: _common_pb2.Error | None = ...,
         next_page: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "groups", b"groups", "next_page", b"next_page"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "groups", b"groups", "master_epoch", b"master_epoch", "next_page", b"next_page"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

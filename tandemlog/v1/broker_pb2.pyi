@@ -232,6 +232,7 @@ class AppendResponse(_message.Message):
     STORE_TIMESTAMP_FIELD_NUMBER: _builtins.int
     DUPLICATE_FIELD_NUMBER: _builtins.int
     STORE_HOST_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     status: Global___PutStatus.ValueType
     store_timestamp: _builtins.int
@@ -240,6 +241,8 @@ class AppendResponse(_message.Message):
     """the sequence was stored before; segments are those of the first time, where still known"""
     store_host: _builtins.str
     """host:port, for message ids"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """set unless status is PUT_OK"""
@@ -256,10 +259,11 @@ class AppendResponse(_message.Message):
         store_timestamp: _builtins.int = ...,
         duplicate: _builtins.bool = ...,
         store_host: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "error", b"error", "request_id", b"request_id", "segments", b"segments", "status", b"status", "store_host", b"store_host", "store_timestamp", b"store_timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "error", b"error", "master_epoch", b"master_epoch", "request_id", b"request_id", "segments", b"segments", "status", b"status", "store_host", b"store_host", "store_timestamp", b"store_timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -542,7 +546,10 @@ class QueueRangesRequest(_message.Message):
 
     TOPICS_FIELD_NUMBER: _builtins.int
     PAGE_FIELD_NUMBER: _builtins.int
+    OF_MASTER_FIELD_NUMBER: _builtins.int
     page: _builtins.str
+    of_master: _builtins.bool
+    """refused by a node that does not know that it leads"""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """empty: all"""
@@ -552,10 +559,11 @@ class QueueRangesRequest(_message.Message):
         *,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         page: _builtins.str = ...,
+        of_master: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page", b"page", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["of_master", b"of_master", "page", b"page", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -603,7 +611,10 @@ class QueueRangesResponse(_message.Message):
     RANGES_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     next_page: _builtins.str
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueRange]: ...
     @_builtins.property
@@ -614,10 +625,11 @@ class QueueRangesResponse(_message.Message):
         ranges: _abc.Iterable[Global___QueueRange] | None = ...,
         error: _common_pb2.Error | None = ...,
         next_page: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "next_page", b"next_page", "ranges", b"ranges"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -834,6 +846,9 @@ class CommitOffsetsResponse(_message.Message):
 
     ERROR_FIELD_NUMBER: _builtins.int
     REFUSED_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
@@ -845,10 +860,11 @@ class CommitOffsetsResponse(_message.Message):
         *,
         error: _common_pb2.Error | None = ...,
         refused: _abc.Iterable[Global___QueuePosition] | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "refused", b"refused"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "refused", b"refused"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -955,12 +971,15 @@ class GroupHeartbeatResponse(_message.Message):
     ASSIGNED_FIELD_NUMBER: _builtins.int
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     member_epoch: _builtins.int
     group_epoch: _builtins.int
     heartbeat_interval_ms: _builtins.int
     """report again at the latest after this time"""
     settled: _builtins.bool
     """assigned is the whole target of the group's epoch"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """FENCED_MEMBER: join again; FENCED_INSTANCE: end"""
@@ -978,10 +997,11 @@ class GroupHeartbeatResponse(_message.Message):
         assigned: _abc.Iterable[Global___TopicQueues] | None = ...,
         heartbeat_interval_ms: _builtins.int = ...,
         settled: _builtins.bool = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assigned", b"assigned", "error", b"error", "group_epoch", b"group_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "member_epoch", b"member_epoch", "settled", b"settled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assigned", b"assigned", "error", b"error", "group_epoch", b"group_epoch", "heartbeat_interval_ms", b"heartbeat_interval_ms", "master_epoch", b"master_epoch", "member_epoch", b"member_epoch", "settled", b"settled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1066,9 +1086,12 @@ class DescribeGroupResponse(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     GROUP_EPOCH_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """empty, reconciling, stable"""
     group_epoch: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error:
         """UNKNOWN_GROUP: neither members nor offsets"""
@@ -1082,10 +1105,11 @@ class DescribeGroupResponse(_message.Message):
         state: _builtins.str = ...,
         group_epoch: _builtins.int = ...,
         members: _abc.Iterable[Global___GroupMember] | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_epoch", b"group_epoch", "members", b"members", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "group_epoch", b"group_epoch", "master_epoch", b"master_epoch", "members", b"members", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1126,7 +1150,10 @@ class FetchOffsetsResponse(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     next_page: _builtins.str
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
         """queues without a committed offset are left out"""
@@ -1139,10 +1166,11 @@ class FetchOffsetsResponse(_message.Message):
         offsets: _abc.Iterable[Global___QueuePosition] | None = ...,
         error: _common_pb2.Error | None = ...,
         next_page: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "next_page", b"next_page", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "next_page", b"next_page", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1176,11 +1204,14 @@ class DescribeProducerResponse(_message.Message):
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     LAST_TIMESTAMP_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     known: _builtins.bool
     epoch: _builtins.int
     last_sequence: _builtins.int
     last_timestamp: _builtins.int
     """ms"""
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     def __init__(
@@ -1191,10 +1222,11 @@ class DescribeProducerResponse(_message.Message):
         last_sequence: _builtins.int = ...,
         last_timestamp: _builtins.int = ...,
         error: _common_pb2.Error | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "error", b"error", "known", b"known", "last_sequence", b"last_sequence", "last_timestamp", b"last_timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "error", b"error", "known", b"known", "last_sequence", b"last_sequence", "last_timestamp", b"last_timestamp", "master_epoch", b"master_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -171,6 +171,7 @@ class Error(_message.Message):
     ACTUAL_FIELD_NUMBER: _builtins.int
     RECORD_INDEX_FIELD_NUMBER: _builtins.int
     HINT_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     code: Global___ErrorCode.ValueType
     message: _builtins.str
     field: _builtins.str
@@ -181,6 +182,8 @@ class Error(_message.Message):
     """which record of the batch; -1 where it is not about one record"""
     hint: _builtins.str
     """e.g. the endpoint of the master"""
+    master_epoch: _builtins.int
+    """the term of the master that says so; 0: it does not answer as a master, or is of 0.1"""
     def __init__(
         self,
         *,
@@ -191,10 +194,11 @@ class Error(_message.Message):
         actual: _builtins.int = ...,
         record_index: _builtins.int = ...,
         hint: _builtins.str = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actual", b"actual", "code", b"code", "field", b"field", "hint", b"hint", "limit", b"limit", "message", b"message", "record_index", b"record_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actual", b"actual", "code", b"code", "field", b"field", "hint", b"hint", "limit", b"limit", "master_epoch", b"master_epoch", "message", b"message", "record_index", b"record_index"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

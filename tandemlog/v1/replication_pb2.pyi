@@ -244,6 +244,7 @@ class SlaveAck(_message.Message):
     REPUT_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     TABLES_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     incarnation: _builtins.str
     durable_offset: _builtins.int
@@ -251,6 +252,8 @@ class SlaveAck(_message.Message):
     reput_offset: _builtins.int
     state: _builtins.str
     """empty: well; "preparing": a sign of life that counts for nothing; else its fault"""
+    round: _builtins.int
+    """the newest that a chunk of this stream has brought"""
     @_builtins.property
     def tables(self) -> _containers.RepeatedCompositeFieldContainer[Global___TableVersion]: ...
     def __init__(
@@ -263,10 +266,11 @@ class SlaveAck(_message.Message):
         reput_offset: _builtins.int = ...,
         state: _builtins.str = ...,
         tables: _abc.Iterable[Global___TableVersion] | None = ...,
+        round: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_offset", b"durable_offset", "epoch", b"epoch", "incarnation", b"incarnation", "received_offset", b"received_offset", "reput_offset", b"reput_offset", "state", b"state", "tables", b"tables"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["durable_offset", b"durable_offset", "epoch", b"epoch", "incarnation", b"incarnation", "received_offset", b"received_offset", "reput_offset", b"reput_offset", "round", b"round", "state", b"state", "tables", b"tables"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -410,6 +414,7 @@ class LogChunk(_message.Message):
     SENT_AT_MS_FIELD_NUMBER: _builtins.int
     MASTER_EPOCH_FIELD_NUMBER: _builtins.int
     CRC_FIELD_NUMBER: _builtins.int
+    ROUND_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     epoch: _builtins.int
     """of these bytes; a chunk never crosses an epoch nor a log file"""
@@ -424,6 +429,8 @@ class LogChunk(_message.Message):
     """the epoch the master serves in"""
     crc: _builtins.int
     """CRC-32 of data, as the master read it"""
+    round: _builtins.int
+    """above 0: acknowledge at once, with this number; to slaves with the feature "rounds" """
     def __init__(
         self,
         *,
@@ -436,10 +443,11 @@ class LogChunk(_message.Message):
         sent_at_ms: _builtins.int = ...,
         master_epoch: _builtins.int = ...,
         crc: _builtins.int = ...,
+        round: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_offset", b"confirm_offset", "crc", b"crc", "data", b"data", "epoch", b"epoch", "epoch_start_offset", b"epoch_start_offset", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "offset", b"offset", "sent_at_ms", b"sent_at_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirm_offset", b"confirm_offset", "crc", b"crc", "data", b"data", "epoch", b"epoch", "epoch_start_offset", b"epoch_start_offset", "master_epoch", b"master_epoch", "max_offset", b"max_offset", "offset", b"offset", "round", b"round", "sent_at_ms", b"sent_at_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

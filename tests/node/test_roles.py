@@ -7,6 +7,7 @@ import pytest
 from ha.config import Replication
 from node.error_status import RequestRefusedError
 from node.roles.master_role import MasterRole
+from node.roles.role_switch import RoleSwitch
 from tandemlog.v1 import broker_pb2, common_pb2
 
 NO_WAIT = broker_pb2.NO_WAIT
@@ -74,3 +75,94 @@ async def test_a_change_that_too_few_replicas_could_take_is_refused_before_it_is
     with pytest.raises(RequestRefusedError, match="1 in-sync replicas") as refused:
         await made.admit_change()
     assert refused.value.code == common_pb2.NOT_IN_SYNC
+
+
+class Elected:
+    """A master of epoch 5 in a set of three, as its group sees it."""
+
+    epoch = 5
+    config = SimpleNamespace(replication=Replication.SYNC_DEGRADE)
+
+    def __init__(
+        self, *, alone: bool = False, led: bool = False, heard: bool = True, stood: bool = False
+    ) -> None:
+        self.alone, self.led, self.heard, self.stood = alone, led, heard, stood
+        self.rounds = 0
+
+    def acts_alone(self) -> bool:
+        return self.alone
+
+    def stood_still(self) -> bool:
+        return self.stood
+
+    def admission(self) -> str | None:
+        return None
+
+    def heard_by_all(self) -> bool:
+        return self.heard
+
+    async def led_after_now(self, timeout_s: float) -> bool:
+        self.rounds += 1
+        return self.led
+
+
+def elected(group: Elected, fault: str = "the lease is over") -> MasterRole:
+    store = SimpleNamespace(read_only_reason="")
+    return MasterRole(store, group, lease_fault=lambda: fault)  # type: ignore[arg-type]
+
+
+async def test_a_master_with_a_lease_asks_nobody_whether_it_leads() -> None:
+    group = Elected()
+    assert await elected(group, "").leads() == 5
+    assert group.rounds == 0
+
+
+async def test_without_a_lease_the_set_says_whether_it_leads() -> None:
+    assert await elected(Elected(led=True)).leads() == 5
+    with pytest.raises(RequestRefusedError) as refused:
+        await elected(Elected(led=False)).leads()
+    assert refused.value.code == common_pb2.NOT_IN_SYNC
+
+
+async def test_a_lease_that_is_renewed_meanwhile_counts() -> None:
+    faults = iter(["the lease is over", ""])
+    role = MasterRole(
+        SimpleNamespace(read_only_reason=""),  # type: ignore[arg-type]
+        Elected(),  # type: ignore[arg-type]
+        lease_fault=lambda: next(faults),
+    )
+    assert await role.leads() == 5
+
+
+async def test_where_roles_are_configured_the_configuration_says_who_leads() -> None:
+    group = Elected()
+    role = MasterRole(SimpleNamespace(), group)  # type: ignore[arg-type]
+    assert await role.leads() == 5
+    assert group.rounds == 0
+
+
+async def test_an_answer_for_a_role_that_has_ended_meanwhile_is_none() -> None:
+    class Slow(Elected):
+        async def led_after_now(self, timeout_s: float) -> bool:
+            switch.set(elected(Elected()))
+            return True
+
+    switch = RoleSwitch(elected(Slow()))
+    with pytest.raises(RequestRefusedError, match="not sure"):
+        await switch.leads()
+
+
+@pytest.mark.parametrize(
+    ("group", "fault", "can_ack"),
+    [
+        (Elected(), "", True),
+        (Elected(heard=True), "the lease is over", True),
+        (Elected(heard=False), "the lease is over", False),
+        (Elected(heard=False), "", True),
+        (Elected(alone=True), "the lease is over", False),
+    ],
+)
+def test_puts_are_acknowledged_without_the_coordinator_by_the_whole_set(
+    group: Elected, fault: str, *, can_ack: bool
+) -> None:
+    assert (elected(group, fault).put_fault() == "") is can_ack

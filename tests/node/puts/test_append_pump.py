@@ -47,9 +47,20 @@ class FakeStore:
 class FakeGate:
     master_of: int | None = 1
     refusal: RequestRefusedError | None = None
+    lease: bool = True
+    round: "asyncio.Future[int] | None" = None
+    asked: int = 0
 
     def epoch(self) -> int | None:
         return self.master_of
+
+    def sure_epoch(self) -> int | None:
+        return self.master_of if self.lease else None
+
+    async def leads(self) -> int:
+        self.asked += 1
+        assert self.round is not None
+        return await self.round
 
     def admit(self, durability: int) -> None:
         if self.refusal is not None:
@@ -367,3 +378,71 @@ def _refusing(problem: Exception) -> Callable[..., AppendResult]:
         raise problem
 
     return append
+
+
+GAP = BatchRefusedError("SEQUENCE_GAP", "sequence", "7 came, 5 was expected", limit=5, actual=7)
+
+
+def doubted(rig: Rig, *numbers: int) -> AppendStream:
+    """The lease is over, and the store refuses these requests as gaps."""
+    rig.gate.lease = False
+    rig.gate.round = rig.loop.create_future()
+    rig.store.problems.update(dict.fromkeys(range(len(numbers)), GAP))
+    stream = rig.pump.open_stream()
+    rig.send(stream, *numbers)
+    return stream
+
+
+async def test_a_gap_is_told_at_once_while_the_lease_holds(rig: Rig) -> None:
+    rig.store.problems[0] = GAP
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.SEQUENCE_GAP
+    assert (answer.master_epoch, answer.error.master_epoch) == (1, 1)
+    assert rig.gate.asked == 0
+
+
+async def test_without_a_lease_one_round_tells_all_gaps_that_wait(rig: Rig) -> None:
+    stream = doubted(rig, 1, 2, 3)
+    await until(lambda: rig.gate.asked > 0 and not rig.pump.under_way)
+    assert stream._pending[0].response is None, "nothing is said before the round"
+    assert rig.gate.round is not None
+    rig.gate.round.set_result(1)
+    answers = await take(stream, 3)
+    assert {each.error.code for each in answers} == {common_pb2.SEQUENCE_GAP}
+    assert {each.error.master_epoch for each in answers} == {1}
+    assert rig.gate.asked <= 3
+
+
+@pytest.mark.parametrize("outcome", ["no answer", "another term"])
+async def test_a_master_that_is_not_sure_refuses_nothing_for_ever(rig: Rig, outcome: str) -> None:
+    stream = doubted(rig, 1)
+    assert rig.gate.round is not None
+    if outcome == "another term":
+        rig.gate.round.set_result(3)
+    else:
+        rig.gate.round.set_exception(
+            RequestRefusedError(common_pb2.NOT_IN_SYNC, "this master is not sure")
+        )
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.NOT_IN_SYNC
+    assert answer.status == broker_pb2.IN_SYNC_REPLICAS_NOT_ENOUGH
+
+
+async def test_a_stop_answers_refusals_that_wait_for_a_round(rig: Rig) -> None:
+    stream = doubted(rig, 1)
+    await until(lambda: rig.gate.asked == 1)
+    await rig.pump.stop(1.0)
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == common_pb2.NOT_IN_SYNC
+
+
+async def test_a_put_that_is_stored_asks_for_no_round(rig: Rig) -> None:
+    rig.gate.lease = False
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    await until(lambda: rig.store.end == 10)
+    rig.confirmed.advance(10)
+    (answer,) = await take(stream, 1)
+    assert (answer.status, answer.master_epoch, rig.gate.asked) == (broker_pb2.PUT_OK, 1, 0)

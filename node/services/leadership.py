@@ -1,0 +1,162 @@
+"""What a node says as the master, and that it still was the master when it said it.
+
+    request ─▶ (before) ─▶ the method reads, changes ─▶ (after) ─▶ answer, with the master's epoch
+                  │                                        │
+                  └── lease, or a round of the in-sync set ┴──▶ not sure: NOT_IN_SYNC, ask again
+
+A master that was deposed and has not heard of it has old tables: "there is no such topic", "this
+producer is not known", "the committed offset is 1". A caller acts on that for ever, so it is said
+only by a node that led at a moment after the request came (NodeRole.leads), and with the epoch of
+that term. The check comes after the reading: what was read before is then true at that moment. A
+change is checked before too, so that a deposed master changes nothing.
+
+One table says for each method what it speaks of. A method without a row is not served, so that a
+new one cannot be forgotten.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from tandemlog.v1 import common_pb2
+
+from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
+from ..pulls.pull_service import Parts
+from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, NoRuleError
+
+
+@dataclass(frozen=True, slots=True)
+class Speaks:
+    """For whom a method speaks. `before`: only a master begins it; `after`: its answers are the
+    master's too, not only what it refuses. `if_asked`: they are where the request has
+    `of_master`."""
+
+    before: bool = False
+    after: bool = False
+    if_asked: bool = False
+
+
+NODE = Speaks()
+"""For this node alone, or with the coordinator's word. What it refuses of the cluster's state is
+the master's word on a master."""
+EITHER = Speaks(if_asked=True)
+"""Each node has what it holds; a caller says whether it takes that for the cluster's."""
+READ = Speaks(after=True)
+"""The master's tables."""
+CHANGE = Speaks(before=True)
+"""Of tables: done once the in-sync set has it (NodeRole.settle), which no successor's has."""
+GROUPS = Speaks(before=True, after=True)
+"""Members and their offsets: what a member is told, it acts on."""
+
+SPEAKS: Mapping[str, Speaks] = {
+    # each of its requests by itself: what the store refuses, by AppendPump; the rest is confirmed
+    f"{BROKER}/Append": NODE,
+    f"{BROKER}/Pull": NODE,
+    f"{BROKER}/QueueRanges": EITHER,
+    f"{BROKER}/SearchOffset": NODE,
+    f"{BROKER}/QueryByKey": NODE,
+    f"{BROKER}/GetByOffset": NODE,
+    f"{BROKER}/FetchSegmentRange": NODE,
+    f"{BROKER}/CommitOffsets": GROUPS,
+    f"{BROKER}/FetchOffsets": READ,
+    f"{BROKER}/GroupHeartbeat": GROUPS,
+    f"{BROKER}/DescribeGroup": GROUPS,
+    f"{BROKER}/DescribeProducer": READ,
+    f"{ADMIN}/DescribeCluster": NODE,
+    f"{ADMIN}/CreateTopic": CHANGE,
+    f"{ADMIN}/DeleteTopic": CHANGE,
+    f"{ADMIN}/ListTopics": EITHER,
+    f"{ADMIN}/ListGroups": READ,
+    f"{ADMIN}/DeleteGroup": CHANGE,
+    f"{ADMIN}/ChangeCluster": NODE,
+    f"{ADMIN}/TakeOver": NODE,
+    f"{ADMIN}/Stats": NODE,
+    f"{ADMIN}/Coordination": NODE,
+    f"{ADMIN}/History": NODE,
+    f"{REPLICATION}/Replicate": NODE,
+    f"{HEALTH}/Check": NODE,
+    f"{HEALTH}/List": NODE,
+    f"{HEALTH}/Watch": NODE,
+    f"{REFLECTION}/ServerReflectionInfo": NODE,
+}
+
+
+def speaks(service: str, method: str) -> Speaks:
+    """Raises NoRuleError for a method without a row."""
+    found = SPEAKS.get(f"{service}/{method}")
+    if found is None:
+        raise NoRuleError(
+            f"{service}/{method} has no row in the table of who speaks for the master"
+        )
+    return found
+
+
+class Leads(Protocol):
+    """What is asked of this node's role."""
+
+    def epoch(self) -> int | None: ...
+
+    async def leads(self) -> int: ...
+
+
+class Leadership:
+    """See the module. Without a `role` nothing is asked: for a door before which no cluster is."""
+
+    def __init__(self, role: Leads | None = None) -> None:
+        self._role = role
+
+    async def begin(self, kind: Speaks, request: Any) -> int | None:
+        """Before the method runs: the epoch of which this node is, or calls itself, the master;
+        None of none. Raises RequestRefusedError where only a master may begin."""
+        if self._role is None:
+            return None
+        epoch = self._role.epoch()
+        if kind.before or (epoch is None and of_master(kind, request)):
+            return await self._role.leads()
+        return epoch
+
+    async def vouch(
+        self, kind: Speaks, request: Any, answer: Message | bytes | Parts, begun_in: int | None
+    ) -> None:
+        """Write the epoch in which it is true into an answer that is the master's. Raises
+        RequestRefusedError if that is not known."""
+        if self._role is None or begun_in is None:
+            return
+        if of_master(kind, request):
+            await self._still(begun_in)
+        elif not kind.before:
+            return
+        said: Any = answer
+        said.master_epoch = begun_in
+        if said.error.code:
+            said.error.master_epoch = begun_in
+
+    async def refuse(
+        self, error: common_pb2.Error, begun_in: int | None = None
+    ) -> common_pb2.Error:
+        """The error to send: this one with its epoch, or that nobody here can say it now. A node
+        that is no master says what it knows, and no epoch."""
+        if self._role is None or error.code not in FOR_EVER:
+            return error
+        try:
+            error.master_epoch = await self._still(begun_in)
+        except RequestRefusedError as refusal:
+            return error if refusal.code == common_pb2.NOT_MASTER else error_of(refusal)
+        return error
+
+    async def _still(self, begun_in: int | None) -> int:
+        """The epoch, if this node has led all the time since it was asked for it. What it read as a
+        slave, or in an earlier term, says nothing of this one."""
+        assert self._role is not None, "the callers have looked"
+        epoch = await self._role.leads()
+        if epoch != begun_in:
+            raise not_sure()
+        return epoch
+
+
+def of_master(kind: Speaks, request: Any) -> bool:
+    """Whether the answer is taken for the cluster's, not for this node's: then it has to be one of
+    a node that leads when it has given it."""
+    return kind.after or (kind.if_asked and request.of_master)

@@ -8,7 +8,8 @@
 A client can start from any node. A node is used under the endpoint at which it responded, so
 addresses that only the nodes can reach do no harm if the seeds cover them. The client asks for the
 topology again when a node reports that it is not the master, does not respond, or the topology is
-old.
+old. It never goes back to a master of an older epoch than the newest one that it has heard of
+(newest_epoch.py).
 
 A connection looks at the files of its Security once a second at most. Renewed certificates make
 new channels; those in use before serve the calls that have begun. A new token goes with the next
@@ -22,6 +23,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Self, TypeVar
 
 from tenacity import (
@@ -48,9 +50,10 @@ from ..v1 import admin_pb2
 from .connection_options import ConnectionOptions as ConnectionOptions
 from .connection_options import secured as secured
 from .endpoints import parse_endpoints
+from .newest_epoch import NewestEpoch, deposed, is_current
 from .node import Node
 from .paging import pages_of_topics
-from .topology import Topology, merge_answers
+from .topology import NodeInfo, Topology, merge_answers
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +79,9 @@ class Connection:
         self.master_id = ""
         """Of the node that `master` returned last: under its endpoint another one may answer later,
         and it may have other endpoints."""
+        self.master_epoch = 0
+        """In which it said that it is the master."""
+        self.epochs = NewestEpoch()
         self._topology_at = float("-inf")
         self._first_look: float | None = None
         self._was_answered = False
@@ -121,7 +127,12 @@ class Connection:
         return node
 
     def _new_node(self, endpoint: str) -> Node:
-        return Node(endpoint, self._files, data_connections=self.options.data_connections)
+        return Node(
+            endpoint,
+            self._files,
+            data_connections=self.options.data_connections,
+            epochs=self.epochs,
+        )
 
     def _retire(self, node: Node) -> None:
         """Calls that `node` has begun may end. Its channel is closed when the certificates are
@@ -134,16 +145,29 @@ class Connection:
             task.add_done_callback(self._closing.discard)
 
     async def master(self) -> Node:
-        """The master; raises NoMasterError naming who was asked, without a retry."""
-        if self._master is not None and not self._closed:
+        """The master of the newest epoch; raises NoMasterError naming who was asked, without a
+        retry."""
+        current = is_current(self.master_epoch, self.epochs.value)
+        if self._master is not None and current and not self._closed:
             self._master = self.node(self._master.endpoint)
             return self._master
-        topology = await self.refresh()
-        master = topology.master
-        if master is None:
-            raise NoMasterError(f"no node says that it is the master: {topology.asked_text()}")
+        await self.refresh()
+        master = self.authority()
         self._master, self.master_id = self.node(master.endpoint), master.node_id
+        self.master_epoch = master.epoch
         return self._master
+
+    def authority(self) -> NodeInfo:
+        """Topology.authority, unless an answer has told of a newer epoch since. Raises
+        NoMasterError."""
+        topology, newest = self.topology, self.epochs.value
+        master = topology.authority
+        if master is not None and is_current(master.epoch, newest):
+            return master
+        if topology.master is None:
+            raise NoMasterError(f"no node says that it is the master: {topology.asked_text()}")
+        newest = max(newest, topology.newest_epoch)
+        raise NoMasterError(str(deposed(topology.master.endpoint, topology.master.epoch, newest)))
 
     async def wait_for_master(self) -> None:
         """Waits until a node reports that it is the master; raises NoMasterError after
@@ -216,6 +240,7 @@ class Connection:
             lambda request: self.on_master(
                 lambda node: node.ask(node.admin.ListTopics, request, timeout_ms)
             ),
+            of_master=True,
         )
 
     async def _discover(self) -> Topology:
@@ -232,9 +257,11 @@ class Connection:
         ):
             raise next(iter(failures.values()))
         unanswered = {endpoint: each.reason or "refused" for endpoint, each in failures.items()}
-        self.topology = merge_answers(answers, tuple(known), self.topology, unanswered)
+        known_before = replace(self.topology, newest_epoch=self.epochs.value)
+        self.topology = merge_answers(answers, tuple(known), known_before, unanswered)
+        self.epochs.value = self.topology.newest_epoch
         self._topology_at = time.monotonic()
-        master = self.topology.master is not None
+        master = self.topology.authority is not None
         self._outages.looked(master=master, reason=self.topology.asked_text())
         if self._outages.away and self._outages.watched and self._watcher is None:
             self._watcher = asyncio.create_task(self._watch_outage(), name="tandemlog-outage")

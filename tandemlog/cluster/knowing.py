@@ -13,7 +13,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from ..errors import NodeUnavailableError, NoMasterError, NoNodeError, TandemlogError
+from ..errors import (
+    NodeUnavailableError,
+    NoNodeError,
+    NotInSyncError,
+    NotMasterError,
+    TandemlogError,
+)
 from .connection import Connection
 from .node import Node
 
@@ -24,6 +30,9 @@ ResultT = TypeVar("ResultT")
 MASTER_WAIT_MS: Final = 5_000
 """A restart of the master, about."""
 
+NO_MASTER: Final = (NodeUnavailableError, NotMasterError, NotInSyncError)
+"""What says that there is no master to ask now: none, a slave, one that may have been deposed."""
+
 
 class Knowing:
     """Asks the nodes of `connection`; one event loop."""
@@ -32,14 +41,18 @@ class Knowing:
         self._connection = connection
 
     async def ask(
-        self, call: Callable[[Node], Awaitable[ResultT]], doing: str
+        self,
+        call: Callable[[Node], Awaitable[ResultT]],
+        doing: str,
+        of_master: Callable[[Node], Awaitable[ResultT]] | None = None,
     ) -> tuple[list[ResultT], bool]:
         """The master's response and True, or without a master those of all nodes that respond, and
-        False. Raises the master's refusals, and NoNodeError if no node responds."""
+        False. `of_master` is what to ask the master, if that is another question. Raises the
+        master's refusals, and NoNodeError if no node responds."""
         wait_ms = min(MASTER_WAIT_MS, self._connection.options.retry_timeout_ms)
         try:
-            return [await self.ask_master(call, wait_ms)], True
-        except NodeUnavailableError as error:
+            return [await self.ask_master(of_master or call, wait_ms)], True
+        except NO_MASTER as error:
             answers = await self._ask_all(call)
             if not answers:
                 raise NoNodeError(f"{doing}: no node answers; {error}") from error
@@ -49,8 +62,8 @@ class Knowing:
     async def ask_master(
         self, call: Callable[[Node], Awaitable[ResultT]], wait_ms: int = 0
     ) -> ResultT:
-        """The answer of the master of the newest epoch; raises NodeUnavailableError if it gives
-        none for `wait_ms`, and what it refuses."""
+        """The answer of the master of the newest epoch; raises one of NO_MASTER if it gives none
+        for `wait_ms`, and what it refuses."""
         look = False
         async for attempt in self._connection.retrying(wait_ms):
             with attempt:
@@ -64,15 +77,7 @@ class Knowing:
         topology = await (connection.refresh() if look else connection.current_topology())
         if topology.authority is None and not look:
             topology = await connection.refresh()
-        if topology.authority is not None:
-            return connection.node(topology.authority.endpoint)
-        if topology.master is not None:
-            raise NoMasterError(
-                f"{topology.master.endpoint} says that it is the master of epoch "
-                f"{topology.master.epoch}, but epoch {topology.newest_epoch} was seen: it was "
-                "deposed and does not know it"
-            )
-        raise NoMasterError(f"no node says that it is the master: {topology.asked_text()}")
+        return connection.node(connection.authority().endpoint)
 
     async def _ask_all(self, call: Callable[[Node], Awaitable[ResultT]]) -> list[ResultT]:
         """The answers of all other nodes; one that fails, or does not know, gives none."""

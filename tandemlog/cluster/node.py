@@ -32,6 +32,7 @@ from .append_call import APPEND, AppendCall, GrpcAppendCall, status_of
 from .data_connection import DataStatusError
 from .data_path import DataPath, Offer
 from .endpoints import split_host_port
+from .newest_epoch import NewestEpoch
 from .pull_answer import PULL, PullAnswer, parse_pull
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ ResultT = TypeVar("ResultT")
 
 class Node:
     """One node under one endpoint, with its stubs. Raises SecurityError for files that cannot be
-    used. `number` is that of the certificates with which its channel was made."""
+    used. `number` is that of the certificates with which its channel was made. An answer that is
+    older than `epochs` knows is not believed: its call raises NotMasterError."""
 
     def __init__(
         self,
@@ -78,8 +80,10 @@ class Node:
         files: SecurityFiles | None = None,
         *,
         data_connections: str = "never",
+        epochs: NewestEpoch | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._epochs = epochs or NewestEpoch()
         self._files = files or SecurityFiles(Security())
         try:
             own_grpc.ready()
@@ -143,6 +147,7 @@ class Node:
             self.data.pull_came_by_grpc()
         answer = parse_pull(raw)
         if answer.error.code:
+            self._epochs.believe(answer, self.endpoint)
             raise error_from(answer.error, self.endpoint)
         return answer
 
@@ -176,11 +181,13 @@ class Node:
         metadata = self.metadata
         try:
             call = method(request, timeout=timeout_ms / 1000, metadata=metadata)
-            return await own_grpc.begun(call)
+            answer = await own_grpc.begun(call)
         except own_grpc.aio.AioRpcError as error:
             raise await self.failure(error, metadata) from None
         except own_grpc.aio.UsageError as error:
             raise ClientClosedError(f"{self.endpoint}: the channel is closed") from error
+        self._epochs.believe(answer, self.endpoint)
+        return answer
 
     @property
     def metadata(self) -> Metadata:

@@ -34,13 +34,18 @@ async def every_page(ask: Callable[[str], Awaitable[str]]) -> None:
 async def pages_of_topics(
     names: Sequence[str],
     ask: Callable[[admin_pb2.ListTopicsRequest], Awaitable[admin_pb2.ListTopicsResponse]],
+    *,
+    of_master: bool = False,
 ) -> list[admin_pb2.Topic]:
-    """The topics `names`, or all."""
+    """The topics `names`, or all. `of_master`: the answer is taken for the cluster's, so a node
+    that does not know that it leads gives none."""
     found: list[admin_pb2.Topic] = []
     for part in in_parts(names, MAX_NAMES) or [()]:
 
         async def page_of(page: str, part: Sequence[str] = part) -> str:
-            answer = await ask(admin_pb2.ListTopicsRequest(names=part, page=page))
+            answer = await ask(
+                admin_pb2.ListTopicsRequest(names=part, page=page, of_master=of_master)
+            )
             found.extend(answer.topics)
             return answer.next_page
 

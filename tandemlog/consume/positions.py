@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..cluster.close_names import unknown_topics
 from ..cluster.connection import Connection
 from ..cluster.histories import PositionCheck, check_positions
-from ..cluster.knowing import Knowing
+from ..cluster.knowing import NO_MASTER, Knowing
 from ..cluster.node import Node
 from ..cluster.paging import (
     MAX_NAMES,
@@ -108,7 +108,9 @@ class Positions:
         for where another node is read from.
         """
         answers, _ = await self._knowing.ask(
-            lambda node: self._topics_of(node, names), "asking for topics"
+            lambda node: self._topics_of(node, names),
+            "asking for topics",
+            lambda node: self._topics_of(node, names, of_master=True),
         )
         known: dict[str, admin_pb2.Topic] = {}
         for each in (topic for answer in answers for topic in answer):
@@ -140,7 +142,9 @@ class Positions:
         """What the cluster's queues hold, and whether that comes from the master: without one it is
         what the nodes that respond hold together, and there may be more."""
         answers, sure = await self._knowing.ask(
-            lambda node: self._ranges_of(node, topics), "asking what the queues hold"
+            lambda node: self._ranges_of(node, topics),
+            "asking what the queues hold",
+            lambda node: self._ranges_of(node, topics, of_master=True),
         )
         found: dict[Queue, QueueRange] = {}
         for each in (one for answer in answers for one in answer):
@@ -160,22 +164,32 @@ class Positions:
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
         """The same by the master's word; None if there is none to ask now."""
         try:
-            ranges = await self._knowing.ask_master(lambda node: self._ranges_of(node, topics))
-        except NodeUnavailableError:
+            ranges = await self._knowing.ask_master(
+                lambda node: self._ranges_of(node, topics, of_master=True)
+            )
+        except NO_MASTER:
             return None
         return {(each.topic, each.queue_id): each for each in ranges}
 
-    async def _topics_of(self, node: Node, names: Sequence[str]) -> list[admin_pb2.Topic]:
+    async def _topics_of(
+        self, node: Node, names: Sequence[str], *, of_master: bool = False
+    ) -> list[admin_pb2.Topic]:
         return await pages_of_topics(
-            names, lambda request: node.ask(node.admin.ListTopics, request, self._timeout_ms)
+            names,
+            lambda request: node.ask(node.admin.ListTopics, request, self._timeout_ms),
+            of_master=of_master,
         )
 
-    async def _ranges_of(self, node: Node, topics: Sequence[str]) -> list[QueueRange]:
+    async def _ranges_of(
+        self, node: Node, topics: Sequence[str], *, of_master: bool = False
+    ) -> list[QueueRange]:
         found: list[broker_pb2.QueueRange] = []
         for names in in_parts(topics, MAX_NAMES) or [()]:
 
             async def ask(page: str, names: Sequence[str] = names) -> str:
-                request = broker_pb2.QueueRangesRequest(topics=names, page=page)
+                request = broker_pb2.QueueRangesRequest(
+                    topics=names, page=page, of_master=of_master
+                )
                 answer = await node.ask(node.broker.QueueRanges, request, self._timeout_ms)
                 found.extend(answer.ranges)
                 return answer.next_page

@@ -19,6 +19,8 @@ What an answer does to the request it is for, always the first one written and n
     gap                       surely not stored, nor anything behind it: new epoch, from 0
     unknown producer          the same, but for what may have been stored by an earlier attempt:
                               the node may have forgotten us, so that fails as unknown
+    all three from a master   kept: a master that was deposed does not know what the one after it
+    of an older epoch         has stored
 
 Where the caller gave the epoch, a number says which message it is about: none is ever given twice,
 and what would need new ones (a gap, a permanent refusal) ends the producer instead.
@@ -32,8 +34,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ..cluster.newest_epoch import is_current
 from ..errors import (
     NodeUnavailableError,
+    NotMasterError,
     OutcomeUnknownError,
     PermissionDeniedError,
     ProducerFencedError,
@@ -75,7 +79,8 @@ class ProducerEndedError(Exception):
 
 class Chain:
     """See the module. `release` gets the bytes of every request that leaves, `refused` the requests
-    that a node refused permanently; `last_error` is why the newest attempt failed."""
+    that a node refused permanently; `newest_epoch` is the newest of any master that was heard of;
+    `last_error` is why the newest attempt failed."""
 
     def __init__(
         self,
@@ -83,7 +88,10 @@ class Chain:
         release: Callable[[int], None],
         refused: Callable[[PutBatch, TandemlogError], None] = lambda batch, error: None,
         counters: ProducerCounters | None = None,
+        newest_epoch: Callable[[], int] = lambda: 0,
     ) -> None:
+        self._newest_epoch = newest_epoch
+        self._stream_epoch = 0
         self._counters = counters or ProducerCounters()
         self.numbers = numbers
         self.last_error: TandemlogError | None = None
@@ -134,8 +142,9 @@ class Chain:
             self._number(batch)
         self._batches.append(batch)
 
-    def stream_opened(self) -> None:
-        """A new stream: everything is to be written again."""
+    def stream_opened(self, epoch: int = 0) -> None:
+        """A new stream, to the master of `epoch`: everything is to be written again."""
+        self._stream_epoch = epoch
         self._counters.streams += 1
         self._kept = self._written = 0
         self._doubts = []
@@ -155,6 +164,7 @@ class Chain:
             self._number(batch)
         self._doubts.append(batch.in_doubt)
         batch.in_doubt = True
+        batch.written_in = max(batch.written_in, self._stream_epoch)
         self._written += 1
         return batch
 
@@ -169,13 +179,43 @@ class Chain:
         batch = self._answered(response, endpoint)
         if batch is None:
             return
+        self._learn(response.master_epoch)
         doubt = self._doubts.pop(0)
         if response.status == broker_pb2.PUT_OK:
             self._resolve(batch, response)
         else:
-            self._refused(batch, _error_of(response, endpoint), doubt)
+            error = self._believed(batch, response, _error_of(response, endpoint), endpoint)
+            self._refused(batch, error, doubt)
         if self._stop is not None and not self.in_flight:
             raise self._stop
+
+    def _learn(self, epoch: int) -> None:
+        """The master may have another term than the one that it was asked in."""
+        if epoch > self._stream_epoch:
+            self._stream_epoch = epoch
+            for index in range(self._kept, self._written):
+                self._batches[index].written_in = max(self._batches[index].written_in, epoch)
+
+    def _believed(
+        self,
+        batch: PutBatch,
+        response: broker_pb2.AppendResponse,
+        error: TandemlogError,
+        endpoint: str,
+    ) -> TandemlogError:
+        """What is known after this refusal: nothing for ever, if it comes from before an election
+        that was heard of, or from before the last writing. A node of 0.1 says no epoch: it is that
+        of which it called itself the master."""
+        if error.retryable or isinstance(error, OutcomeUnknownError):
+            return error
+        epoch = response.master_epoch or response.error.master_epoch or self._stream_epoch
+        newest = self._newest_epoch()
+        if may_judge(epoch, batch.written_in, newest):
+            return error
+        return NotMasterError(
+            f"{endpoint} refused this as the master of epoch {epoch}, but it may have been stored "
+            f"in epoch {batch.written_in}, and epoch {newest} was seen: {error}"
+        )
 
     def stream_ended(self) -> None:
         """No further answer will come. Without numbers nothing that was written may be written
@@ -293,6 +333,7 @@ class Chain:
             self._counters.failed(len(guilty), error)
             rest.sequence, rest.epoch = batch.sequence, batch.epoch
             rest.unanswered = batch.unanswered
+            rest.written_in = batch.written_in
             self._batches[self._kept] = rest
             self._release(batch.byte_size - rest.byte_size)
             self._keep(error)
@@ -365,6 +406,12 @@ class Chain:
         for batch in self._batches:
             batch.sequence = None
             batch.in_doubt = False
+
+
+def may_judge(epoch: int, written_in: int, newest: int) -> bool:
+    """Whether a master of `epoch` knows what became of a request that was last written to one of
+    `written_in`, when `newest` was heard of."""
+    return epoch >= written_in and is_current(epoch, newest)
 
 
 def _unknown(error: TandemlogError) -> OutcomeUnknownError:

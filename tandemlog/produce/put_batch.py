@@ -87,7 +87,7 @@ def durability_of(wait: bool) -> broker_pb2.Durability.ValueType:
 class PutBatch:
     """One request. `request_id` names it on a stream; `in_doubt`: a node may have stored it under
     its number; `unanswered`: an attempt got no response, so it is not certain that it is not
-    stored.
+    stored; `written_in`: the newest epoch of a master that may have stored it.
 
     `checksum` tells it from any other request under its number (format.producer_mark); None: that
     of its bytes.
@@ -112,6 +112,7 @@ class PutBatch:
         "sizes",
         "topics",
         "unanswered",
+        "written_in",
     )
 
     def __init__(
@@ -146,6 +147,7 @@ class PutBatch:
         self.epoch = 0
         self.in_doubt = False
         self.unanswered = False
+        self.written_in = 0
         self.expired = False
 
     @property

@@ -96,7 +96,9 @@ class Sender:
         self._options = options
         self._named = named
         self._numbers = numbers
-        self._chain = Chain(numbers, self._release, refused, self._counters)
+        self._chain = Chain(
+            numbers, self._release, refused, self._counters, lambda: connection.epochs.value
+        )
         self._loop = asyncio.get_running_loop()
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -244,7 +246,7 @@ class Sender:
         self._node = None
         node = self._node = await self._connection.master()
         master_id = self._connection.master_id  # another user of the connection may change it
-        self._chain.stream_opened()
+        self._chain.stream_opened(self._connection.master_epoch)
         if not self._numbers.settled:
             await self._settle(node)
         call = await node.append()
@@ -278,6 +280,7 @@ class Sender:
                 call.close()
 
     def _received(self, response: broker_pb2.AppendResponse, node: Node) -> None:
+        self._connection.epochs.heard(response.master_epoch)
         try:
             self._chain.received(response, node.endpoint)
         finally:

@@ -157,7 +157,7 @@ OF_THE_REQUEST = frozenset(
     }
 )
 """What is wrong with the request or its caller, with this node's own files, or with a change of the
-cluster, which its coordinator has refused: true whoever leads."""
+cluster, which its coordinator has refused: true under any master."""
 
 PASSING = frozenset(
     {

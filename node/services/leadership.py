@@ -136,8 +136,8 @@ class Leadership:
     async def refuse(
         self, error: common_pb2.Error, begun_in: int | None = None
     ) -> common_pb2.Error:
-        """The error to send: this one with its epoch, or that nobody here can say it now. A node
-        that is no master says what it knows, and no epoch."""
+        """The error to send: this one with its epoch, or that this master is not sure. A node that
+        is no master sends what it knows, and no epoch."""
         if self._role is None or error.code not in FOR_EVER:
             return error
         try:
@@ -157,6 +157,6 @@ class Leadership:
 
 
 def of_master(kind: Speaks, request: Any) -> bool:
-    """Whether the answer is taken for the cluster's, not for this node's: then it has to be one of
-    a node that leads when it has given it."""
+    """Whether the caller takes the answer for the cluster's, not for this node's: then a node gives
+    it that still leads after its reading."""
     return kind.after or (kind.if_asked and request.of_master)

@@ -37,8 +37,8 @@ async def pages_of_topics(
     *,
     of_master: bool = False,
 ) -> list[admin_pb2.Topic]:
-    """The topics `names`, or all. `of_master`: the answer is taken for the cluster's, so a node
-    that does not know that it leads gives none."""
+    """The topics `names`, or all. `of_master`: the caller takes them for the cluster's, so a node
+    that does not know that it leads refuses."""
     found: list[admin_pb2.Topic] = []
     for part in in_parts(names, MAX_NAMES) or [()]:
 

@@ -18,7 +18,8 @@ SETTLE_S = 120.0
 
 class ElectedNodes:
     """See the module. Every node must be up before the first election. `places` has one for each
-    node, if they are not on loopback."""
+    node, if they are not on loopback; `ways` the endpoint by which each node reaches the
+    coordinator, where they differ."""
 
     def __init__(
         self,
@@ -29,7 +30,10 @@ class ElectedNodes:
         min_in_sync: int = 2,
         replication: Mapping[str, Any] | None = None,
         places: Sequence[Place] = (),
+        lease_ttl_s: float | None = None,
+        ways: Sequence[str] = (),
     ) -> None:
+        lease = {} if lease_ttl_s is None else {"lease_ttl_s": lease_ttl_s}
         ports = free_ports(2 * count)
         names = [f"n{number}" for number in range(count)]
         self.nodes: list[NodeProcess] = []
@@ -42,7 +46,11 @@ class ElectedNodes:
                 "insecure": place is not LOOPBACK,
                 "listen": f"{place.host}:{ports[2 * number]}",
                 "http_listen": f"{place.host}:{ports[2 * number + 1]}",
-                "coordinator": {"endpoints": list(coordinator), "members": names},
+                "coordinator": {
+                    "endpoints": [ways[number]] if ways else list(coordinator),
+                    "members": names,
+                    **lease,
+                },
                 "store": {"directory": folder / name / "store", **SMALL},
                 "replication": {
                     "mode": "sync",

@@ -136,6 +136,7 @@ FOR_EVER = frozenset(
         common_pb2.FENCED_MEMBER,
         common_pb2.FENCED_INSTANCE,
         common_pb2.GROUP_HAS_MEMBERS,
+        common_pb2.LOG_CUT,
     }
 )
 """What is said of the state of the log, the tables and the groups, and a caller acts on without

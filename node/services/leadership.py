@@ -14,7 +14,7 @@ One table says for each method what it speaks of. A method without a row is not 
 new one cannot be forgotten.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -29,26 +29,27 @@ from .permissions import ADMIN, BROKER, HEALTH, REFLECTION, REPLICATION, NoRuleE
 
 @dataclass(frozen=True, slots=True)
 class Speaks:
-    """For whom a method speaks. `before`: only a master begins it; `after`: its answers are the
-    master's too, not only what it refuses. `if_asked`: they are where the request has
-    `of_master`."""
+    """For whom a method speaks. `before`: only a master begins it; `of_master`: whether the answer
+    to this request is taken for the cluster's, not only what is refused: then a node gives it that
+    still leads after its reading."""
 
     before: bool = False
-    after: bool = False
-    if_asked: bool = False
+    of_master: Callable[[Any], bool] = lambda request: False
 
 
 NODE = Speaks()
 """For this node alone, or with the coordinator's word. What it refuses of the cluster's state is
 the master's word on a master."""
-EITHER = Speaks(if_asked=True)
+EITHER = Speaks(of_master=lambda request: request.of_master)
 """Each node has what it holds; a caller says whether it takes that for the cluster's."""
-READ = Speaks(after=True)
+READ = Speaks(of_master=lambda request: True)
 """The master's tables."""
 CHANGE = Speaks(before=True)
 """Of tables: done once the in-sync set has it (NodeRole.settle), which no successor's has."""
-GROUPS = Speaks(before=True, after=True)
+GROUPS = Speaks(before=True, of_master=lambda request: True)
 """Members and their offsets: what a member is told, it acts on."""
+POSITIONS = Speaks(of_master=lambda request: bool(request.positions))
+"""Without positions it only gives the history of this node's log."""
 
 SPEAKS: Mapping[str, Speaks] = {
     # each of its requests by itself: what the store refuses, by AppendPump; the rest is confirmed
@@ -59,6 +60,7 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{BROKER}/QueryByKey": NODE,
     f"{BROKER}/GetByOffset": NODE,
     f"{BROKER}/FetchSegmentRange": NODE,
+    f"{BROKER}/CheckPositions": POSITIONS,
     f"{BROKER}/CommitOffsets": GROUPS,
     f"{BROKER}/FetchOffsets": READ,
     f"{BROKER}/GroupHeartbeat": GROUPS,
@@ -113,7 +115,7 @@ class Leadership:
         if self._role is None:
             return None
         epoch = self._role.epoch()
-        if kind.before or (epoch is None and of_master(kind, request)):
+        if kind.before or (epoch is None and kind.of_master(request)):
             return await self._role.leads()
         return epoch
 
@@ -124,7 +126,7 @@ class Leadership:
         RequestRefusedError if that is not known."""
         if self._role is None or begun_in is None:
             return
-        if of_master(kind, request):
+        if kind.of_master(request):
             await self._still(begun_in)
         elif not kind.before:
             return
@@ -154,9 +156,3 @@ class Leadership:
         if epoch != begun_in:
             raise not_sure()
         return epoch
-
-
-def of_master(kind: Speaks, request: Any) -> bool:
-    """Whether the caller takes the answer for the cluster's, not for this node's: then a node gives
-    it that still leads after its reading."""
-    return kind.after or (kind.if_asked and request.of_master)

@@ -509,6 +509,9 @@ class CheckPositionsResponse(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     HISTORY_FIELD_NUMBER: _builtins.int
     CUT_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def error(self) -> _common_pb2.Error: ...
     @_builtins.property
@@ -527,10 +530,11 @@ class CheckPositionsResponse(_message.Message):
         error: _common_pb2.Error | None = ...,
         history: Global___LogHistory | None = ...,
         cut: _abc.Iterable[Global___QueuePosition] | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "history", b"history"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "error", b"error", "history", b"history"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cut", b"cut", "error", b"error", "history", b"history", "master_epoch", b"master_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

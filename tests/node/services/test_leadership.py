@@ -18,6 +18,7 @@ from node.services.leadership import (
     EITHER,
     GROUPS,
     NODE,
+    POSITIONS,
     READ,
     SPEAKS,
     Leadership,
@@ -85,6 +86,7 @@ def test_an_answer_of_the_master_has_room_for_its_epoch(name: str) -> None:
     assert "master_epoch" in fields
     assert "error" in fields
     assert not method.server_streaming, "its answers would go out before anybody could vouch"
+    assert kind is not POSITIONS or "positions" in method.input_type.fields_by_name
     assert kind is not EITHER or "of_master" in method.input_type.fields_by_name
 
 

@@ -1,6 +1,7 @@
 """Whether a request may be carried out, before anything of it is. Pure. Raises RefusedError."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tandemlog.v1 import coordinator_pb2 as pb
 
@@ -29,6 +30,27 @@ def check_range(request: pb.RangeRequest) -> None:
         raise no_key()
     if request.limit < 0 or request.revision < 0:
         raise RefusedError("INVALID_ARGUMENT", "coordinator: limit and revision are not negative")
+    check_enum("sort_order", request.sort_order, pb.RangeRequest.SortOrder)
+    check_enum("sort_target", request.sort_target, pb.RangeRequest.SortTarget)
+
+
+def check_enum(field: str, value: int, kind: Any) -> None:
+    """proto3 gives on any number; one that the enum does not have means nothing here."""
+    if value not in kind.values():
+        raise RefusedError("INVALID_ARGUMENT", f"coordinator: {field}: {value} is not known")
+
+
+def check_watch(request: pb.WatchCreateRequest) -> None:
+    if not request.key:
+        raise no_key()
+    if request.progress_notify:
+        raise not_supported("progress_notify; ask for the progress")
+    if request.start_revision < 0 or request.watch_id < 0:
+        raise RefusedError(
+            "INVALID_ARGUMENT", "coordinator: start_revision and watch_id are not negative"
+        )
+    for each in request.filters:
+        check_enum("filters", each, pb.WatchCreateRequest.FilterType)
 
 
 def check_txn(request: pb.TxnRequest, limits: Limits) -> None:
@@ -39,6 +61,8 @@ def check_txn(request: pb.TxnRequest, limits: Limits) -> None:
     for compare in request.compare:
         if not compare.key:
             raise no_key()
+        check_enum("result", compare.result, pb.Compare.CompareResult)
+        check_enum("target", compare.target, pb.Compare.CompareTarget)
     for branch in (request.success, request.failure):
         _check_branch(branch, limits)
 

@@ -2,7 +2,9 @@
 
 Deadlines are never written down. After a restart, and after a time in which this process did not
 run (paused, or the machine was asleep), every lease has its whole time again: no holder could renew
-it, and a holder counts from before it asked, so that a longer life does no harm.
+it, and a holder counts from before it asked, so that a longer life does no harm. For the same
+reason a shorter time in which this process stood does not count for any lease, and none ends right
+after it: renewals that came meanwhile are still to be read.
 """
 
 from collections.abc import Collection
@@ -10,6 +12,9 @@ from dataclasses import dataclass, field
 
 PAUSE_S = 1.0
 """The time is told at least ten times as often: a longer step is a time without us."""
+STOOD_S = 0.3
+"""A longer step than this is one in which nothing was served."""
+SETTLE_S = 0.2
 
 
 @dataclass(slots=True)
@@ -27,6 +32,7 @@ class Leases:
     def __init__(self, ttls: dict[int, int], now: float) -> None:
         self.table = {lease: LeaseState(ttl, now + ttl) for lease, ttl in ttls.items()}
         self._now = now
+        self._settled = now
         self._earliest = self._first_deadline()
 
     def expired(self, now: float) -> list[int]:
@@ -35,8 +41,13 @@ class Leases:
             for each in self.table.values():
                 each.deadline = now + each.ttl_s
             self._earliest = self._first_deadline()
+        elif now - self._now > STOOD_S:
+            for each in self.table.values():
+                each.deadline += now - self._now
+            self._earliest += now - self._now
+            self._settled = now + SETTLE_S
         self._now = now
-        if now < self._earliest:
+        if now < self._earliest or now < self._settled:
             return []
         over = [lease for lease, each in self.table.items() if each.deadline <= now]
         self._earliest = self._first_deadline(without=set(over))

@@ -114,6 +114,11 @@ class Machine:
         taken.revision = self.revision
         return taken
 
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has changed since the changes were taken, not by half either."""
+        return self._changes.empty and not self._sub
+
     def advance(self, now: float) -> None:
         """It is `now`: end the leases whose time is over, each at a revision of its own."""
         for lease in self.leases.expired(now):
@@ -209,6 +214,9 @@ class Machine:
         found = self.leases.table.get(request.ID)
         answer = pb.LeaseTimeToLiveResponse(header=self.header(), ID=request.ID, TTL=-1)
         if found is not None:
+            size = sum(map(len, found.keys)) if request.keys else 0
+            if size > self.limits.answer_bytes:
+                raise full("bytes of an answer, ask without keys", size, self.limits.answer_bytes)
             answer.TTL = int(found.deadline - now)
             answer.grantedTTL = found.ttl_s
             answer.keys.extend(sorted(found.keys) if request.keys else ())

@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 
 from ..access.certificates import names_in_pem
+from ..access.identities import CertificateNames
 from ..certs.names import Kind, owner_of
 
 Credentials = Callable[[], grpc.ServerCredentials]
@@ -27,28 +28,40 @@ class Protection:
     credentials: Credentials
     required: bool = True
     clients: frozenset[str] = frozenset()
-    _known: dict[bytes, str] = field(default_factory=dict)
+    _known: dict[bytes, tuple[str, str]] = field(default_factory=dict)
 
     def fault_of(self, context: Any) -> str:
         """Why the caller of a call is not let in; empty if it is."""
+        return self.seen(context)[0]
+
+    def seen(self, context: Any) -> tuple[str, str]:
+        """The same, and what the caller's certificate names; empty where none is required."""
         if not self.required:
-            return ""
+            return "", ""
         shown = context.auth_context().get("x509_pem_cert", ())
         if not shown:
-            return "coordinator: a client certificate is required"
+            return "coordinator: a client certificate is required", ""
         if shown[0] not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[shown[0]] = fault_in(shown[0], self.clients)
+            self._known[shown[0]] = _seen_in(shown[0], self.clients)
         return self._known[shown[0]]
+
+
+def _seen_in(certificate: bytes, clients: frozenset[str]) -> tuple[str, str]:
+    try:
+        names = names_in_pem(certificate)
+    except ValueError:
+        return "coordinator: the certificate cannot be read", ""
+    return _fault_in(names, clients), str(names)
 
 
 def fault_in(certificate: bytes, clients: frozenset[str]) -> str:
     """Why the owner of a certificate (PEM) is not let in; empty if it is."""
-    try:
-        names = names_in_pem(certificate)
-    except ValueError:
-        return "coordinator: the certificate cannot be read"
+    return _seen_in(certificate, clients)[0]
+
+
+def _fault_in(names: CertificateNames, clients: frozenset[str]) -> str:
     owners = [owner for owner in map(owner_of, names.uris) if owner is not None]
     if any(owner.kind is not Kind.CLIENT or owner.name in clients for owner in owners):
         return ""

@@ -10,8 +10,11 @@ from pathlib import Path
 
 from grpc import aio
 
+from ..process.connection_census import ConnectionCensus
+from ..process.machine_bounds import open_files
 from ..process.service_manager import said_ready
 from ..settings.endpoints import ListenError, usable
+from ..settings.host_port import split_endpoint
 from .database import Database, SqliteDatabase
 from .journal import Journal
 from .limits import Limits
@@ -24,9 +27,15 @@ logger = logging.getLogger(__name__)
 
 _GRACE_S = 0.5
 _CONNECTIONS = 4_096
+_CALLS_OF_A_CONNECTION = 256
+_PENDING_CALLS = 1 << 16
+"""Above what the door lets in, which refuses with a reason; gRPC would drop calls at random."""
+_OWN_FILES = 64
 _OPTIONS = (
     ("grpc.so_reuseport", 0),
-    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+    ("grpc.max_concurrent_streams", _CALLS_OF_A_CONNECTION),
+    ("grpc.server.max_pending_requests", _PENDING_CALLS),
+    ("grpc.server.max_pending_requests_hard_limit", _PENDING_CALLS),
     ("grpc.max_send_message_length", -1),
     # clients may ping a quiet connection every 10 s, also while no call is open
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
@@ -80,9 +89,9 @@ class CoordinatorServer:
             self._protection,
         )
         most = ("grpc.max_receive_message_length", 2 * self._limits.request_bytes)
-        self._server = aio.server(
-            options=(*_OPTIONS, most), maximum_concurrent_rpcs=self._limits.calls
-        )
+        connections = min(_CONNECTIONS, max(open_files() - _OWN_FILES, _OWN_FILES))
+        many = ("grpc.max_allowed_incoming_connections", connections)
+        self._server = aio.server(options=(*_OPTIONS, most, many))
         services.add_to(self._server)
         try:
             if self._protection is None:
@@ -95,6 +104,9 @@ class CoordinatorServer:
         await self._server.start()
         self.tick = services.tick
         self._ticks = asyncio.create_task(tick_forever(services))
+        port = split_endpoint(self.endpoint)[1]
+        census = ConnectionCensus(services.door, port, connections)
+        self._looking = asyncio.create_task(census.run(), name="connections")
 
     @property
     def fatal(self) -> "asyncio.Future[BaseException]":
@@ -102,8 +114,9 @@ class CoordinatorServer:
 
     async def stop(self) -> None:
         """End every call; what was answered is durable. The database is the caller's to close."""
-        self._ticks.cancel()
-        await asyncio.gather(self._ticks, return_exceptions=True)
+        for each in (self._ticks, self._looking):
+            each.cancel()
+        await asyncio.gather(self._ticks, self._looking, return_exceptions=True)
         await self._server.stop(0 if self.fatal.done() else _GRACE_S)
         await self._journal.close()
 

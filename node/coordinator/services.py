@@ -6,9 +6,10 @@ disk holds is whole.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -19,12 +20,15 @@ from ha.coordinator.methods import Answer, Method, Request
 from ha.coordinator.verdicts import AUTH_NOT_ENABLED
 from tandemlog.v1 import coordinator_pb2 as pb
 
+from .door import CoordinatorDoor, received
 from .journal import Journal
 from .machine import Machine
 from .protection import Protection
 from .refusals import RefusedError, busy, over
 from .watch_stream import DurableRevision, WatchStream
-from .watchers import WatchCount, Watchers
+from .watchers import Watchers
+
+logger = logging.getLogger(__name__)
 
 VERSION = "3.4.0-tandemlog"
 """Of the API; etcd's clients want a version of this form."""
@@ -53,8 +57,8 @@ class EtcdServices:
         self._size = size
         self._endpoint = endpoint
         self._protection = protection
-        self._watches = WatchCount(machine.limits.watches)
-        self._streams = 0
+        self.door = CoordinatorDoor(machine.limits, protection)
+        self._pace = asyncio.Lock()
 
     def add_to(self, server: aio.Server) -> None:
         """Serve on `server`; before it starts."""
@@ -99,10 +103,17 @@ class EtcdServices:
     def _unary(
         self, method: Method[Request, Answer], call: Callable[[Request, float], Answer]
     ) -> Handler:
-        async def serve(data: bytes, context: Any) -> bytes:
-            return await self._answered(context, method, call, data)
+        async def serve(requests: AsyncIterator[bytes], context: Any) -> bytes:
+            try:
+                holder = self.door.admit(context)
+                data = await received(requests)
+            except RefusedError as refusal:
+                await _refuse(context, refusal)
+                raise
+            return await self._answered(context, method, call, data, holder)
 
-        return grpc.unary_unary_rpc_method_handler(serve)
+        # else gRPC would receive the request first, and count a call that sends none
+        return grpc.stream_unary_rpc_method_handler(cast("Any", serve))
 
     async def _answered(
         self,
@@ -110,29 +121,33 @@ class EtcdServices:
         method: Method[Request, Answer],
         call: Callable[[Request, float], Answer],
         data: bytes,
+        holder: str,
     ) -> bytes:
         refusal: RefusedError | None = None
         encoded = b""
+        self.tick()  # what it changes is no request's
         try:
-            self._admit(context)
             request = self._decoded(method, data)
             self._check_disk(method)
-            encoded = call(request, self._monotonic()).SerializeToString()
+            if method is methods.LEASE_GRANT:
+                self.door.check_grant(holder, self._machine.leases.table)
+            answer = call(request, self._monotonic())
+            if isinstance(answer, pb.LeaseGrantResponse):
+                self.door.granted(holder, answer.ID)
+            encoded = answer.SerializeToString()
         except RefusedError as error:
             refusal = error
         except Exception as error:
-            self._journal.fail(error)
-            raise
+            if not self._machine.untouched:
+                self._journal.fail(error)
+                raise
+            logger.exception("a request failed, and has changed nothing: %s", method.path)
+            refusal = RefusedError("INTERNAL", f"coordinator: the request failed: {error!r}")
         self._journal.add(self._machine.take_changes())
         await self._journal.durable()
         if refusal is not None:
-            await context.abort(grpc.StatusCode[refusal.code], str(refusal))
+            await _refuse(context, refusal)
         return encoded
-
-    def _admit(self, context: Any) -> None:
-        fault = "" if self._protection is None else self._protection.fault_of(context)
-        if fault:
-            raise RefusedError("PERMISSION_DENIED", fault)
 
     def _decoded(self, method: Method[Request, Answer], data: bytes) -> Request:
         limit = self._machine.limits.request_bytes
@@ -152,29 +167,24 @@ class EtcdServices:
 
     async def _keep_alive(self, requests: AsyncIterator[bytes], context: Any) -> None:
         method = methods.LEASE_KEEP_ALIVE
-        async with self._stream(context):
+        async with self._stream(context) as holder:
             async for data in requests:
                 call = self._machine.lease_keep_alive
-                await context.write(await self._answered(context, method, call, data))
+                await context.write(await self._answered(context, method, call, data, holder))
 
     async def _watch(self, requests: AsyncIterator[bytes], context: Any) -> None:
-        watchers = Watchers(self._machine, self._watches)
-        async with self._stream(context):
-            await WatchStream(watchers, self._durable, context.write).serve(requests)
+        async with self._stream(context) as holder:
+            watchers = Watchers(self._machine, self.door.watches, holder)
+            stream = WatchStream(watchers, self._durable, context.write, self._pace)
+            await stream.serve(requests)
 
     @asynccontextmanager
-    async def _stream(self, context: Any) -> AsyncIterator[None]:
-        """Around one stream: counted, and a refusal is its status."""
-        self._streams += 1
+    async def _stream(self, context: Any) -> AsyncIterator[str]:
+        """Around one stream: counted, and a refusal is its status. Whose it is."""
         try:
-            self._admit(context)
-            if self._streams > self._machine.limits.streams:
-                raise busy("streams", self._streams, self._machine.limits.streams)
-            yield
+            yield self.door.admit(context, stream=True)
         except RefusedError as refusal:
-            await context.abort(grpc.StatusCode[refusal.code], str(refusal))
-        finally:
-            self._streams -= 1
+            await _refuse(context, refusal)
 
     def _status(self, _: pb.StatusRequest, now: float) -> pb.StatusResponse:
         machine = self._machine
@@ -194,6 +204,10 @@ class EtcdServices:
         url = f"{scheme}://{self._endpoint}"
         member = pb.Member(ID=self._machine.saved.member_id, name="embedded", clientURLs=[url])
         return pb.MemberListResponse(header=self._machine.header(), members=[member])
+
+
+async def _refuse(context: Any, refusal: RefusedError) -> None:
+    await context.abort(grpc.StatusCode[refusal.code], str(refusal))
 
 
 def _no_authentication(_: pb.AuthenticateRequest, now: float) -> pb.AuthenticateResponse:

@@ -1,7 +1,11 @@
-"""One watch stream: requests in, answers and events out, at the pace of who reads them."""
+"""One watch stream: requests in, answers and events out, at the pace of who reads them.
+
+A watch that begins in the past goes through the history. All streams do that a piece at a time, one
+after the other, and the loop has its turn after each piece: leases are renewed meanwhile.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -12,6 +16,7 @@ from .refusals import RefusedError
 from .watchers import Watchers
 
 _REQUESTS_WAITING = 16
+_END = object()
 
 
 class DurableRevision:
@@ -34,11 +39,16 @@ class DurableRevision:
 
 
 class WatchStream:
-    """See the module. `write` sends one message."""
+    """See the module. `write` sends one message; `pace` is one lock for all streams."""
 
     def __init__(
-        self, watchers: Watchers, durable: DurableRevision, write: Callable[[bytes], Any]
+        self,
+        watchers: Watchers,
+        durable: DurableRevision,
+        write: Callable[[bytes], Any],
+        pace: asyncio.Lock,
     ) -> None:
+        self._pace = pace
         self._watchers = watchers
         self._durable = durable
         self._write = write
@@ -55,8 +65,10 @@ class WatchStream:
                     answer = self._watchers.handle(self._requests.get_nowait(), self._durable.value)
                     if answer is not None:
                         await self._write(answer.SerializeToString())
-                for each in self._watchers.due(self._durable.value):
-                    await self._write(each.SerializeToString())
+                due = self._watchers.due(self._durable.value)
+                while (each := await self._piece(due)) is not _END:
+                    if isinstance(each, pb.WatchResponse):
+                        await self._write(each.SerializeToString())
                 await self._wake.wait()
                 self._wake.clear()
             await reading
@@ -65,6 +77,14 @@ class WatchStream:
             self._watchers.close()
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def _piece(self, due: Iterator[pb.WatchResponse | None]) -> object:
+        """The next message, None if a piece had none, or _END."""
+        async with self._pace:
+            each = next(due, _END)
+            if each is not _END:
+                await asyncio.sleep(0)
+            return each
 
     async def _read(self, requests: AsyncIterator[bytes]) -> None:
         try:

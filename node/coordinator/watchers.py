@@ -13,14 +13,18 @@ told.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
 
+from .checks import check_watch
 from .machine import Machine, key_value
-from .refusals import RefusedError, full, no_key, not_supported
+from .refusals import RefusedError, full
 from .versions import Row, in_range
 
 MESSAGE_BYTES = 1 << 20
 """A message ends with the revision that goes above it."""
+PIECE_ROWS = 512
+"""Of the history that are looked at for one watch before others have their turn."""
 NO_WATCH = -1
 
 
@@ -39,20 +43,14 @@ class Watcher:
         )
 
 
-class WatchCount:
-    """How many watches the coordinator has, of all streams."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.count = 0
-
-
 class Watchers:
-    """See the module. `close` when the stream has ended."""
+    """See the module. `close` when the stream has ended. `shares` count the watches of all streams,
+    these for `holder`."""
 
-    def __init__(self, machine: Machine, count: WatchCount) -> None:
+    def __init__(self, machine: Machine, shares: Shares, holder: str = "") -> None:
         self._machine = machine
-        self._count = count
+        self._shares = shares
+        self._holder = holder
         self._watchers: dict[int, Watcher] = {}
         self._last_id = 0
 
@@ -83,8 +81,9 @@ class Watchers:
             case _:
                 return None
 
-    def due(self, durable: int) -> Iterator[pb.WatchResponse]:
-        """Messages up to `durable`; the position of a watch moves as they are taken."""
+    def due(self, durable: int) -> Iterator[pb.WatchResponse | None]:
+        """Messages up to `durable`; the position of a watch moves as they are taken. None after a
+        piece of the history without an event for its watch: a moment for others."""
         for watcher in list(self._watchers.values()):
             while watcher.next <= durable and watcher.watch_id in self._watchers:
                 compacted = self._machine.versions.compacted
@@ -104,19 +103,19 @@ class Watchers:
                         watch_id=watcher.watch_id,
                         events=events,
                     )
+                else:
+                    yield None
 
     def close(self) -> None:
         """Give back what the stream's watches count."""
-        self._count.count -= len(self._watchers)
+        self._shares.give_back(self._holder, len(self._watchers))
         self._watchers.clear()
 
     def _created(self, create: pb.WatchCreateRequest, durable: int) -> Watcher:
-        if not create.key:
-            raise no_key()
-        if create.progress_notify:
-            raise not_supported("progress_notify; ask for the progress")
-        if self._count.count >= self._count.limit:
-            raise full("watches", self._count.count, self._count.limit)
+        check_watch(create)
+        shares, holder = self._shares, self._holder
+        if not shares.may_take(holder):
+            raise full("watches of one caller", shares.of(holder) + 1, shares.most(holder))
         watch_id = create.watch_id
         if watch_id and watch_id in self._watchers:
             raise RefusedError(
@@ -128,20 +127,22 @@ class Watchers:
             watch_id = self._last_id
         watcher = Watcher(watch_id, create, create.start_revision or durable + 1)
         self._watchers[watch_id] = watcher
-        self._count.count += 1
+        shares.take(holder)
         return watcher
 
     def _drop(self, watch_id: int) -> bool:
         dropped = self._watchers.pop(watch_id, None) is not None
-        self._count.count -= dropped
+        if dropped:
+            self._shares.give_back(self._holder)
         return dropped
 
     def _events(self, watcher: Watcher, durable: int) -> list[pb.Event]:
-        """Of whole revisions; moves the watch behind them."""
+        """Of whole revisions, of a piece of the history; moves the watch behind them."""
         events: list[pb.Event] = []
         size = 0
-        for row in self._machine.versions.events(watcher.next, durable):
-            if size >= MESSAGE_BYTES and row.revision >= watcher.next:
+        for number, row in enumerate(self._machine.versions.events(watcher.next, durable)):
+            full_enough = size >= MESSAGE_BYTES or number >= PIECE_ROWS
+            if full_enough and row.revision >= watcher.next:
                 return events
             watcher.next = row.revision + 1
             if watcher.wants(row):

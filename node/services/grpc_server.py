@@ -23,6 +23,7 @@ from ha.protocol.replication_service import METHOD, ReplicationService
 from tandemlog.format.constants import MAX_GRPC_MESSAGE
 from tandemlog.v1 import admin_pb2, broker_pb2
 
+from ..process.connection_census import ConnectionCensus
 from ..process.machine_bounds import GRPC_CONNECTIONS
 from ..process.tasks import cancelled
 from ..security.served_tls import ServedTls
@@ -31,7 +32,6 @@ from ..settings.host_port import split_endpoint
 from .admin_service import AdminService
 from .broker_service import BrokerService
 from .call_door import CallDoor, Handler
-from .connection_census import ConnectionCensus
 from .data_session import DataMethods
 from .health_service import HealthService
 from .leadership import speaks

@@ -1,8 +1,11 @@
 """The embedded coordinator behind TLS: who is let in, and what `etcdctl` says."""
 
+import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +19,13 @@ from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.options import CoordinatorOptions
 from node.certs.names import Kind
 from node.cli import app
-from running import free_ports, wait_until
+from running import ROOT, free_ports, wait_until
 from tandemlog.transport.security import Security
 
 pytestmark = pytest.mark.cluster
+
+RENEWED_S = 3.0
+"""A renewal takes milliseconds; this is what a loaded machine may add."""
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +151,97 @@ def test_what_does_not_start(
     assert words in said
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "d").exists()
+
+
+# ---- what one caller does costs no node its lease
+
+
+HOSTILE = """
+import asyncio, sys
+from pathlib import Path
+import grpc
+from grpc import aio
+from tandemlog.v1 import coordinator_pb2 as pb
+
+endpoint, ca, pair, what = sys.argv[1:]
+made = Path(pair)
+credentials = grpc.ssl_channel_credentials(
+    Path(ca).read_bytes(), made.with_suffix(".key").read_bytes(), made.read_bytes()
+)
+
+
+def channel(number):
+    options = (("grpc.use_local_subchannel_pool", 1), ("n", number))
+    return aio.secure_channel(endpoint, credentials, options=options)
+
+
+async def calls():
+    open_calls = []
+    for number in range(8):
+        each = channel(number)
+        await asyncio.wait_for(each.channel_ready(), 20)
+        for _ in range(200):
+            open_calls.append(each.stream_unary("/etcdserverpb.KV/Range")())
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+
+
+async def watches():
+    each = channel(0)
+    put = each.unary_unary("/etcdserverpb.KV/Txn")
+    for number in range(80):
+        ops = [
+            pb.RequestOp(request_put=pb.PutRequest(key=b"k%d" % key, value=b"%d" % number))
+            for key in range(100)
+        ]
+        await put(pb.TxnRequest(success=ops).SerializeToString(), timeout=20)
+    create = pb.WatchCreateRequest(key=b"none", range_end=b"o", start_revision=1)
+    watch = each.stream_stream("/etcdserverpb.Watch/Watch")()
+    for _ in range(200):
+        await watch.write(pb.WatchRequest(create_request=create).SerializeToString())
+    print("ready", flush=True)
+    await asyncio.sleep(60)
+
+
+asyncio.run(globals()[what]())
+"""
+
+
+@contextlib.contextmanager
+def hostile(coordinator: Process, authority: Authority, who: str, what: str) -> Iterator[None]:
+    made = authority.make(Kind.CLIENT, who, ["127.0.0.1"])
+    arguments = (coordinator.endpoint, authority.ca_file, str(made), what)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOSTILE, *arguments],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("who", "what"), [("stranger", "calls"), ("operator", "calls"), ("operator", "watches")]
+)
+async def test_a_node_renews_whatever_another_caller_does(
+    authority: Authority, coordinator: Process, who: str, what: str
+) -> None:
+    """Calls without a request, of a caller that is let in and of one of the same authority that is
+    not; and watches that go through the whole history."""
+    node = client_of(coordinator, shown(authority, Kind.NODE, "n0"))
+    lease = (await node.grant_lease(30)).lease_id
+    with hostile(coordinator, authority, who, what):
+        slowest = 0.0
+        for _ in range(10):
+            began = time.monotonic()
+            assert (await node.keep_alive(lease)).ttl_s > 0
+            slowest = max(slowest, time.monotonic() - began)
+            await asyncio.sleep(0.1)
+        print(f"{who} {what}: slowest renewal {slowest:.3f} s")
+        assert slowest < RENEWED_S
+    await node.close()
+    assert coordinator.alive

@@ -1,20 +1,26 @@
 """The embedded coordinator in this process: gRPC, a real file, and a clock that is told."""
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import grpc
 import pytest
 import pytest_asyncio
+from google.protobuf.message_factory import GetMessageClass
 from grpc import aio
+from machine_speed import slowness
 
 from conformance.coordinator_suite import CoordinatorSuite, put, value_of
 from fakes.clock import FakeClock
 from fakes.coordinator_machines import EMPTY
+from ha.coordinator import methods
 from ha.coordinator.coordinator import Coordinator
 from ha.coordinator.errors import (
     CoordinatorRefusedError,
@@ -22,7 +28,7 @@ from ha.coordinator.errors import (
     UnknownOutcomeError,
 )
 from ha.coordinator.etcd_client import EtcdCoordinator
-from ha.coordinator.methods import COMPACT, PUT, STATUS, TXN, Answer, Method, Request
+from ha.coordinator.methods import COMPACT, PUT, RANGE, STATUS, TXN, Answer, Method, Request
 from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.values import Get, KeyRange, Put, Txn
 from node.coordinator.database import SqliteDatabase
@@ -125,6 +131,125 @@ async def test_requests_that_are_none_are_refused(opened: OpenedEmbedded) -> Non
     assert await value_of(opened.client(), b"k") is None
 
 
+async def test_numbers_that_no_enum_has_are_refused(opened: OpenedEmbedded) -> None:
+    """proto3 gives them on, and a KeyError would end the process."""
+    compare = pb.Compare(key=b"k")
+    for method, request in (
+        (RANGE, pb.RangeRequest(key=b"k", sort_target=99)),  # type: ignore[arg-type]
+        (RANGE, pb.RangeRequest(key=b"k", sort_order=99)),  # type: ignore[arg-type]
+        (TXN, pb.TxnRequest(compare=[pb.Compare(key=b"k", result=99)])),  # type: ignore[arg-type]
+        (TXN, pb.TxnRequest(compare=[pb.Compare(key=b"k", target=99)])),  # type: ignore[arg-type]
+        (TXN, pb.TxnRequest(compare=[compare], success=[
+            pb.RequestOp(request_range=pb.RangeRequest(key=b"k", sort_target=9)),  # type: ignore[arg-type]
+        ])),
+    ):  # fmt: skip
+        with pytest.raises(aio.AioRpcError, match="is not known") as refused:
+            await opened.raw(method, request)  # type: ignore[arg-type]
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not opened.server.fatal.done()
+    await put(opened.client(), b"k", b"1")
+
+
+async def test_a_fault_that_has_changed_nothing_ends_nothing(
+    opened: OpenedEmbedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("nobody thought of it")
+
+    monkeypatch.setattr(opened.server.machine, "_range", fail)
+    with pytest.raises(aio.AioRpcError, match="the request failed") as refused:
+        await opened.raw(RANGE, pb.RangeRequest(key=b"k"))
+    assert refused.value.code() is grpc.StatusCode.INTERNAL
+    assert not opened.server.fatal.done()
+
+
+async def test_no_request_ends_it(opened: OpenedEmbedded) -> None:
+    """Messages at random: each field a number or bytes that may mean nothing."""
+    random = Random(7)
+    unary = [RANGE, PUT, TXN, *others_than_these()]
+    async with aio.insecure_channel(opened.endpoint) as channel:
+        for number in range(600):
+            method = unary[number % len(unary)]
+            data = at_random(random, method.request.DESCRIPTOR).SerializeToString()
+            with contextlib.suppress(aio.AioRpcError):
+                await channel.unary_unary(method.path)(data, timeout=20)
+            assert not opened.server.fatal.done(), (method.path, data)
+        for _ in range(60):
+            call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
+            request = at_random(random, pb.WatchRequest.DESCRIPTOR)
+            with contextlib.suppress(aio.AioRpcError):
+                await call.write(request.SerializeToString())
+                await call.done_writing()
+                async for _ in call:
+                    pass
+    await put(opened.client(), b"after", b"1")
+
+
+def others_than_these() -> list[Method[Any, Any]]:
+    found = [each for each in vars(methods).values() if isinstance(each, Method)]
+    streams = (methods.WATCH, methods.LEASE_KEEP_ALIVE, RANGE, PUT, TXN)
+    return [each for each in found if each not in streams]
+
+
+def _repeated(field: Any) -> bool:
+    known = getattr(field, "is_repeated", None)  # older releases have the label alone
+    return bool(field.label == field.LABEL_REPEATED if known is None else known)
+
+
+def at_random(random: Random, kind: Any, depth: int = 0) -> Any:
+    """A message of this descriptor."""
+    made = GetMessageClass(kind)()
+    numbers = (0, 1, 2, 7, 99, -1, (1 << 31) - 1, -(1 << 31))
+    for field in kind.fields:
+        if random.random() < 0.4 or depth > 3:
+            continue
+        wide = field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64)
+        for _ in range(random.randrange(1, 3) if _repeated(field) else 1):
+            value: Any
+            if field.cpp_type == field.CPPTYPE_MESSAGE:
+                value = at_random(random, field.message_type, depth + 1)
+            elif field.cpp_type == field.CPPTYPE_STRING:
+                text = random.choice((b"", b"\0", b"k", b"\xff"))
+                value = text if field.type == field.TYPE_BYTES else "u"
+            elif field.cpp_type == field.CPPTYPE_BOOL:
+                value = random.random() < 0.5
+            else:
+                value = random.choice((*numbers, *(((1 << 63) - 1, -(1 << 63)) if wide else ())))
+                value = value if field.cpp_type != field.CPPTYPE_UINT64 else abs(value)
+            if _repeated(field):
+                getattr(made, field.name).append(value)
+            elif field.cpp_type == field.CPPTYPE_MESSAGE:
+                getattr(made, field.name).CopyFrom(value)
+            else:
+                setattr(made, field.name, value)
+    return made
+
+
+async def test_watches_from_the_beginning_do_not_hold_up_a_renewal(tmp_path: Path) -> None:
+    opened = OpenedEmbedded(tmp_path)
+    await opened.server.start()
+    machine = opened.server.machine
+    for number in range(12_000):
+        machine.put(pb.PutRequest(key=b"k%d" % (number % 50), value=b"v"), opened.clock.monotonic())
+    machine.take_changes()
+    opened.server._durable.move(machine.revision)
+    create = pb.WatchCreateRequest(key=b"nothing", range_end=b"o", start_revision=2)
+    data = pb.WatchRequest(create_request=create).SerializeToString()
+    loop, longest = asyncio.get_running_loop(), 0.0
+    async with aio.insecure_channel(opened.endpoint) as channel:
+        call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=60)
+        for _ in range(200):
+            await call.write(data)
+        for _ in range(200):
+            began = loop.time()
+            await asyncio.sleep(0)
+            longest = max(longest, loop.time() - began)
+        assert longest < 1.0 * slowness()
+        await opened.raw(STATUS, pb.StatusRequest())
+        call.cancel()
+    await opened.close()
+
+
 async def test_a_watch_request_that_is_none_ends_its_stream_alone(opened: OpenedEmbedded) -> None:
     async with aio.insecure_channel(opened.endpoint) as channel:
         call = channel.stream_stream("/etcdserverpb.Watch/Watch")(timeout=20)
@@ -168,7 +293,7 @@ async def test_puts_are_refused_while_too_much_waits_for_the_disk(opened: Opened
 
 
 async def test_streams_above_the_limit_are_refused_and_counted_down(tmp_path: Path) -> None:
-    opened = OpenedEmbedded(tmp_path, Limits(streams=2))
+    opened = OpenedEmbedded(tmp_path, Limits(streams=3))
     await opened.server.start()
     progress = pb.WatchRequest(progress_request=pb.WatchProgressRequest()).SerializeToString()
     async with aio.insecure_channel(opened.endpoint) as channel:
@@ -179,7 +304,7 @@ async def test_streams_above_the_limit_are_refused_and_counted_down(tmp_path: Pa
             return call, await call.read()
 
         (first, _), (second, _) = await answer(), await answer()
-        with pytest.raises(aio.AioRpcError, match="streams: 3, the limit is 2"):
+        with pytest.raises(aio.AioRpcError, match="streams of one caller: 3, the limit is 2"):
             await answer()
         await first.done_writing()
         assert await first.code() is grpc.StatusCode.OK

@@ -48,7 +48,8 @@ from ha.coordinator.wire import (
 )
 from node.coordinator.machine import Machine
 from node.coordinator.refusals import RefusedError
-from node.coordinator.watchers import WatchCount, Watchers
+from node.coordinator.watchers import Watchers
+from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
 
 T = TypeVar("T")
@@ -193,10 +194,12 @@ class FakeCoordinator:
 
     def _due(self, keys: KeyRange, following: int) -> list[WatchUpdate]:
         machine = self.world.machine
-        watchers = Watchers(machine, WatchCount(1))
+        watchers = Watchers(machine, Shares(1))
         watchers.handle(watch_request(keys, following), machine.revision)
         updates: list[WatchUpdate] = []
         for each in watchers.due(machine.revision):
+            if each is None:
+                continue
             if each.canceled:
                 answer = machine.range(range_request(keys), self._now())
                 return [listing(answer)]

@@ -97,6 +97,7 @@ def test_time_to_live_of_a_lease() -> None:
     machine = new_machine()
     lease = grant(machine, 9)
     machine.txn(txn(put(b"b", lease=lease), put(b"a", lease=lease)), 0.0)
+    pass_time(machine, 0.0, 0.9)
     answer = machine.lease_time_to_live(pb.LeaseTimeToLiveRequest(ID=lease, keys=True), 0.9)
     assert (answer.TTL, answer.grantedTTL, list(answer.keys)) == (8, 9, [b"a", b"b"])
     assert machine.lease_time_to_live(pb.LeaseTimeToLiveRequest(ID=5), 0.9).TTL == -1
@@ -238,3 +239,21 @@ def test_deleted_keys_leave_nothing_behind_a_compaction() -> None:
     disk.commit(machine.take_changes())
     assert disk.saved.rows == ()
     assert new_machine(disk.saved).revision == machine.revision
+
+
+def test_time_in_which_the_coordinator_stood_ends_no_lease() -> None:
+    """Renewals that came meanwhile are read after it."""
+    machine = new_machine()
+    lease = grant(machine, 2)
+    pass_time(machine, 0.0, 1.9)
+    machine.advance(2.7)
+    assert machine.lease_keep_alive(pb.LeaseKeepAliveRequest(ID=lease), 2.75).TTL == 2
+
+
+def test_a_lease_that_is_not_renewed_ends_though_the_coordinator_stood() -> None:
+    machine = new_machine()
+    grant(machine, 2)
+    pass_time(machine, 0.0, 1.0)
+    machine.advance(1.9)
+    pass_time(machine, 1.9, 3.2)
+    assert not machine.leases.table

@@ -4,7 +4,8 @@ import pytest
 
 from fakes.coordinator_machines import delete, new_machine, put, txn
 from node.coordinator.machine import Machine
-from node.coordinator.watchers import MESSAGE_BYTES, WatchCount, Watchers
+from node.coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
+from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
 
 
@@ -14,13 +15,14 @@ def create(key: bytes, end: bytes = b"", start: int = 0, **more: object) -> pb.W
 
 
 def watching(machine: Machine, limit: int = 9) -> Watchers:
-    return Watchers(machine, WatchCount(limit))
+    return Watchers(machine, Shares(limit))
 
 
 def told(watchers: Watchers, durable: int) -> list[tuple[int, bytes, int]]:
     return [
         (answer.watch_id, event.kv.key, event.kv.mod_revision)
         for answer in watchers.due(durable)
+        if answer is not None
         for event in answer.events
     ]
 
@@ -132,14 +134,37 @@ def test_refused_watches(request_: pb.WatchRequest, named: str) -> None:
 
 
 def test_the_limit_is_the_coordinators_and_given_back() -> None:
-    machine, count = new_machine(), WatchCount(2)
+    machine, count = new_machine(), Shares(3)  # of which one caller has two
     first, second = Watchers(machine, count), Watchers(machine, count)
     for _ in range(2):
         first.handle(create(b"a"), 1)
     answer = second.handle(create(b"a"), 1)
     assert answer is not None
-    assert "watches: 2, the limit is 2" in answer.cancel_reason
+    assert "watches of one caller: 3, the limit is 2" in answer.cancel_reason
     first.close()
     answer = second.handle(create(b"a"), 1)
+    assert answer is not None
+    assert not answer.canceled
+
+
+def test_a_long_history_is_gone_through_in_pieces() -> None:
+    machine = new_machine()
+    for number in range(3 * PIECE_ROWS):
+        machine.put(pb.PutRequest(key=b"k%d" % (number % 7), value=b"v"), 0.0)
+    machine.put(pb.PutRequest(key=b"wanted", value=b"v"), 0.0)
+    watchers = watching(machine)
+    watchers.handle(create(b"wanted", start=2), machine.revision)
+    pieces = list(watchers.due(machine.revision))
+    assert pieces[:3] == [None, None, None]
+    assert pieces[3] is not None
+    assert [event.kv.key for event in pieces[3].events] == [b"wanted"]
+
+
+def test_one_caller_leaves_watches_to_another() -> None:
+    machine, shares = new_machine(), Shares(8)
+    greedy, modest = Watchers(machine, shares, "a"), Watchers(machine, shares, "b")
+    answers = [greedy.handle(create(b"a"), 1) for _ in range(8)]
+    assert sum(answer is not None and not answer.canceled for answer in answers) == 6
+    answer = modest.handle(create(b"a"), 1)
     assert answer is not None
     assert not answer.canceled

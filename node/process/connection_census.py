@@ -21,10 +21,10 @@ import stat
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from storage.shares import Shares
 
-from ..access.doorkeeper import Doorkeeper
 from ..access.peers import host_of, peer_of
 
 logger = logging.getLogger(__name__)
@@ -74,10 +74,20 @@ def superfluous(
     return closed
 
 
+class Keeper(Protocol):
+    """What is known of the calls of connections."""
+
+    def in_use(self, peer: str) -> bool:
+        """Whether a connection has a call or a stream in progress."""
+
+    def has_met(self, peer: str) -> bool:
+        """Whether a call of this connection was let in a short while ago."""
+
+
 class ConnectionCensus:
     """See the module. `limit` connections of `port` are allowed."""
 
-    def __init__(self, keeper: Doorkeeper, port: int, limit: int) -> None:
+    def __init__(self, keeper: Keeper, port: int, limit: int) -> None:
         self._keeper = keeper
         self._port = port
         self._limit = limit

@@ -5,7 +5,7 @@ import contextlib
 import socket
 
 from node.access.doorkeeper import everyone
-from node.services.connection_census import ConnectionCensus, superfluous
+from node.process.connection_census import ConnectionCensus, superfluous
 
 
 def peers(host: str, count: int, first: int = 1) -> list[str]:

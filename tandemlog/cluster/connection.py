@@ -132,6 +132,7 @@ class Connection:
             self._files,
             data_connections=self.options.data_connections,
             epochs=self.epochs,
+            http_proxy=self.options.http_proxy,
         )
 
     def _retire(self, node: Node) -> None:

@@ -17,7 +17,8 @@ class ConnectionOptions:
     `data_connections`: whether puts and pulls go by plain TCP connections beside gRPC, which cost
     less (docs/decisions/0043-data-connections.md). auto: puts, and all pulls behind the
     first one; always: that one waits for the connection too; never. Without one that works, and
-    with TLS, all goes by gRPC.
+    with TLS, all goes by gRPC. `http_proxy`: calls go through the proxy that `http_proxy` of the
+    environment names, `no_proxy` excepted, and none by data connections; else that is ignored.
 
     `on_cluster_away` is called with the reason and the time (seconds since 1970) when no node
     says any more that it is the master, `on_cluster_back` with the length of the outage in ms
@@ -30,6 +31,7 @@ class ConnectionOptions:
     discovery_timeout_ms: int = 2_000
     topology_max_age_ms: int = 10_000
     data_connections: str = "auto"
+    http_proxy: bool = False
     on_cluster_away: OnAway | None = None
     on_cluster_back: OnBack | None = None
     security: Security = field(default_factory=Security)

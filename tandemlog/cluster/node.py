@@ -23,7 +23,7 @@ from ..errors import (
 )
 from ..format.constants import MAX_GRPC_MESSAGE
 from ..transport import own_grpc
-from ..transport.channels import open_channel
+from ..transport.channels import THROUGH_PROXY, open_channel
 from ..transport.files import Metadata, SecurityFileError, SecurityFiles
 from ..transport.handshake import explain, may_be_handshake
 from ..transport.security import Security
@@ -81,6 +81,7 @@ class Node:
         *,
         data_connections: str = "never",
         epochs: NewestEpoch | None = None,
+        http_proxy: bool = False,
     ) -> None:
         self.endpoint = endpoint
         self._epochs = epochs or NewestEpoch()
@@ -88,7 +89,8 @@ class Node:
         try:
             own_grpc.ready()
             self.number = self._files.current().number
-            self.channel = open_channel(endpoint, self._files, CHANNEL_OPTIONS)
+            options = (*CHANNEL_OPTIONS, THROUGH_PROXY) if http_proxy else CHANNEL_OPTIONS
+            self.channel = open_channel(endpoint, self._files, options)
         except SecurityFileError as error:
             raise SecurityError(str(error)) from None
         except own_grpc.OwnGrpcError as error:
@@ -102,7 +104,7 @@ class Node:
             APPEND, response_deserializer=broker_pb2.AppendResponse.FromString
         )
         encrypted = self._files.current().credentials is not None
-        if encrypted or "/" in endpoint:  # a gRPC target with a scheme
+        if encrypted or http_proxy or "/" in endpoint:  # a gRPC target with a scheme
             self.data = DataPath("", "never", self._offer)
         else:
             self.data = DataPath(split_host_port(endpoint)[0], data_connections, self._offer)

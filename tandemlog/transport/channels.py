@@ -1,6 +1,12 @@
-"""The one place that opens gRPC channels of clients, of slaves and to the coordinator."""
+"""The one place that opens gRPC channels of clients, of slaves and to the coordinator.
+
+gRPC takes `http_proxy` of the environment for every channel, also for one to this machine. That
+variable is for the web: a proxy that does not know the nodes answers for them, and a cluster that
+worked "refuses connections". So it is ignored, unless the options have THROUGH_PROXY.
+"""
 
 from collections.abc import Sequence
+from typing import Final
 
 import grpc
 from grpc import aio
@@ -9,6 +15,10 @@ from . import own_grpc
 from .files import SecurityFileError, SecurityFiles
 
 Options = Sequence[tuple[str, int | str]]
+
+_PROXY: Final = "grpc.enable_http_proxy"
+THROUGH_PROXY: Final = (_PROXY, 1)
+"""An option: `http_proxy` and `no_proxy` of the environment count."""
 
 
 def open_channel(endpoint: str, files: SecurityFiles, options: Options) -> aio.Channel:
@@ -34,7 +44,7 @@ def _prepared(
     endpoint: str, files: SecurityFiles, options: Options
 ) -> tuple[grpc.ChannelCredentials | None, list[tuple[str, int | str]]]:
     own_grpc.ready()
-    settings = list(options)
+    settings = [(_PROXY, 0), *options] if THROUGH_PROXY not in options else list(options)
     fault = files.security.fault_with(endpoint)
     if fault:
         raise SecurityFileError(fault)

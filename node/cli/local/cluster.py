@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
+from urllib.request import HTTPSHandler, ProxyHandler, build_opener
 
 from storage.config import StoreConfig
 from storage.disk.real_files import RealFileSystem
@@ -420,7 +420,8 @@ class LocalCluster:
             if self.security is not None:
                 scheme, context = "https", self.security.client_context()
             url = f"{scheme}://{node.http_endpoint}/liveness"
-            with urlopen(url, timeout=1.0, context=context) as response:
+            direct = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+            with direct.open(url, timeout=1.0) as response:
                 return bool(json.load(response)["role"] == "master")
         except (OSError, ValueError, KeyError):
             return False

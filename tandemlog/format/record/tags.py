@@ -3,10 +3,12 @@
 The store compares hashes only, in the queue units; two tags may share one, so a reader compares
 the text as well. A message without a tag matches `*` alone.
 
-RocketMQ takes any other text for a tag: `TagA && TagB` and `'TagA'` would be tags that no message
-has. Their authors mean something else, so they are refused.
+RocketMQ takes any other text for a tag: `TagA && TagB`, `amount > 5` and `TagA,TagB` would be tags
+that no message has, and a reader would pass everything without a word. Their authors mean something
+else, so they are refused.
 """
 
+import re
 from collections.abc import Iterable
 
 from ..errors import FormatError
@@ -14,10 +16,13 @@ from ..java_hash import java_hash
 
 ALL_TAGS = "*"
 
+_NO_PART_OF_A_TAG = re.compile(r"[\s,=<>()|]|&&")
+
 
 def parse_tags(expression: str | None) -> frozenset[str] | None:
-    """The tags asked for, None for all; raises FormatError if only bars are left, for `&&` and
-    for a tag in quotes."""
+    """The tags asked for, None for all; raises FormatError if only bars are left, and for what
+    looks like another language: `&&`, white space, a comma, a comparison, brackets or a single bar
+    inside a tag, and a tag in quotes."""
     text = (expression or "").strip()
     if text in ("", ALL_TAGS):
         return None
@@ -26,11 +31,15 @@ def parse_tags(expression: str | None) -> frozenset[str] | None:
         raise FormatError(
             f"tag expression {expression!r} contains no tag: write `TagA || TagB` or *"
         )
-    if any("&&" in tag or _in_quotes(tag) for tag in tags):
-        raise FormatError(
-            f"tag expression {expression!r} has && or quotes, which mean nothing in one: "
-            "write `TagA || TagB` or *"
-        )
+    for tag in sorted(tags):
+        sign = _NO_PART_OF_A_TAG.search(tag)
+        if sign is not None or _in_quotes(tag):
+            what = "quotes" if sign is None else f"{sign[0]!r}"
+            raise FormatError(
+                f"tag expression {expression!r} has {what} in {tag!r}, which means nothing there: "
+                "it is not SQL, and messages are chosen by their tag alone. Write `TagA`, several "
+                "as `TagA || TagB`, or * for all"
+            )
     return tags
 
 

@@ -19,8 +19,8 @@ def test_all(expression: str | None) -> None:
         ("TagA", {"TagA"}),
         ("TagA || TagB", {"TagA", "TagB"}),
         ("TagA||TagB||", {"TagA", "TagB"}),
-        (" 标签 || a b", {"标签", "a b"}),
-        ("a|b", {"a|b"}),
+        (" 标签 || a.b", {"标签", "a.b"}),
+        ("a-b_c:d/e#1%", {"a-b_c:d/e#1%"}),
     ],
 )
 def test_some(expression: str, tags: set[str]) -> None:
@@ -39,7 +39,19 @@ def test_refuses_what_looks_like_another_language(expression: str) -> None:
         parse_tags(expression)
 
 
-@pytest.mark.parametrize("tag", ["a & b", "it's", '5"', "'", "R&D"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "amount > 5", "a=1", "a<b", "created,paid", "created, paid", "a b", "TAGS IN ('a')", "a(b",
+        "b)", "a|b", "a | b", "a ||| b", "a\tb", "ok || no, way",
+    ],
+)  # fmt: skip
+def test_refuses_what_would_be_one_tag_that_no_message_has(expression: str) -> None:
+    with pytest.raises(FormatError, match=r"TagA \|\| TagB"):
+        parse_tags(expression)
+
+
+@pytest.mark.parametrize("tag", ["it's", '5"', "'", "R&D"])
 def test_signs_within_a_tag_are_part_of_it(tag: str) -> None:
     assert parse_tags(tag) == {tag}
 

@@ -20,6 +20,7 @@ from ..errors import BufferFullError, ClientClosedError, TandemlogError
 from ..format.constants import MAX_TABLE
 from ..v1 import broker_pb2
 from .put_batch import OpenBatch, PutBatch, Rows, Sink
+from .routes import SPREAD_BYTES
 
 FutureT_co = TypeVar("FutureT_co", covariant=True)
 FutureT = TypeVar("FutureT")
@@ -68,8 +69,10 @@ class Accumulator(Generic[FutureT]):
         self._held = 0
         self._woken = False
         self._closed: TandemlogError | None = None
+        self._turn_at = SPREAD_BYTES
         self.generation = 0
-        """Grows with every batch: what spreads batches over queues looks at it."""
+        """Grows with every batch, and every SPREAD_BYTES of the one that is filled: what spreads
+        messages over queues looks at it."""
 
     def add(
         self,
@@ -109,6 +112,9 @@ class Accumulator(Generic[FutureT]):
                 wake = not self._woken
                 self._woken = True
             batch.byte_size = filled
+            if filled >= self._turn_at:
+                self._turn_at = filled + SPREAD_BYTES
+                self.generation += 1
             entries = batch.table.get(topic)
             if entries is None or (entry := entries.get(queue_id)) is None:
                 entry = batch.new_entry(topic, queue_id)
@@ -230,6 +236,7 @@ class Accumulator(Generic[FutureT]):
         group = self._new_group()
         self._new_future = group.add
         self._open = OpenBatch(durability, group, self._clock())
+        self._turn_at = SPREAD_BYTES
         return self._open
 
     def _seal_locked(self) -> None:

@@ -32,7 +32,7 @@ from .framing import (
     too_large_properties,
 )
 from .put_batch import PutBatch, Sink
-from .routes import Route, shard, unknown_queue
+from .routes import SPREAD_BYTES, Route, shard, unknown_queue
 from .unique_columns import MAX_AT_ONCE
 
 assert SHARDING_KEY in RESERVED_PROPERTIES
@@ -217,7 +217,9 @@ class ColumnFramer:
         for start, stop in cuts(sizes, max_bytes, MAX_AT_ONCE):
             part = columns.rows(start, stop)
             given = None if queues is None else queues[start:stop]
-            table, indexes = _table(_chosen(part, routes, generation()) if given is None else given)
+            if given is None:
+                given = _chosen(part, routes, generation(), sizes[start:stop])
+            table, indexes = _table(given)
             yield self._encode(part, routes, table, indexes, start)
 
     def _check(self, columns: Columns) -> None:
@@ -331,15 +333,37 @@ def _code(columns: Columns, row: int) -> int:
     return 0 if columns.topics is None else int(columns.topics.codes[row])
 
 
-def _chosen(columns: Columns, routes: Sequence[Route], generation: int) -> NDArray[np.int64]:
-    """Places of rows whose queues the producer chooses: one of each topic for a request."""
+def outdated(columns: Columns, routes: Sequence[Route]) -> list[str]:
+    """Topics of which the caller names queues that their routes do not have."""
+    queues = columns.queues
+    if queues is None or not len(columns):
+        return []
+    topics = np.zeros(1, np.int64) if columns.topics is None else columns.topics.codes
+    many = np.array([route.queues for route in routes], np.int64)
+    beyond = np.broadcast_to(queues >= many[topics], len(columns))
+    codes = np.unique(np.broadcast_to(topics, len(columns))[beyond])
+    return [routes[code].topic for code in codes.tolist()]
+
+
+def _chosen(
+    columns: Columns, routes: Sequence[Route], generation: int, sizes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Places of rows whose queues the producer chooses: of each topic another queue every
+    SPREAD_BYTES, or one, where there are too many topics for that."""
+    turns = (np.cumsum(sizes) - sizes) // SPREAD_BYTES
+    count = int(turns[-1]) + 1
     if columns.topics is None:
-        return np.full(len(columns), routes[0].queue_for(None, None, generation))
-    queues = np.zeros(len(routes), np.int64)
+        route = routes[0]
+        return (route.first_of(count, generation) + turns) % route.queues
     codes = columns.topics.codes
-    for code in np.unique(codes).tolist():
-        queues[code] = routes[code].queue_for(None, None, generation)
-    return _place(codes, queues[codes])
+    used = np.unique(codes).tolist()
+    if sum(min(routes[code].queues, count) for code in used) > MAX_TABLE:
+        count, turns = 1, np.zeros_like(turns)
+    first, many = np.zeros(len(routes), np.int64), np.ones(len(routes), np.int64)
+    for code in used:
+        first[code] = routes[code].first_of(count, generation)
+        many[code] = routes[code].queues
+    return _place(codes, (first[codes] + turns) % many[codes])
 
 
 def _table(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:

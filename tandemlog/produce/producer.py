@@ -120,8 +120,11 @@ class AsyncProducer:
     async def _send(self, message: Message, *, wait: bool) -> asyncio.Future[SendResult]:
         core = self._core or self._opened()
         accumulator = core.accumulator
-        route = core.routes.get(message.topic) or await core.routes.load(message.topic)
-        queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
+        route = core.routes.get(message.topic)
+        queue_id = message.queue_id
+        if route is None or (queue_id is not None and queue_id >= route.queues):
+            route = await core.routes.load(message.topic)
+        queue_id = route.queue_for(queue_id, message.sharding_key, accumulator.generation)
         record, own, size = self._framer.row(message, queue_id)
         durability = durability_of(wait)
         future = accumulator.add(record, message.topic, queue_id, durability, own, size)

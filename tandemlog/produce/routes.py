@@ -3,7 +3,9 @@
 queue_id given  →  that queue
 sharding key    →  |java hash| mod queues, as RocketMQ's SelectMessageQueueByHash does it:
                    equal keys in one queue, in order, whichever client sends them
-neither         →  round robin, a queue for each batch: full batches and even queues
+neither         →  round robin, another queue every SPREAD_BYTES: a request carries records of any
+                   queues for nothing, so that a few thousand short messages give work to
+                   all members of a group, and not to one
 """
 
 import logging
@@ -26,6 +28,8 @@ from .framing import check_topic
 logger = logging.getLogger(__name__)
 
 PERM_WRITE = 2
+SPREAD_BYTES = 16 << 10
+"""As Kafka's producer."""
 
 _hash_of = lru_cache(maxsize=1 << 16)(java_hash)
 
@@ -44,7 +48,7 @@ class Route:
         self._generation = -1
 
     def queue_for(self, queue_id: int | None, sharding_key: str | None, generation: int) -> int:
-        """The queue; `generation` is the number of the batch that is filled now."""
+        """The queue; `generation` is another number for each SPREAD_BYTES."""
         if queue_id is not None:
             if not 0 <= queue_id < self.queues:
                 raise unknown_queue(self.topic, queue_id, self.queues)
@@ -55,6 +59,12 @@ class Route:
             self._generation = generation
             self._next = (self._next + 1) % self.queues
         return self._next
+
+    def first_of(self, count: int, generation: int) -> int:
+        """The first of `count` queues in turn, which are the caller's."""
+        first = self.queue_for(None, None, generation)
+        self._next = (first + count - 1) % self.queues
+        return first
 
 
 def shard(key: str, queues: int) -> int:
@@ -76,7 +86,8 @@ def unknown_queue(topic: str, queue_id: int, queues: int, index: int = -1) -> Un
 
 class RouteTable:
     """The routes of the topics a producer sends to: asked for once, and again at intervals, since
-    a topic may get more queues. `fetch` asks the master for topics by name, `empty_size` gives that
+    a topic may get more queues; also before a queue is refused, which may have come since. `fetch`
+    asks the master for topics by name, `empty_size` gives that
     of a Route."""
 
     def __init__(

@@ -20,13 +20,13 @@ import numpy as np
 from ..answer import PutAnswer
 from ..errors import InvalidArgumentError, SendManyError, TandemlogError
 from ..message import Message, SendManyResult
-from .column_framing import ColumnFramer, Columns
+from .column_framing import ColumnFramer, Columns, outdated
 from .columns_input import ArrowArray, ArrowChunks, ArrowTable
 from .core import ProducerCore
 from .framing import Framer, check_property_names
 from .message_columns import columns_of, message_parts
 from .put_batch import NullSink, OpenBatch, PutBatch, Sink, durability_of
-from .routes import Route
+from .routes import SPREAD_BYTES, Route
 from .row_framing import RowFramer
 
 Bodies = Any
@@ -256,6 +256,11 @@ class ManySender:
                 yield name
                 route = self._core.routes.get(name)
             routes.append(route)
+        for name in outdated(columns, routes):
+            yield name
+        routes = [
+            self._core.routes.get(name) or old for name, old in zip(names, routes, strict=True)
+        ]
         for framed in self._columns.frame(
             columns, routes, lambda: self._core.accumulator.generation, self._core.max_batch_bytes
         ):
@@ -280,13 +285,17 @@ class ManySender:
     def _row_batches(self, messages: Iterable[Message]) -> Iterator[PutBatch | str]:
         batch: OpenBatch | None = None
         limit = self._core.max_batch_bytes
-        born = 0.0
+        born, spread = 0.0, 0
         for message in messages:
             route = self._core.routes.get(message.topic)
             while route is None:
                 yield message.topic
                 route = self._core.routes.get(message.topic)
-            record, own, size, queue_id = self._row(message, route)
+            if message.queue_id is not None and message.queue_id >= route.queues:
+                yield message.topic
+                route = self._core.routes.get(message.topic) or route
+            record, own, size, queue_id = self._row(message, route, spread // SPREAD_BYTES)
+            spread += size
             if batch is not None and not batch.has_room(size, limit):
                 yield self._sealed(batch)
                 batch = None
@@ -297,9 +306,11 @@ class ManySender:
         if batch is not None:
             yield self._sealed(batch)
 
-    def _row(self, message: Message, route: Route) -> tuple[bytes, bytes | None, int, int]:
+    def _row(
+        self, message: Message, route: Route, turn: int
+    ) -> tuple[bytes, bytes | None, int, int]:
         """As Framer.row, and the queue."""
-        generation = self._core.accumulator.generation
+        generation = self._core.accumulator.generation + turn
         queue_id = route.queue_for(message.queue_id, message.sharding_key, generation)
         if self._carried:
             properties = {**self._carried, **(message.properties or {})}

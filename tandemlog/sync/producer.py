@@ -123,8 +123,10 @@ class Producer:
         ):
             return self._send(message, wait=wait)
         queue_id = message.queue_id
-        if queue_id is None or not 0 <= queue_id < route.queues:
-            queue_id = route.queue_for(queue_id, None, self._accumulator.generation)
+        if queue_id is None:
+            queue_id = route.queue_for(None, None, self._accumulator.generation)
+        elif not 0 <= queue_id < route.queues:
+            return self._send(message, wait=wait)
         future = self._add(
             body,
             route.topic,
@@ -155,8 +157,11 @@ class Producer:
     def _send(self, message: Message, *, wait: bool) -> SendFuture:
         accumulator = self._accumulator
         topic = message.topic
-        route = self._route(topic) or self._load(topic)
-        queue_id = route.queue_for(message.queue_id, message.sharding_key, accumulator.generation)
+        route = self._route(topic)
+        queue_id = message.queue_id
+        if route is None or (queue_id is not None and queue_id >= route.queues):
+            route = self._load(topic)
+        queue_id = route.queue_for(queue_id, message.sharding_key, accumulator.generation)
         framer = self._per_thread.framer or self._new_framer()
         record, own, size = framer.row(message, queue_id)
         durability = _CLUSTER if wait else _NO_WAIT

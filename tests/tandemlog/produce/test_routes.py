@@ -1,8 +1,12 @@
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from tandemlog import errors
+from fakes.fake_broker import FakeCluster, running_cluster
+from tandemlog import Message, Producer, ProducerOptions, errors
+from tandemlog.errors import UnknownQueueError
+from tandemlog.produce.producer import AsyncProducer
 from tandemlog.produce.routes import Route, RouteTable, shard
 from tandemlog.v1 import admin_pb2
 
@@ -73,3 +77,66 @@ async def test_topics_without_a_route(topic: admin_pb2.Topic, error: type[Except
     with pytest.raises(error):
         await table.load("t")
     assert table.get("t") is None
+
+
+@pytest.mark.parametrize("how", ["send", "messages", "bodies", "rows"])
+async def test_messages_without_a_key_are_spread_within_a_request(how: str) -> None:
+    """10,000 short lines give work to each member of a group."""
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("lines", 8)
+        lines = [b"line %d" % number for number in range(2_000)]
+        patient = ProducerOptions(linger_ms=1_000)
+        async with AsyncProducer(cluster.endpoints, patient) as producer:
+            if how == "send":
+                futures = [await producer.send(Message("lines", line)) for line in lines]
+                await producer.flush()
+                assert all(future.done() for future in futures)
+            elif how == "bodies":
+                await producer.send_many("lines", lines)
+            else:
+                extra: dict[str, Any] = (
+                    {"properties": {"a": "b"}, "flag": 1} if how == "rows" else {}
+                )
+                many = [Message("lines", line, **extra) for line in lines]
+                await producer.send_many(None, many)
+        counts = [len(cluster.log.bodies("lines", queue)) for queue in range(8)]
+        assert sum(counts) == 2_000
+        assert min(counts) > 50
+        assert max(counts) < 600
+
+
+@pytest.mark.parametrize("how", ["send", "messages", "bodies", "rows"])
+async def test_a_queue_that_the_producer_does_not_know_is_asked_for(how: str) -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 2)
+        async with AsyncProducer(cluster.endpoints) as producer:
+            await (await producer.send(Message("orders", b"first", queue_id=1)))
+
+            async def send(queue_id: int) -> None:
+                if how == "send":
+                    await (await producer.send(Message("orders", b"new", queue_id=queue_id)))
+                elif how == "bodies":
+                    await producer.send_many("orders", [b"new"], queues=queue_id)
+                else:
+                    extra: dict[str, Any] = {"properties": {"a": "b"}} if how == "rows" else {}
+                    message = Message("orders", b"new", queue_id=queue_id, **extra)
+                    await producer.send_many(None, [message])
+
+            cluster.log.create_topic("orders", 4)
+            await send(3)
+            assert cluster.log.bodies("orders", 3) == [b"new"]
+            with pytest.raises(UnknownQueueError, match=r"0\.\.3, not 4"):
+                await send(4)
+
+
+def test_a_synchronous_producer_asks_too() -> None:
+    with running_cluster() as cluster:
+        cluster.call(lambda: cluster.log.create_topic("orders", 2))
+        with Producer(cluster.endpoints) as producer:
+            producer.send(Message("orders", b"first", queue_id=1)).result(10)
+            cluster.call(lambda: cluster.log.create_topic("orders", 4))
+            assert producer.send(Message("orders", b"new", queue_id=3)).result(10).queue_id == 3
+            cluster.call(lambda: cluster.log.create_topic("orders", 6))
+            producer.send_many("orders", [b"new"], queues=5)
+            with pytest.raises(UnknownQueueError, match=r"0\.\.5, not 6"):
+                producer.send(Message("orders", b"new", queue_id=6))

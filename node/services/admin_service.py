@@ -251,9 +251,22 @@ class AdminService(admin_pb2_grpc.AdminServicer):
 
     def _list_groups(self, page: str, caller: Caller) -> admin_pb2.ListGroupsResponse:
         held = {*self._store.groups.table, *self._store.consumer_offsets.groups()}
-        names = sorted_names(caller.consumed(held))
+        names = sorted_names(self._seen_groups(caller, held))
         groups, following = rows_after(page, names, str, len, NAME_PAGES)
         return admin_pb2.ListGroupsResponse(groups=groups, next_page=following)
+
+    def _seen_groups(self, caller: Caller, held: set[str]) -> list[str]:
+        """Those that the caller may consume, without groups that read only topics that it may not
+        know of."""
+        consumed = caller.consumed(held)
+        if caller.restricted is None:
+            return consumed
+        pairs = self._store.consumer_offsets.pairs()
+        topics = set(caller.seen({topic for topic, _ in pairs}))
+        hidden = {group for topic, group in pairs} - {
+            group for topic, group in pairs if topic in topics
+        }
+        return [group for group in consumed if group not in hidden]
 
     async def DeleteGroup(
         self, request: admin_pb2.DeleteGroupRequest, context: Any

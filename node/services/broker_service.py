@@ -264,16 +264,21 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
     async def DescribeGroup(
         self, request: broker_pb2.DescribeGroupRequest, context: Any
     ) -> broker_pb2.DescribeGroupResponse:
-        return self._members.describe(request)
+        return self._members.describe(request, context)
 
     async def FetchOffsets(
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
     ) -> broker_pb2.FetchOffsetsResponse:
-        return await self._read(context, partial(self._fetch, request))
+        return await self._read(context, partial(self._fetch, request, context))
 
-    def _fetch(self, request: broker_pb2.FetchOffsetsRequest) -> broker_pb2.FetchOffsetsResponse:
+    def _fetch(
+        self, request: broker_pb2.FetchOffsetsRequest, caller: Caller
+    ) -> broker_pb2.FetchOffsetsResponse:
         check_count("topics", len(request.topics), MAX_NAMES)
         found = self._store.consumer_offsets.fetch(request.group, list(request.topics))
+        if caller.restricted is not None:
+            seen = set(caller.seen({each.topic for each in found}))
+            found = [each for each in found if each.topic in seen]
         offsets = {(each.topic, each.queue_id): each.queue_offset for each in found}
         rows, following = rows_after(
             request.page,

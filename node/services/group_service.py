@@ -51,9 +51,15 @@ class GroupService:
         return await self._coordinator.heartbeat(request, caller.peer)
 
     def describe(
-        self, request: broker_pb2.DescribeGroupRequest
+        self, request: broker_pb2.DescribeGroupRequest, caller: Caller
     ) -> broker_pb2.DescribeGroupResponse:
-        return self._coordinator.describe(request.group)
+        """Of the members that share a topic with the caller: who knows a member's id can end it."""
+        found = self._coordinator.describe(request.group)
+        if caller.restricted is not None:
+            members = [each for each in found.members if _only_seen(each, caller)]
+            del found.members[:]
+            found.members.extend(members)
+        return found
 
     async def commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
@@ -138,6 +144,18 @@ class GroupService:
         if not request.dry_run:
             await coordinator.delete(request.group)
         return admin_pb2.DeleteGroupResponse()
+
+
+def _only_seen(member: broker_pb2.GroupMember, caller: Caller) -> bool:
+    """Leaves in `member` the topics that the caller may know of; False if there is none."""
+    topics = caller.seen(member.topics)
+    member.topics[:] = topics
+    for rows in (member.assigned, member.target):
+        seen = set(caller.seen(row.topic for row in rows))
+        kept = [row for row in rows if row.topic in seen]
+        del rows[:]
+        rows.extend(kept)
+    return bool(topics or member.assigned or member.target)
 
 
 class _Rows:

@@ -76,6 +76,11 @@ def _commit(caller: Caller, request: Any) -> None:
     caller.require(Right.READ, _topics_of(request.offsets))
 
 
+def _fetch_offsets(caller: Caller, request: Any) -> None:
+    caller.require(Right.CONSUME, (request.group,))
+    caller.require_see(request.topics)
+
+
 def _heartbeat(caller: Caller, request: Any) -> None:
     caller.require(Right.CONSUME, (request.group,))
     caller.require(Right.READ, request.topics)
@@ -111,14 +116,14 @@ RULES: Mapping[str, Rule] = {
     f"{BROKER}/FetchSegmentRange": WHOLE_LOG,
     f"{BROKER}/CommitOffsets": Rule("consume of the group, read of each topic", _commit),
     f"{BROKER}/FetchOffsets": Rule(
-        "consume of the group",
-        lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
+        "consume of the group, read or write of each topic; shows those that the caller may see",
+        _fetch_offsets,
     ),
     f"{BROKER}/GroupHeartbeat": Rule(
         "consume of the group, read of each topic", _heartbeat, waits=True
     ),
     f"{BROKER}/DescribeGroup": Rule(
-        "consume of the group",
+        "consume of the group; shows the members of topics that the caller may see",
         lambda caller, request: caller.require(Right.CONSUME, (request.group,)),
     ),
     f"{BROKER}/CheckPositions": Rule(
@@ -136,7 +141,9 @@ RULES: Mapping[str, Rule] = {
         "read or write of each topic; shows those that the caller may see",
         lambda caller, request: caller.require_see(request.names),
     ),
-    f"{ADMIN}/ListGroups": Rule("an identity; shows the groups that the caller may consume", _any),
+    f"{ADMIN}/ListGroups": Rule(
+        "an identity; shows the groups that the caller may consume, of topics that it may see", _any
+    ),
     f"{ADMIN}/Stats": ANY,
     f"{ADMIN}/Coordination": ANY,
     f"{ADMIN}/History": ANY,

@@ -204,6 +204,56 @@ async def test_what_everyone_may_ask_tells_nothing_of_what_it_may_not_see(tmp_pa
                 assert "secret" not in str(answer), path
 
 
+async def test_a_group_shows_what_its_caller_may_see(tmp_path: Path) -> None:
+    """Two topics, each with a member; who may read one of them does not hear of the other."""
+    access = access_text(
+        op={"admin": True},
+        some={"read": ["mine"], "consume": ["g*", "hidden"]},
+        writer={"write": ["mine"], "consume": ["g"]},
+    )
+    broker, admin = "tandemlog.v1.Broker", "tandemlog.v1.Admin"
+    async with running(settings(tmp_path, access=access)) as node, channel(node) as on:
+
+        async def ask(who: str, path: str, request: Any) -> Any:
+            return await first_answer(on, path, request, bearer(who))
+
+        for topic in ("mine", "secret"):
+            created = admin_pb2.CreateTopicRequest(topic=admin_pb2.Topic(name=topic))
+            await ask("op", f"{admin}/CreateTopic", created)
+            await ask(
+                "op",
+                f"{broker}/GroupHeartbeat",
+                broker_pb2.GroupHeartbeatRequest(
+                    group="g", member_id=f"member-{topic}", number=1, topics=[topic],
+                    session_timeout_ms=20_000, rebalance_timeout_ms=20_000,
+                ),
+            )  # fmt: skip
+            for group in ("g-by-hand", "hidden"):
+                if (group, topic) != ("hidden", "mine"):
+                    position = broker_pb2.QueuePosition(topic=topic, queue_offset=0)
+                    commit = broker_pb2.CommitOffsetsRequest(group=group, offsets=[position])
+                    assert not (await ask("op", f"{broker}/CommitOffsets", commit)).error.code
+
+        describe = broker_pb2.DescribeGroupRequest(group="g")
+        fetch = broker_pb2.FetchOffsetsRequest(group="g-by-hand")
+        both = {"member-mine", "member-secret"}
+        for who, members, topics, groups in (
+            ("op", both, ["mine", "secret"], {"g", "g-by-hand", "hidden"}),
+            ("some", {"member-mine"}, ["mine"], {"g", "g-by-hand"}),
+        ):
+            found = await ask(who, f"{broker}/DescribeGroup", describe)
+            assert {each.member_id for each in found.members} == members
+            offsets = await ask(who, f"{broker}/FetchOffsets", fetch)
+            assert sorted(each.topic for each in offsets.offsets) == topics
+            listed = await ask(who, f"{admin}/ListGroups", admin_pb2.ListGroupsRequest())
+            assert set(listed.groups) == groups
+        found = await ask("writer", f"{broker}/DescribeGroup", describe)
+        assert [each.member_id for each in found.members] == ["member-mine"]
+        fetch.topics.append("secret")
+        refused = await ask("some", f"{broker}/FetchOffsets", fetch)
+        assert refused.error.code == common_pb2.PERMISSION_DENIED
+
+
 async def test_replication_is_for_nodes_and_only_as_themselves(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,6 +13,9 @@ before the other program runs. gRPC's core would begin to poll in that copy and,
 closed, abort it: one child in ten (grpc/grpc#43055). gRPC in Python works in no copy anyway unless
 GRPC_ENABLE_FORK_SUPPORT is set, hence the core gets the same setting; an existing value stays. It
 is read when gRPC is loaded: `import tandemlog` before `import grpc`.
+
+gRPC's own resolver gives one address of a name that has several, which may be the dead one. The
+system's gives all, and gRPC tries each (GRPC_DNS_RESOLVER, read at the same time).
 """
 
 import importlib
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from .transport.security import Security
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+os.environ.setdefault("GRPC_DNS_RESOLVER", "native")
 
 __all__ = [
     "COMMITTED",

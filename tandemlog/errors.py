@@ -83,6 +83,16 @@ class ForkedClientError(ClientClosedError):
     Make a new one in the child."""
 
 
+class EventLoopError(TandemlogError):
+    """A client for asyncio that is used in another event loop than the one in which it was first
+    used. Make one in each loop."""
+
+
+class MonkeyPatchedError(TandemlogError):
+    """gevent or eventlet has replaced this process's threads: a synchronous client would wait for
+    ever for a thread that cannot run while it waits."""
+
+
 class SecurityError(TandemlogError):
     """Certificates, a key or a token that this client cannot use: a file that cannot be read or
     holds something else, or a token that would travel in clear text. Nothing was sent."""

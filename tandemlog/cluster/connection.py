@@ -37,6 +37,7 @@ from tenacity import (
 from ..errors import (
     AuthenticationError,
     ClientClosedError,
+    EventLoopError,
     ForkedClientError,
     NodeUnavailableError,
     NoMasterError,
@@ -94,6 +95,7 @@ class Connection:
         self._master: Node | None = None
         self._discovery: asyncio.Task[Topology] | None = None
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,6 +120,7 @@ class Connection:
         certificates. Raises SecurityError."""
         if self._closed:
             raise ClientClosedError("the client is closed")
+        self.check_loop()
         node = self._nodes.get(endpoint)
         if node is None:
             node = self._nodes[endpoint] = self._new_node(endpoint)
@@ -125,6 +128,18 @@ class Connection:
             self._retire(node)
             node = self._nodes[endpoint] = self._new_node(endpoint)
         return node
+
+    def check_loop(self) -> None:
+        """Raises EventLoopError in another event loop than that of the first call."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise EventLoopError(
+                "this client was first used in another event loop"
+                + (", which is closed: " if self._loop.is_closed() else ": ")
+                + "make a client in each loop, inside the function that asyncio.run gets"
+            )
 
     def _new_node(self, endpoint: str) -> Node:
         return Node(
@@ -194,6 +209,7 @@ class Connection:
         """Asks all nodes who they are; callers at the same time share one round."""
         if self._closed:
             raise ClientClosedError("the client is closed")
+        self.check_loop()
         if self._discovery is None or self._discovery.done():
             loop = asyncio.get_running_loop()
             self._discovery = loop.create_task(self._discover(), name="tandemlog-discovery")

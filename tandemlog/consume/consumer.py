@@ -11,7 +11,9 @@ them.
 """
 
 import asyncio
+import logging
 import time
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
@@ -44,6 +46,8 @@ from .scan import AsyncScan
 from .statistics import ConsumerStatistics, together, totals_of
 from .stream import AsyncStream
 from .subscription import Subscription, Topics
+
+logger = logging.getLogger(__name__)
 
 _OFFSETS_OF_SHARED = (
     "offsets for single queues need queues=, since the master assigns the queues of a group; "
@@ -96,6 +100,21 @@ class AsyncConsumer:
 
     async def open(self) -> None:
         """Nothing to do: the first call connects. For symmetry with the producer."""
+
+    def __del__(self) -> None:
+        """A member that nothing reads from would keep its queues from the others: it leaves."""
+        if inherited(self):
+            return
+        left = [each for each in getattr(self, "_followers", ()) if not each.closed]
+        if not left:
+            return
+        text = "an AsyncConsumer was not closed; use `async with`, or await close()"
+        if any(each.membership is not None for each in left):
+            text += f"; it leaves group {self.group!r}"
+            logger.warning("%s", text)
+        warnings.warn(text, ResourceWarning, stacklevel=2)
+        for each in left:
+            each.abandon()
 
     async def close(self) -> None:
         """Closes its streams and the connection."""
@@ -218,7 +237,7 @@ class AsyncConsumer:
         except BaseException:
             await follower.close()
             raise
-        return AsyncStream(follower)
+        return AsyncStream(follower, self)
 
     def _follower(
         self,

@@ -110,6 +110,10 @@ class Fetcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.changed.set()
 
+    def check_loop(self) -> None:
+        """Raises EventLoopError in another event loop than the client's."""
+        self._reader.connection.check_loop()
+
     @property
     def reads(self) -> bool:
         """Whether there is a queue that has not come to its end."""

@@ -67,6 +67,15 @@ class Call:
     ran: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+_abandoned: set[asyncio.Task[None]] = set()
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _abandoned.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.warning("an abandoned stream was not closed well: %s", error)
+
+
 class Follower:
     """See the module. One event loop; what the caller's thread may use is marked so."""
 
@@ -81,6 +90,7 @@ class Follower:
         start: Start = EARLIEST,
         callbacks: Callbacks | None = None,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._fetcher = fetcher
         self._positions = positions
         self._lags = lags
@@ -129,6 +139,24 @@ class Follower:
         finally:
             if self.membership is not None:
                 await self.membership.leave()
+
+    def abandon(self) -> None:
+        """Any thread. Nothing reads the stream any more: closes it in its loop, if that runs."""
+
+        def begin() -> None:
+            task = self._loop.create_task(self.close(), name="tandemlog-abandoned")
+            _abandoned.add(task)
+            task.add_done_callback(_ended)
+
+        try:
+            here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            here = False
+        if here:
+            begin()
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(begin)
 
     @property
     def closed(self) -> bool:
@@ -204,6 +232,7 @@ class Follower:
 
     async def _wait_for_batches(self) -> bool:
         """Whether there is a batch, or something else for the caller; False at the stops."""
+        self._fetcher.check_loop()
         fetcher = self._fetcher
         self._waiting += 1
         try:

@@ -9,7 +9,7 @@ window are in memory.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
 from .columns import as_arrow, as_table
@@ -38,6 +38,7 @@ class AsyncScan:
         self._follower = follower
         self._closed = closed
         self._taken: deque[ReceivedBatch] = deque()
+        self._decoding: asyncio.Task[pa.RecordBatch] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -52,13 +53,30 @@ class AsyncScan:
 
     async def next_batch(self) -> "pa.RecordBatch | None":
         """The next messages, decoded in another thread; None at the end."""
-        window = await self.next_window()
-        return await asyncio.to_thread(as_arrow, window, self.schema) if window else None
+        if self._decoding is None:
+            window = await self.next_window()
+            if not window:
+                return None
+            self._decoding = asyncio.create_task(asyncio.to_thread(as_arrow, window, self.schema))
+        try:
+            batch = await asyncio.shield(self._decoding)
+        except asyncio.CancelledError:
+            raise  # the caller may ask again, for this window
+        except BaseException:
+            self._decoding = None
+            raise
+        self._decoding = None
+        return batch
 
-    async def __aiter__(self) -> AsyncIterator["pa.RecordBatch"]:
-        while (batch := await self.next_batch()) is not None:
-            yield batch
-        await self.close()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "pa.RecordBatch":
+        batch = await self.next_batch()
+        if batch is None:
+            await self.close()
+            raise StopAsyncIteration
+        return batch
 
     async def read_all(self) -> "pa.Table":
         """All that is left, as one table in memory."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Self
 
 from ..forks import inherited, watch
@@ -23,8 +23,9 @@ class AsyncStream:
     leave a loop, another loop or `next_batch` may continue there.
     """
 
-    def __init__(self, follower: Follower) -> None:
+    def __init__(self, follower: Follower, consumer: object = None) -> None:
         self._follower = follower
+        self._consumer = consumer  # which leaves its groups when nothing uses it any more
         self._handing = Handing(follower)
         watch(self)
 
@@ -77,22 +78,31 @@ class AsyncStream:
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         return self.messages()
 
-    async def messages(self, timeout_ms: float | None = None) -> AsyncIterator[ReceivedMessage]:
+    def messages(self, timeout_ms: float | None = None) -> AsyncIterator[ReceivedMessage]:
         """Messages as they come; ends after `timeout_ms` without one, and at the end
-        (`until_end`)."""
-        while True:
-            try:
-                if not await self._begin(timeout_ms):
-                    return
-            except TimeoutError:
-                return
-            for message in self._handing.messages():
-                yield message
+        (`until_end`). A step that is cancelled, as by `asyncio.wait_for(anext(...))`, ends nothing:
+        the next one gets the next message."""
+        return _Messages(self, timeout_ms)
 
-    async def batches(self) -> AsyncIterator[ReceivedBatch]:
-        """Batches of one queue each, without an object per message."""
-        while (batch := await self.next_batch()) is not None:
-            yield batch
+    async def _next_messages(self, timeout_ms: float | None) -> Iterator[ReceivedMessage] | None:
+        """Of the next batch; None at the end."""
+        try:
+            if not await self._begin(timeout_ms):
+                return None
+        except TimeoutError:
+            return None
+        return self._handing.messages()
+
+    async def __anext__(self) -> ReceivedMessage:
+        message = await self.poll()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def batches(self) -> AsyncIterator[ReceivedBatch]:
+        """Batches of one queue each, without an object per message; a step may be cancelled, as of
+        `messages`."""
+        return _Batches(self)
 
     async def _begin(self, timeout_ms: float | None) -> bool:
         """The caller is back: begins the next batch that may be delivered; False at the end."""
@@ -174,6 +184,39 @@ class AsyncStream:
     def commit_async(self, what: Commit | None = None) -> "asyncio.Future[None]":
         """As `commit`, without waiting. A failure is also told to `on_commit_error`."""
         return self._follower.commits.commit_soon(what)
+
+
+class _Messages(AsyncIterator[ReceivedMessage]):
+    """No generator: one that is cancelled while it waits is over."""
+
+    __slots__ = ("_messages", "_stream", "_timeout_ms")
+
+    def __init__(self, stream: AsyncStream, timeout_ms: float | None) -> None:
+        self._stream = stream
+        self._timeout_ms = timeout_ms
+        self._messages: Iterator[ReceivedMessage] | None = iter(())
+
+    async def __anext__(self) -> ReceivedMessage:
+        while self._messages is not None:
+            for message in self._messages:
+                return message
+            self._messages = await self._stream._next_messages(self._timeout_ms)
+        raise StopAsyncIteration
+
+
+class _Batches(AsyncIterator[ReceivedBatch]):
+    """As _Messages."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: AsyncStream) -> None:
+        self._stream = stream
+
+    async def __anext__(self) -> ReceivedBatch:
+        batch = await self._stream.next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
 
 
 async def _awaited(result: object) -> None:

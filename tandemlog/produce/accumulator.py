@@ -165,6 +165,16 @@ class Accumulator(Generic[FutureT]):
         """Without an answer, of all that was added."""
         return self._held
 
+    @property
+    def held_messages(self) -> int:
+        """That were not taken yet, and so were not sent."""
+        with self._lock:
+            batches = [*self._sealed, *([self._open] if self._open is not None else [])]
+            return sum(
+                len(each.records) if isinstance(each, OpenBatch) else len(each.sizes)
+                for each in batches
+            )
+
     def has_room(self, size: int) -> bool:
         return self._held + size <= self.max_bytes or not self._held
 

@@ -8,8 +8,10 @@
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -26,6 +28,8 @@ from .options import ProducerOptions
 from .put_batch import PutBatch, durability_of
 from .send_many import Bodies, Collector, Column, ManySender, Queues
 from .sender import Sender
+
+logger = logging.getLogger(__name__)
 
 
 class AsyncProducer:
@@ -66,11 +70,15 @@ class AsyncProducer:
             self._endpoints,
             self._options,
             new_group=lambda: AsyncGroup(loop),
-            wake=lambda: _soon(loop, core.look),
+            wake=lambda: _soon(core, loop),
         )
         await core.open()
         self._framer = core.new_framer()
         self._core = core
+
+    def __del__(self) -> None:
+        if not inherited(self) and (core := getattr(self, "_core", None)) is not None:
+            _warn_of(core)
 
     async def close(self, timeout_ms: float = 30_000) -> None:
         """Sends what is buffered, for `timeout_ms` at most; messages without a response then fail
@@ -206,6 +214,7 @@ class AsyncProducer:
     def _opened(self) -> ProducerCore[asyncio.Future[SendResult]]:
         if self._core is None:
             raise ClientClosedError("the producer is not open: use `async with` or open()")
+        self._core.connection.check_loop()
         return self._core
 
     def _sender(self) -> Sender:
@@ -214,8 +223,18 @@ class AsyncProducer:
         return sender
 
 
-def _soon(loop: asyncio.AbstractEventLoop, look: Callable[[], None]) -> None:
-    loop.call_soon(look)
+def _soon(core: ProducerCore[asyncio.Future[SendResult]], loop: asyncio.AbstractEventLoop) -> None:
+    core.connection.check_loop()
+    loop.call_soon(core.look)
+
+
+def _warn_of(core: ProducerCore[asyncio.Future[SendResult]]) -> None:
+    waiting, size = core.accumulator.held_messages, core.accumulator.held_bytes
+    lost = f": {waiting} messages were not sent, {size} bytes have no answer" if size else ""
+    text = f"an AsyncProducer was not closed{lost}; use `async with`, or await close()"
+    if size:
+        logger.warning("%s", text)
+    warnings.warn(text, ResourceWarning, stacklevel=2)
 
 
 def _finish(done: asyncio.Future[None]) -> None:

@@ -2,14 +2,19 @@
 
 gRPC's asyncio side keeps state across the loops of a process, and does not like to see one of
 them close; so there is one, started by the first client, and it stays: idle, it costs nothing.
+
+It must be a thread of the system. gevent and eventlet replace threads by greenlets of one thread:
+a caller that waits for the loop would keep it from running, without a word.
 """
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Optional, TypeVar
 
+from ..errors import MonkeyPatchedError
 from ..forks import forked_error
 
 ResultT = TypeVar("ResultT")
@@ -31,7 +36,9 @@ class LoopThread:
 
     @classmethod
     def of_process(cls) -> "LoopThread":
-        """This process's loop; after a fork the child gets one of its own."""
+        """This process's loop; after a fork the child gets one of its own. Raises
+        MonkeyPatchedError."""
+        _check_threads()
         with cls._lock:
             if cls._of_process is None:
                 cls._of_process = LoopThread()
@@ -61,6 +68,22 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+
+def _check_threads() -> None:
+    """Raises MonkeyPatchedError."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    by = ""
+    if gevent is not None and any(map(gevent.is_module_patched, ("threading", "thread"))):
+        by = "gevent"
+    elif eventlet is not None and eventlet.is_monkey_patched("thread"):
+        by = "eventlet"
+    if by:
+        raise MonkeyPatchedError(
+            f"{by}'s monkey patching has replaced the threads of this process, so a synchronous "
+            "client would wait for ever: use a worker class with threads (gunicorn: gthread), or "
+            + ("monkey.patch_all(thread=False)" if by == "gevent" else "monkey_patch(thread=False)")
+        )
 
 
 if hasattr(os, "register_at_fork"):

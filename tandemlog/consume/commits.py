@@ -14,12 +14,19 @@ in its group, does not get the same message for ever.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..errors import ClientClosedError, FencedMemberError, TandemlogError
+from ..errors import (
+    ClientClosedError,
+    FencedMemberError,
+    TandemlogError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
 from .positions import Positions, Queue
 from .progress import Place, Progress
 from .received import ReceivedBatch
@@ -150,9 +157,15 @@ class Commits:
             await self._send(self._progress.to_commit(offsets))
 
     async def place(self, offsets: Mapping[Queue, int]) -> None:
-        """Where the group begins in queues that this member is about to read."""
+        """Where the group begins in queues that this member is about to read, and which may have
+        been deleted a moment ago."""
         async with self._saving:
-            await self._send(offsets)
+            try:
+                await self._send(offsets)
+            except (UnknownTopicError, UnknownQueueError):  # one of them, and none is committed
+                for queue, offset in offsets.items():
+                    with contextlib.suppress(UnknownTopicError, UnknownQueueError):
+                        await self._send({queue: offset})
 
     # queues that were lost
 

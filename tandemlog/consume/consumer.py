@@ -11,6 +11,7 @@ them.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 import warnings
@@ -114,7 +115,7 @@ class AsyncConsumer:
             logger.warning("%s", text)
         warnings.warn(text, ResourceWarning, stacklevel=2)
         for each in left:
-            each.abandon()
+            _close_later(each)
 
     async def close(self) -> None:
         """Closes its streams and the connection."""
@@ -423,6 +424,33 @@ class AsyncConsumer:
         if self.group is None:
             raise InvalidArgumentError("this consumer has no group", field="group")
         return self.group
+
+
+_left_open: set[asyncio.Task[None]] = set()
+
+
+def _close_later(follower: Follower) -> None:
+    """In its loop, if that runs. Any thread."""
+
+    def ended(task: asyncio.Task[None]) -> None:
+        _left_open.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a stream that was left open was not closed well: %s", error)
+
+    def begin() -> None:
+        task = follower.loop.create_task(follower.close(), name="tandemlog-left-open")
+        _left_open.add(task)
+        task.add_done_callback(ended)
+
+    try:
+        here = asyncio.get_running_loop() is follower.loop
+    except RuntimeError:
+        here = False
+    if here:
+        begin()
+    else:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            follower.loop.call_soon_threadsafe(begin)
 
 
 def _tags(expression: str | None) -> frozenset[str] | None:

@@ -22,8 +22,6 @@ from ..errors import (
     FencedMemberError,
     InvalidArgumentError,
     TandemlogError,
-    UnknownQueueError,
-    UnknownTopicError,
 )
 from ..hooks import Hooks
 from ..telemetry.outages import call_back
@@ -67,15 +65,6 @@ class Call:
     ran: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-_abandoned: set[asyncio.Task[None]] = set()
-
-
-def _ended(task: asyncio.Task[None]) -> None:
-    _abandoned.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.warning("an abandoned stream was not closed well: %s", error)
-
-
 class Follower:
     """See the module. One event loop; what the caller's thread may use is marked so."""
 
@@ -90,7 +79,7 @@ class Follower:
         start: Start = EARLIEST,
         callbacks: Callbacks | None = None,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._fetcher = fetcher
         self._positions = positions
         self._lags = lags
@@ -139,24 +128,6 @@ class Follower:
         finally:
             if self.membership is not None:
                 await self.membership.leave()
-
-    def abandon(self) -> None:
-        """Any thread. Nothing reads the stream any more: closes it in its loop, if that runs."""
-
-        def begin() -> None:
-            task = self._loop.create_task(self.close(), name="tandemlog-abandoned")
-            _abandoned.add(task)
-            task.add_done_callback(_ended)
-
-        try:
-            here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            here = False
-        if here:
-            begin()
-        else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(begin)
 
     @property
     def closed(self) -> bool:
@@ -368,19 +339,11 @@ class Follower:
         if fresh:
             first = await self._positions.start(fresh, EARLIEST, None)
             begins = {queue: self._begins.get(queue, first.get(queue, 0)) for queue in fresh}
-            await self._place(begins)
+            await self.commits.place(begins)
             committed = {**committed, **begins}
         starts = {queue: committed[queue] for queue in wanted}
         self.progress.committed.update(starts)
         return starts
-
-    async def _place(self, begins: Mapping[Queue, int]) -> None:
-        try:
-            await self.commits.place(begins)
-        except (UnknownTopicError, UnknownQueueError):  # of one of them, and none is committed
-            for queue, offset in begins.items():
-                with contextlib.suppress(UnknownTopicError, UnknownQueueError):
-                    await self.commits.place({queue: offset})
 
     def assigned(self, starts: Mapping[Queue, int]) -> None:
         logger.info("assigned: group=%s queues=%s", self._group, sorted(starts))

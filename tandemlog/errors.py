@@ -3,8 +3,9 @@
     TandemlogError
       InvalidMessageError       the message itself: nothing was sent
       RefusedError              a node said no: nothing was stored by this answer
-        RetryableError          ... and may say yes later, or another node may
-      NodeUnavailableError      no answer: it is unknown what the node did
+      UnavailableError          the cluster cannot do it now: a web service answers 503
+        RetryableError          refused, and a node may say yes later, or another one may
+        NodeUnavailableError    no answer: it is unknown what the node did
       OutcomeUnknownError       a put that may or may not be in the log
       SendManyError             some of many were not acknowledged
 
@@ -110,10 +111,16 @@ class BufferFullError(TandemlogError):
     """No room for more unacknowledged bytes within the time allowed. The message was not sent."""
 
 
-class NodeUnavailableError(TandemlogError):
-    """A node did not respond: it cannot be reached, went away, or was silent for too long."""
+class UnavailableError(TandemlogError):
+    """The cluster cannot do it now, and the same request may succeed later: no master, no answer, a
+    refusal that may pass. A web service answers 503 to it."""
 
     retryable = True
+
+
+class NodeUnavailableError(UnavailableError):
+    """A node did not respond: it cannot be reached, went away, or was silent for too long."""
+
     elsewhere = True
 
 
@@ -146,7 +153,7 @@ class RefusedError(TandemlogError):
     """A node refused a request and did nothing."""
 
 
-class RetryableError(RefusedError):
+class RetryableError(RefusedError, UnavailableError):
     """A refusal that may pass."""
 
     retryable = True

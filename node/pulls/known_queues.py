@@ -24,7 +24,10 @@ class KnownQueues:
         """Raises RequestRefusedError (UNKNOWN_TOPIC)."""
         if self._topics.get(topic) is None and not self._queues.queues_of(topic):
             raise RequestRefusedError(
-                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(topic)}", field="topic"
+                common_pb2.UNKNOWN_TOPIC,
+                f"there is no topic {quoted(topic)}: create it with Admin.create_topic, or with "
+                "`tandemlog topic create`",
+                field="topic",
             )
 
     def check_queue(self, topic: str, queue_id: int) -> None:

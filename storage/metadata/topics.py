@@ -185,7 +185,10 @@ class TopicTable:
             held = self.table.get(topic.name)
             if held is not None and not update:
                 raise MetadataError(
-                    "TOPIC_EXISTS", "name", f"topic {topic.name!r} exists; ask for an update"
+                    "TOPIC_EXISTS",
+                    "name",
+                    f"topic {topic.name!r} exists; to change it, pass update=True, or "
+                    f"use `tandemlog topic create {topic.name} --update`",
                 )
             if held is not None:
                 topic = replace(topic, members=held.members)

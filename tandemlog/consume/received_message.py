@@ -9,7 +9,13 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from ..errors import BadRecordError
-from ..format.constants import BODY_LENGTH_OFFSET, BORN_TIMESTAMP_OFFSET, CRC_MASK, IPV6_EXTRA
+from ..format.constants import (
+    BODY_LENGTH_OFFSET,
+    BORN_TIMESTAMP_OFFSET,
+    CRC_MASK,
+    IPV6_EXTRA,
+    SHARDING_KEY,
+)
 from ..format.errors import CorruptRecordError
 from ..format.fast_crc import crc32
 from ..format.record.properties import split_keys
@@ -101,6 +107,11 @@ class ReceivedMessage:
     @property
     def tags(self) -> str | None:
         return self.record.tags
+
+    @property
+    def sharding_key(self) -> str | None:
+        """What chose its queue; None if the producer gave none."""
+        return self.record.properties.get(SHARDING_KEY)
 
     @property
     def keys(self) -> list[str]:

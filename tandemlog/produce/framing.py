@@ -253,6 +253,8 @@ class Framer:
             keys = join_keys(keys)
         pieces = []
         if keys:
+            if keys is message.keys and " " in keys:
+                raise spaced_key(message.keys)
             pieces.append(f"KEYS\x01{keys}\x02")
         if tags:
             if "||" in tags:
@@ -292,13 +294,23 @@ def user_properties(user: Mapping[str, str]) -> str:
     return "".join([f"{name}\x01{value}\x02" for name, value in user.items()])
 
 
+def spaced_key(key: object, index: int = -1) -> InvalidMessageError:
+    """RocketMQ separates keys by spaces, so one text would be several keys without a word."""
+    return InvalidMessageError(
+        f"key {key!r} has a space in it, which separates keys: give several keys as a list, "
+        "keys=['a', 'b']",
+        field="keys",
+        record_index=index,
+    )
+
+
 def join_keys(keys: Sequence[str]) -> str:
     """The stored KEYS text; raises InvalidMessageError for a key with a space in it."""
     for key in keys:
-        if " " in key or not key:
-            raise InvalidMessageError(
-                f"key {key!r}: a key is not empty and has no space in it", field="keys"
-            )
+        if " " in key:
+            raise spaced_key(key)
+        if not key:
+            raise InvalidMessageError("an empty key among several", field="keys")
     return " ".join(keys)
 
 

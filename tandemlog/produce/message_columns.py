@@ -8,11 +8,12 @@ have more than topic, body, queue, keys and tags are left to be framed one by on
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from ..errors import InvalidMessageError
 from ..message import Message
 from .column_framing import Columns
+from .framing import spaced_key
 from .unique_columns import MAX_AT_ONCE
 
 _MOST: Final = 1 << 14
@@ -62,9 +63,17 @@ def columns_of(part: list[Message]) -> Columns | None:
         return None
     return Columns.of(
         bodies,
-        keys if any(keys) else None,
+        _checked(keys) if any(keys) else None,
         tags if any(tags) else None,
         None if unset else queues,
         None,
         [message.topic for message in part],
     )
+
+
+def _checked(keys: list[Any]) -> list[Any]:
+    """Raises InvalidMessageError for a key with a space in it."""
+    if " " in "".join(keys):
+        index, key = next((index, key) for index, key in enumerate(keys) if " " in key)
+        raise spaced_key(key, index)
+    return keys

@@ -307,7 +307,7 @@ def test_a_line_that_is_too_large_does_not_keep_the_others_back(
         ('{"text":"","queue_id":-1}', "queue_id -1 is negative"),
         ('{"text":"","queue_id":"1"}', 'queue_id must be a whole number up to 65535, not "1"'),
         ('{"text":"","flag":4294967296}', "flag must be a whole number up to 2147483647"),
-        ('{"text":"","keys":["a b"]}', "key 'a b': a key is not empty and has no space in it"),
+        ('{"text":"","keys":["a b"]}', "key 'a b' has a space in it, which separates keys"),
         ('{"text":"","properties":{"":"x"}}', "name and value must not be empty"),
     ],
 )

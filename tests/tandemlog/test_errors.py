@@ -4,6 +4,7 @@ import grpc
 import pytest
 from grpc import aio
 
+from tandemlog import errors
 from tandemlog.errors import (
     AuthenticationError,
     BatchTooLargeError,
@@ -71,3 +72,22 @@ def test_a_failed_call_has_a_short_reason(
     error = error_from_rpc(status, details, "h:1")
     assert error.reason == reason
     assert error.copy().reason == reason
+
+
+def test_what_the_cluster_cannot_do_now_has_one_class() -> None:
+    """A web service answers 503 to it."""
+    now = {name for name in dir(errors) if _is(name, errors.UnavailableError)}
+    assert now >= {"NoMasterError", "NoNodeError", "BusyError", "NotInSyncError", "NotMasterError"}
+    retryable = {
+        name for name in dir(errors) if _is(name, errors.TandemlogError) and _kind(name).retryable
+    }
+    assert retryable == now
+
+
+def _kind(name: str) -> type[errors.TandemlogError]:
+    kind: type[errors.TandemlogError] = getattr(errors, name)
+    return kind
+
+
+def _is(name: str, base: type) -> bool:
+    return isinstance(getattr(errors, name), type) and issubclass(getattr(errors, name), base)

@@ -5,6 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.fake_broker import running_cluster
+from tandemlog import Consumer, Message, Producer
 from tandemlog.consume.received import ReceivedBatch, messages_of
 from tandemlog.consume.received_message import ReceivedMessage
 from tandemlog.errors import BadRecordError
@@ -200,3 +202,16 @@ def test_the_messages_of_a_query() -> None:
     raw = [record(1), record(2)]
     sizes = np.array([len(each) for each in raw], "<u4").tobytes()
     assert [each.body for each in messages_of(b"".join(raw), sizes)] == [b"body 1", b"body 2"]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_message_has_the_sharding_key_that_it_was_sent_with(count: int) -> None:
+    with running_cluster() as cluster:
+        cluster.call(lambda: cluster.log.create_topic("orders", 1))
+        with Producer(cluster.endpoints) as producer:
+            many = [Message("orders", b"x", sharding_key="customer-7")] * count
+            producer.send_many(None, [*many, Message("orders", b"y")])
+        with Consumer(cluster.endpoints) as consumer, consumer.follow("orders") as stream:
+            batch = stream.next_batch(10_000)
+            assert batch is not None
+            assert [each.sharding_key for each in batch] == ["customer-7"] * count + [None]

@@ -140,3 +140,20 @@ def test_a_synchronous_producer_asks_too() -> None:
             producer.send_many("orders", [b"new"], queues=5)
             with pytest.raises(UnknownQueueError, match=r"0\.\.5, not 6"):
                 producer.send(Message("orders", b"new", queue_id=6))
+
+
+@pytest.mark.parametrize("how", ["send", "messages", "rows"])
+@pytest.mark.parametrize("keys", ["a b", ["a b"], ["a", "b c"]])
+async def test_a_key_with_a_space_is_not_silently_two(how: str, keys: Any) -> None:
+    async with FakeCluster() as cluster:
+        cluster.log.create_topic("orders", 2)
+        async with AsyncProducer(cluster.endpoints) as producer:
+            message = Message("orders", b"x", keys, flag=1 if how == "rows" else 0)
+            call = (
+                producer.send(message)
+                if how == "send"
+                else producer.send_many(None, [message, message])
+            )
+            with pytest.raises(errors.InvalidMessageError, match=r"keys=\['a', 'b'\]"):
+                await call
+        assert cluster.log.records == []

@@ -18,7 +18,8 @@ def refused(code: Any, message: str) -> RequestRefusedError:
 
 
 def members_text(group: Group, owned: Sequence[Queue]) -> str:
-    names = sorted({each.client_id or each.member_id for each in group.members.values()})
+    # not by their ids: who knows one can make the member leave
+    names = sorted({each.client_id or "without a name" for each in group.members.values()})
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     what = f"queue {owned[0][0]}/{owned[0][1]} is owned by a member" if owned else "has members"
     return (

@@ -109,6 +109,12 @@ class StorePort(Protocol):
         the machine leaves a doubt. Durable on return."""
         ...
 
+    def count_flushed(self) -> bool:
+        """All that counts here is fsynced, if the log is flushed to its end, until the next put: a
+        stop of the machine leaves no doubt. Durable on return; False, and nothing is changed, if
+        the log is not flushed."""
+        ...
+
     def settle_doubt(self) -> None:
         """Durable on return."""
         ...

@@ -125,6 +125,7 @@ class MessageStore:
             self._follow_log()
         else:
             self._read_only = SLAVE
+            self._last_stop.count_only_flushed()
 
     @classmethod
     def open(
@@ -186,6 +187,17 @@ class MessageStore:
         """From now on others are promised bytes that are not fsynced here yet: an unclean stop of
         the machine leaves a doubt. Durable on return."""
         self._last_stop.count_unflushed()
+
+    def count_flushed(self) -> bool:
+        """All that counts here is fsynced, if the log is flushed to its end, until the next put: a
+        stop of the machine leaves no doubt. Durable on return; False, and nothing is changed, if
+        the log is not flushed. Raises DiskFullError or StoreReadOnlyError."""
+        with self._write_lock:
+            if self._closed or self.log.flushed.value < self.log.wrote.value:
+                return False
+            with refusing("the note about what is fsynced cannot be written"):
+                self._last_stop.flushed()
+            return True
 
     @property
     def read_only_reason(self) -> str:
@@ -300,6 +312,9 @@ class MessageStore:
             with self._write_lock:
                 self._require_writable()
                 now = self.clock.now_ms() if now_ms is None else now_ms
+                if self._last_stop.rests:
+                    with refusing("the note about what is not fsynced yet cannot be written"):
+                        self._last_stop.count_unflushed()
                 result = self._puts.append(batch, now, holder)
         except BatchRefusedError:
             self.stats.count_refused()

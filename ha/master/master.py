@@ -36,7 +36,7 @@ from .record_keeper import DeposedError, LocalKeeper, RecordKeeper
 from .rounds import RoundWaiters
 from .stream import MasterStream
 from .table_waiters import TableWaiters
-from .term import Term, WonTerm, begin_term, own_position
+from .term import Idleness, Term, WonTerm, begin_term, own_position
 
 if TYPE_CHECKING:
     from ..state import HaState, InSyncRecord, Member
@@ -111,6 +111,7 @@ class ReplicationMaster:
         self._record: InSyncRecord | None = None
         self._started_at = 0.0
         self._closing = False
+        self._idleness = Idleness()
         self._reading = 0
         self._idle = asyncio.Event()
 
@@ -324,6 +325,8 @@ class ReplicationMaster:
         while group.returns:
             self._on_return(group.returns.pop())
         await self._remember()
+        if self._own is None and self.config.replication.waits:
+            await self._note_rest(now)
         self._waiters.look()
         self._rounds.look()
         if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
@@ -333,6 +336,14 @@ class ReplicationMaster:
             self._members_at = now
             self._list_members()
         self._wake_all()
+
+    async def _note_rest(self, now: float) -> None:
+        """A machine that stops while its master takes nothing leaves no doubt. A relay does not
+        rest: its log grows by other ways than puts."""
+        if self._idleness.is_due(self.store.log, now) and await self._blocking(
+            self.store.count_flushed
+        ):
+            self._idleness.noted()
 
     def _list_members(self) -> None:
         self._members_frame = encode_master_frame(MemberList(tuple(self.members())))

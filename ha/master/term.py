@@ -13,6 +13,11 @@ member may hold acknowledged bytes, so it must follow before anything is confirm
 the lag rule once the others suffice. If this master may have lost bytes that it counted as held,
 they cannot even leave before they have followed: one of them may hold the only copy. The store's
 doubt about that (session_file.py) is forgotten only when the record that acts on it is durable.
+
+A master with async flush counts bytes that are not fsynced, which leaves a doubt if its machine
+stops. It does so only while it may: a term that has ended is flushed to its end, and a master that
+takes nothing for IDLE_S is, so the note is taken back. Else a power cut of all machines would find
+every disk doubted that has ever led, and none could be elected though nothing is missing.
 """
 
 import logging
@@ -20,15 +25,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from storage.config import FlushMode
+from storage.errors import StoreError
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
 from ..config import HaConfig, Role
 from ..errors import StateFileError
 from ..protocol.handshake import MasterView
 from ..state import HaState, InSyncRecord, Member, check_reachable, remembered
-from ..store_port import StorePort
+from ..store_port import LogPort, StorePort
 
 logger = logging.getLogger(__name__)
+
+IDLE_S = 5.0
+"""Without a put, before a master notes that all is fsynced; the next put waits for a small file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,37 @@ def begin_term(
         unclean_epoch=0 if won is None else won.unclean_epoch,
     )
     return Term(state, view, record, me)
+
+
+def end_term(store: StorePort) -> None:
+    """`store` takes no more puts, and what it took is fsynced: from here on nothing counts before
+    it is. Blocks on the disk; one that fails leaves the note as it is, and the store says why."""
+    store.become_slave()
+    try:
+        store.flush()
+        store.count_flushed()
+    except StoreError as error:
+        logger.warning("the log could not be flushed to its end: %s", error)
+
+
+class Idleness:
+    """Since when a master has taken nothing. Pure."""
+
+    def __init__(self) -> None:
+        self._end = -1
+        self._since = 0.0
+        self._noted = False
+
+    def is_due(self, log: LogPort, now: float) -> bool:
+        """Whether it is time to note that all is fsynced: once for each rest."""
+        end = log.wrote.value
+        if end != self._end:
+            self._end, self._since, self._noted = end, now, False
+        rested = now - self._since >= IDLE_S and log.flushed.value >= end
+        return rested and not self._noted
+
+    def noted(self) -> None:
+        self._noted = True
 
 
 def own_record(

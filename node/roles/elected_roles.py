@@ -20,7 +20,7 @@ from ha.election.values import LeaderValue
 from ha.master.group import Return
 from ha.master.master import ReplicationMaster
 from ha.master.record_keeper import RecordKeeper
-from ha.master.term import WonTerm
+from ha.master.term import WonTerm, end_term
 from ha.slave.slave import ReplicationSlave
 from ha.slave.store import set_log_aside
 from ha.state import HaState, Member, started_over
@@ -260,7 +260,7 @@ class ElectedRoles:
         master, slave, task = self._master, self._slave, self._following
         await self._brokers.end()
         if master is not None:
-            await asyncio.to_thread(self._store.become_slave)
+            await asyncio.to_thread(end_term, self._store)
             await master.close()
             self._state, self._master = master.ha_state or self._state, None
         if task is not None:

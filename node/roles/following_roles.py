@@ -23,6 +23,7 @@ from ha.config import HaConfig, Role
 from ha.errors import HaError, StateFileError
 from ha.master.master import ReplicationMaster
 from ha.master.members import NO_MASTER, own_status
+from ha.master.term import end_term
 from ha.rocketmq.follow.address import BrokerAddress
 from ha.rocketmq.follow.follower import BrokerFollower
 from ha.rocketmq.follow.note import Following, FollowingFile, TakenOver
@@ -276,7 +277,7 @@ class FollowingRoles:
             self._unlisten = None
         await self._brokers.end()
         if master is not None:
-            await asyncio.to_thread(self._store.become_slave)
+            await asyncio.to_thread(end_term, self._store)
             await master.close()
 
     async def _stop_following(self) -> None:

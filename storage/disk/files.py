@@ -161,6 +161,12 @@ class FileSystem(Protocol):
         """
         ...
 
+    def lock_directory(self, path: Path) -> Callable[[], None] | None:
+        """Take the exclusive lock of a folder (flock), without waiting, and return what gives it
+        back; None if another process has it. It ends with the process. A file system that has no
+        such locks gives one that keeps no process out."""
+        ...
+
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
         """The process whose record lock stands in the way of `lock_range`, 0 if it is not known
         which; None if none does. Takes nothing, and does not see the own process's locks."""

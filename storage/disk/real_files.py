@@ -8,7 +8,8 @@ import os
 import resource
 import stat
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -199,6 +200,19 @@ class RealFileSystem:
             raise
         return True
 
+    def lock_directory(self, path: Path) -> Callable[[], None] | None:
+        handle = _open_directory(path)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if error.errno == errno.EWOULDBLOCK:
+                return None
+            if error.errno in _NO_FLOCK:
+                return lambda: None
+            raise
+        return partial(os.close, handle)
+
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, offset, size, 0)
         kind, _, _, _, process_id = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, asked))
@@ -209,6 +223,9 @@ class RealFileSystem:
 def _open_directory(path: Path) -> int:
     return SPARES.open(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
+
+# NFS maps it to a record lock, which a folder cannot have.
+_NO_FLOCK = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 _FLOCK = struct.Struct("hhqqi4x")
 """`struct flock` of 64-bit Linux: type, whence, start, length, process."""

@@ -7,6 +7,10 @@
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more
 
+While a master counts bytes that are not fsynced, the note says so. It is taken back when its term
+has ended and all is flushed, and for a rest in which it takes nothing: the next put writes it again
+before it is stored, so at no moment does a byte count that the note does not cover.
+
 A crash between two steps repeats them: the flag goes down when the doubt is durable, and what
 counted as held before it was fsynced counts on until recovery has fsynced it.
 """
@@ -28,6 +32,10 @@ class LastStop:
         self._files = files
         self._session = SessionFile(paths.session, files)
         self._flag = FsyncFlag(paths.fsync_flag, files)
+        self._counts = False
+        self.rests = False
+        """Whether bytes of the next put would count before they are fsynced, and the note does not
+        say so now."""
 
     @property
     def fsync_failed(self) -> bool:
@@ -61,10 +69,16 @@ class LastStop:
     def flushed(self) -> None:
         """All of the log is durable, and nothing is written meanwhile."""
         self._session.count_unflushed(False)
+        self.rests = self._counts
 
     def count_unflushed(self) -> None:
         """From now on bytes count as held before they are fsynced; durable on return."""
         self._session.count_unflushed(True)
+        self._counts, self.rests = True, False
+
+    def count_only_flushed(self) -> None:
+        """What is written from now on counts once it is fsynced. The note stays until `flushed`."""
+        self._counts = self.rests = False
 
     @property
     def doubt(self) -> str:

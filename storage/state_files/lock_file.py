@@ -4,11 +4,15 @@ RocketMQ takes a POSIX record lock on byte 0 of this file and writes the four le
 (section 4.3); taking the same lock keeps a Java broker out, and keeps tandemlog out of the broker's
 store. POSIX locks do not prevent a process from locking twice, and closing any handle of the file
 releases the lock, so this module also remembers the stores that this process has open.
+
+Whoever removes that file would let a second process in, which locks another file of the same name.
+So the folder itself is locked first (flock), which no other process can take away.
 """
 
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
@@ -21,6 +25,7 @@ from .abort_file import AbortFile
 logger = logging.getLogger(__name__)
 
 LOCK_TEXT = b"lock"
+Unlock = Callable[[], None]
 
 # The stores that this process has open, by the file system that they are on.
 _held: WeakKeyDictionary[FileSystem, set[Path]] = WeakKeyDictionary()
@@ -38,6 +43,7 @@ class LockFile:
         self._world: FileSystem = _DISK if isinstance(files, RealFileSystem) else files
         self._store = Path(os.path.realpath(path))  # of a loop too
         self._handle: int | None = None
+        self._unlock: Unlock | None = None
 
     def acquire(self) -> None:
         """Raises StoreLockedError that names the process which has the store open, and
@@ -46,9 +52,15 @@ class LockFile:
             self._refuse_own()
             try:
                 self._files.make_directory(self.path.parent)
+                self._unlock = self._files.lock_directory(self.path.parent)
+                if self._unlock is None:
+                    raise self._taken(0)
                 self._handle = self._locked()
             except OSError as error:
                 raise refusal(f"{self.path.parent} cannot be opened", error) from error
+            finally:
+                if self._handle is None:
+                    self._give_back()
             _held[self._world].add(self._store)
 
     def check(self) -> None:
@@ -77,7 +89,13 @@ class LockFile:
             if self._handle is not None:
                 self._files.close(self._handle)
                 self._handle = None
+                self._give_back()
                 _held[self._world].discard(self._store)
+
+    def _give_back(self) -> None:
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
 
     def _refuse_own(self) -> None:
         if self._store in _held.setdefault(self._world, set()):

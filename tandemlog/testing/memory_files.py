@@ -14,7 +14,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from storage.disk.files import Buffer, DiskUsage, FileStatus, Part, replace_durably
@@ -52,6 +52,7 @@ class MemoryFiles:
         self._failures: list[Failure] = []
         self._locked: set[int] = set()
         self._locked_elsewhere: set[Path] = set()
+        self._locked_directories: set[Path] = set()
         self._lock = threading.RLock()
 
     # -- what a test does to the disk
@@ -105,7 +106,7 @@ class MemoryFiles:
             self._drop_process()
 
     def lock_elsewhere(self, path: Path) -> None:
-        """Another process takes the record lock of `path`."""
+        """Another process takes the record lock of `path`, or the lock of a folder."""
         self._locked_elsewhere.add(path)
 
     def content(self, path: Path) -> bytearray:
@@ -361,6 +362,14 @@ class MemoryFiles:
             self._locked.add(id(file))
             return True
 
+    def lock_directory(self, path: Path) -> Callable[[], None] | None:
+        with self._lock:
+            self._enter("lock_directory", path)
+            if path in self._locked_elsewhere or path in self._locked_directories:
+                return None
+            self._locked_directories.add(path)
+        return lambda: self._locked_directories.discard(path)
+
     def lock_holder(self, handle: int, offset: int, size: int) -> int | None:
         with self._lock:
             _, path, _ = self._opened("lock_holder", handle)
@@ -441,3 +450,4 @@ class MemoryFiles:
     def _drop_process(self) -> None:
         self._handles.clear()
         self._locked.clear()
+        self._locked_directories = set()

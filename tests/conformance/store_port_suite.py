@@ -66,6 +66,17 @@ class StorePortSuite:
         store.become_master(4)
         assert store.epochs.table.entries == (EpochEntry(3, 0), EpochEntry(4, end))
 
+    def test_all_counts_as_fsynced_once_it_is(self, opened: Opened) -> None:
+        store = opened.store
+        store.become_master(1)
+        store.count_unflushed()
+        opened.put()
+        assert not store.count_flushed()
+        store.flush()
+        assert store.count_flushed()
+        opened.put()  # it counts again, before it is stored
+        assert not store.count_flushed()
+
     def test_raw_bytes_make_an_equal_log(self, opened: Opened) -> None:
         store, slave = opened.store, opened.another()
         slave.become_slave()

@@ -177,7 +177,7 @@ class FakeStore:
         self.group_members = FakeTable()
         self.log_identity = FakeTable()
         self.config = StoreConfig(directory=Path("/fake"), flush=flush)
-        self.master = False
+        self.master = self.counts = False
         disk.counts_unflushed &= disk.durable < disk.end
 
     @property
@@ -186,7 +186,14 @@ class FakeStore:
 
     def count_unflushed(self) -> None:
         self.before("count_unflushed")
-        self.disk.counts_unflushed = True
+        self.disk.counts_unflushed = self.counts = True
+
+    def count_flushed(self) -> bool:
+        self.before("count_flushed")
+        if self.disk.durable < self.disk.end:
+            return False
+        self.disk.counts_unflushed = False
+        return True
 
     def settle_doubt(self) -> None:
         self.before("settle_doubt")
@@ -196,6 +203,8 @@ class FakeStore:
         """A master's put: a record at the log's end; its start and end."""
         if not self.master:
             raise StoreReadOnlyError("this node is a slave")
+        if self.counts and not self.disk.counts_unflushed:
+            self.count_unflushed()
         data = record(payload)
         left = self.disk.file_size - self.disk.end % self.disk.file_size
         if len(data) + 4 > left:
@@ -292,7 +301,7 @@ class FakeStore:
         self.master = True
 
     def become_slave(self) -> None:
-        self.master = False
+        self.master = self.counts = False
 
     def drop_before(self, offset: int) -> None:
         """Retention: whole files below `offset` go."""

@@ -143,7 +143,7 @@ class ElectionCluster(Cluster, ABC):
         process.keeper = process.following = None
         process.held_back = ""
         if node.master is not None:
-            store.become_slave()
+            master_term.end_term(store)
             for _, stream in node.master.streams:
                 stream.master_open = False
             node.master = None

@@ -17,6 +17,7 @@ from ha.state import decode_state
 from sim.election_agents import ElectionAgents
 from sim.election_nodes import ElectedNode
 from sim.ha_nodes import SimNode, ViolationError, holds, piece
+from sim.ha_scenes import Nothing
 
 
 class ElectionDisks(ElectionAgents, ABC):
@@ -72,6 +73,33 @@ class ElectionDisks(ElectionAgents, ABC):
             return
         node.has_power = False
         super().power_cut(node)
+
+    def cut_rack(self) -> None:
+        """The power of all machines, whoever led before: of a disk that counts nothing which is not
+        fsynced, nothing that was acknowledged can be missing, and it leads next."""
+        self.note("the rack loses power")
+        self.count("rack loses power")
+        for node in self.elected:
+            self.stop(node)
+            node.has_power = False
+            super().power_cut(node)
+
+    def lose_unsynced(self, node: ElectedNode) -> None:
+        """A power cut that leaves what was fsynced and nothing else, whoever could lead then."""
+        super().power_cut(node, Nothing())
+
+    def outlives_rack(self) -> bool:
+        """Whether some disk of the recorded set has everything that was acknowledged, and shows
+        it."""
+        record = self.coordination.record()
+        if record is None or self.coordination.world.delayed:
+            return False
+        busy = any(each.master and each.master.persisting for each in self.elected)
+        return not busy and any(
+            self.is_whole(each.node_id, each.incarnation)
+            and not self.node(each.node_id).disk.counts_unflushed
+            for each in record.in_sync
+        )
 
     def spare(self, node: ElectedNode) -> bool:
         """Whether this disk may fail: another member of the set has everything."""

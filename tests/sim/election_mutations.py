@@ -22,7 +22,7 @@ from ha.election.transactions import win
 from ha.election.values import ClusterRecord, ConfirmedValue, encode
 from ha.master.group import MasterGroup
 from ha.master.sync_state_set import SyncStateSet
-from ha.master.term import WonTerm
+from ha.master.term import Idleness, WonTerm
 from ha.protocol.frames import Answer, Hello
 from ha.protocol.handshake import MasterView, SlaveView, Verdict, check_answer, decide
 from ha.state import InSyncRecord, Member
@@ -97,6 +97,20 @@ def believe(snapshot: Any, own: Any) -> str:
     return ""
 
 
+def no_more_puts(store: Any) -> None:
+    """The note stays: whoever led once is doubted after a power cut."""
+    store.become_slave()
+
+
+def never_due(this: Idleness, log: Any, now: float) -> bool:
+    return False
+
+
+def only_at_the_start_of_a_term(this: FakeStore) -> None:
+    if not this.counts:
+        COUNT_UNFLUSHED(this)
+
+
 def never_rolled_back(*arguments: object, **more: object) -> str:
     return ""
 
@@ -141,6 +155,7 @@ def no_pause(this: MasterGroup, now: float) -> bool:
 DECIDE, CHECK_ANSWER, RECORD = decide, check_answer, ElectedKeeper.record
 WHY_ROLLED_BACK, LACKS_CONFIRMED = why_rolled_back, lacks_confirmed
 WIN, FORCED = win, RoleLoop._forced
+COUNT_UNFLUSHED = FakeStore.count_unflushed
 MUTATIONS: dict[str, list[Patch]] = {
     "any node may be elected": [
         ("ha.election.role_loop", "may_be_elected", anyone),
@@ -187,6 +202,13 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a leaving member is not waited for any more": [(SyncStateSet, "in_force", only_proposed)],
     "a disk that lost its tail keeps its name": [
         (ElectionCluster, "incarnation", any_disk_is_the_same)
+    ],
+    "a term that has ended still counts what is not fsynced": [
+        ("ha.master.term", "end_term", no_more_puts)
+    ],
+    "a master that rests still counts what is not fsynced": [(Idleness, "is_due", never_due)],
+    "a put does not wait for the note that it counts": [
+        (FakeStore, "count_unflushed", only_at_the_start_of_a_term)
     ],
     "a disk may be put back to a snapshot of this run": [
         ("ha.election.registration", "why_rolled_back", counted_starts_only),

@@ -17,8 +17,13 @@ from storage.config import FlushMode
 class Scene(ElectionWorld):
     """A world in which nothing happens by chance."""
 
-    def __init__(self, seed: int, mode: Replication = Replication.SYNC) -> None:
-        super().__init__(seed, FlushMode.SYNC, mode)
+    def __init__(
+        self,
+        seed: int,
+        mode: Replication = Replication.SYNC,
+        flush: FlushMode = FlushMode.SYNC,
+    ) -> None:
+        super().__init__(seed, flush, mode)
         self.coordination.trouble = 0.0
         self.compare_s = self.prepare_s = 0.0
         self.down: set[str] = set()
@@ -57,6 +62,14 @@ class Scene(ElectionWorld):
             self.calm()
             leader = self.leader()
             if leader is not None and self.healed(leader):
+                return leader
+        raise ViolationError(f"no leader: {self.describe()}")
+
+    def calm_until_led(self) -> ElectedNode:
+        for _ in range(3000):
+            self.calm()
+            leader = self.leader()
+            if leader is not None:
                 return leader
         raise ViolationError(f"no leader: {self.describe()}")
 

@@ -9,10 +9,12 @@ from functools import partial
 from fakes.fake_coordinator import Fault
 from ha.config import Replication
 from ha.election.values import FORCED, SWITCHOVER, RequestValue, RosterValue
+from ha.master.term import IDLE_S
 from sim.election_nodes import KEYS, ElectedNode, drive
 from sim.election_scenes import Scene
 from sim.election_world import ElectionWorld
 from sim.ha_nodes import NODES, ViolationError
+from storage.config import FlushMode
 
 TOLD_S = 1.5
 """Longer than a leader takes to tell how far the log is confirmed."""
@@ -194,6 +196,75 @@ def removed_at_start(seed: int) -> ElectionWorld:
     world.set_key(KEYS.in_roster(node.name), RosterValue(starts))
     world.finish()
     return world
+
+
+def rack_loses_power(seed: int) -> ElectionWorld:
+    """All machines at once, after any history of roles and a rest: nothing that was acknowledged is
+    missing anywhere, so one of them leads. In every third world one master is left, alone."""
+    mode = (Replication.SYNC, Replication.SYNC_DEGRADE, Replication.SYNC_DEGRADE)[seed % 3]
+    if seed % 7 == 6:
+        mode = Replication.ASYNC
+    world = Scene(seed, mode, FlushMode.SYNC if seed % 5 == 4 else FlushMode.ASYNC)
+    leader = world.calm_until_healed()
+    for round_ in range(world.rng.randint(1, 4)):
+        world.acknowledged(world.rng.randint(1, 4))
+        leader = change_of_roles(world, leader, round_)
+    world.acknowledged(2)
+    if mode is Replication.SYNC_DEGRADE and seed % 3 == 2:
+        world.take_down(*world.others(leader))
+        world.calm_for(5.0)
+        world.acknowledged(2)
+    world.calm_for(2 * IDLE_S)
+    world.cut_rack()
+    world.calm_until_led()
+    world.down.clear()
+    world.finish()
+    return world
+
+
+def rest_is_over(seed: int) -> ElectionWorld:
+    """A lone master takes puts again after a rest, and its machine stops before they are fsynced:
+    it may not lead without them."""
+    world = Scene(seed, Replication.SYNC_DEGRADE, FlushMode.ASYNC)
+    leader = world.calm_until_healed()
+    world.take_down(*world.others(leader))
+    world.calm_for(5.0)
+    world.acknowledged(2)
+    world.calm_for(2 * IDLE_S)
+    goal = len(world.acked) + world.rng.randint(1, 3)
+    for _ in range(1000):
+        if len(world.acked) >= goal:
+            break
+        world.put()
+        world.clock.advance(0.02)
+        world.pump(leader)
+    if len(world.acked) < goal:
+        raise ViolationError(f"nothing is acknowledged: {world.describe()}")
+    world.stop(leader)
+    world.lose_unsynced(leader)
+    world.calm_for(10.0)
+    led = world.leader()
+    if led is not None:
+        world.check_leader(led)
+    return world
+
+
+def change_of_roles(world: Scene, leader: ElectedNode, number: int) -> ElectedNode:
+    """Another node leads, or the same one again; all are in sync then."""
+    node, _ = world.others(leader)
+    how = world.rng.choice(("switch", "kill", "power", "pause"))
+    world.note(f"{how} {leader.name}")
+    if how == "switch":
+        request = RequestValue(SWITCHOVER, node.name, f"change {number}")
+        world.set_key(KEYS.request, request)
+    elif how == "pause":
+        world.freeze(leader, 8.0)
+    else:
+        world.stop(leader)
+        if how == "power":
+            world.power_cut(leader)
+    world.calm_for(1.0)
+    return world.calm_until_healed()
 
 
 def two_at_once(seed: int) -> ElectionWorld:

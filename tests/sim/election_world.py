@@ -198,6 +198,8 @@ class ElectionWorld(ElectionLosses):
             self.put_back(node)
         elif kind < 0.975:
             self.wipe(node)
+        elif kind < 0.98 and self.outlives_rack():
+            self.cut_rack()
         elif kind < 0.985 and self.may_force:
             self.force(node)
         else:

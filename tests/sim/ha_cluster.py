@@ -443,6 +443,11 @@ class Cluster:
                 stream.master_open = False
                 master.comparing.pop(session, None)
                 master.streams.remove((session, stream))
+        store = node.store
+        waits = master.group.config.replication.waits
+        due = store is not None and waits and master.idleness.is_due(store.log, self.now)
+        if due and store is not None and store.count_flushed():
+            master.idleness.noted()
         record = master.group.tick(self.now)
         if record is not None:
             master.persisting = record

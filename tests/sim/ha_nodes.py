@@ -11,6 +11,7 @@ from fakes.fake_store import FakeDisk, FakeStore
 from fakes.stream import FakeStream
 from ha.master.group import MasterGroup
 from ha.master.session import MasterSession
+from ha.master.term import Idleness
 from ha.protocol.frames import Hello
 from ha.slave.session import SlaveSession, StoreAction
 from ha.slave.store import SlaveStore
@@ -46,6 +47,7 @@ class MasterSide:
     comparing: dict[MasterSession, Comparison] = field(default_factory=dict)
     written: InSyncRecord | None = None
     persist_at: float = 0.0
+    idleness: Idleness = field(default_factory=Idleness)
 
 
 @dataclass

@@ -28,7 +28,9 @@ from sim.election_scenes_of_disks import (
     leader_put_back,
     lost_in_async,
     put_back_to_another_history,
+    rack_loses_power,
     removed_at_start,
+    rest_is_over,
     slave_put_back,
     two_at_once,
     wiped,
@@ -61,6 +63,9 @@ MODES = (Replication.ASYNC, Replication.SYNC_DEGRADE)
 
 
 BY_SCENE: dict[str, Callable[[int], ElectionWorld]] = {
+    "a term that has ended still counts what is not fsynced": rack_loses_power,
+    "a master that rests still counts what is not fsynced": rack_loses_power,
+    "a put does not wait for the note that it counts": rest_is_over,
     "a renewal proves nothing": sleeping_leader,
     "a leader that stood still continues": sleeping_leader,
     "slaves accept lower epochs": forgotten_epoch,
@@ -91,6 +96,8 @@ SCENES = (
     forced_while_another_leads_alone,
     lost_in_async,
     removed_at_start,
+    rack_loses_power,
+    rest_is_over,
 )
 
 

@@ -17,6 +17,9 @@ LOSSES_COLUMNS = ("epoch", "leader", "began", "lasted", "unclean", "lost", "reas
 MEMBER_COLUMNS = ("node", "state", "in_sync", "priority", "starts", "endpoint")
 TOPOLOGY_TITLES = {**TITLES, "log_end": "log end"}
 
+WAITING = ("sync", "sync-degrade")
+"""The replication modes in which an acknowledgement waits for the in-sync set."""
+
 SINGLE = "the coordinator is a single process: no failover of the coordinator itself"
 PAUSED = "failover is paused: no node takes over by itself until `tandemlog resume`"
 
@@ -287,19 +290,32 @@ def failover_lines(state: Coordination, topology: Topology, target: str) -> list
 
 
 def loss_text(state: Coordination, topology: Topology, target: str) -> str:
-    """Of confirmed messages, as far as the nodes that answer know."""
+    """Of acknowledged messages, as far as the nodes that answer know. That a node is in sync says
+    that it holds all of them only where acknowledgements wait for the in-sync set."""
     node = state.node(target)
-    if node is not None and node.in_sync:
-        return f"{target} is in sync: it holds every acknowledged message, nothing is lost."
+    in_sync = node is not None and node.in_sync
+    if in_sync and topology.replication in WAITING:
+        text = f"{target} is in sync: it holds every acknowledged message, nothing is lost."
+        if len(state.in_sync) == 1:
+            text += " It alone is in sync: no other disk has what was acknowledged last."
+        return text
     seen = {each.node_id: each for each in topology.nodes if each.reachable}
     ends = node.end_offset if node is not None else 0
     if target in seen:
         ends = seen[target].wrote_offset
     confirmed = max((each.confirm_offset for each in seen.values()), default=0)
     lost = max(0, confirmed - ends)
-    text = (
-        f"{target} is not in sync. Up to {lost:,} bytes of acknowledged messages are lost: "
-        f"confirmed up to {confirmed:,}, the log of {target} ends at {ends:,}."
+    if in_sync:
+        mode = topology.replication or "not known, as no node answers"
+        text = (
+            f"{target} is in sync, but replication is {mode}: an acknowledgement does not wait for "
+            f"{target}, so it may lack messages."
+        )
+    else:
+        text = f"{target} is not in sync."
+    text += (
+        f" Up to {lost:,} bytes of acknowledged messages are lost: confirmed up to {confirmed:,}, "
+        f"the log of {target} ends at {ends:,}."
     )
     if state.leader_id not in seen and state.leader_id != target:
         text += f" {state.leader_id} does not answer and may have confirmed more: what it alone "

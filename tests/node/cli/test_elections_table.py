@@ -167,7 +167,8 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_what_a_forced_failover_costs() -> None:
-    assert "nothing is lost" in loss_text(STATE, PICTURE, "b")
+    waits = replace(PICTURE, replication="sync")
+    assert loss_text(STATE, waits, "b").endswith("nothing is lost.")
     behind = replace(STATE, roster=(entry("a"), entry("b"), replace(LOST, up=True, end_offset=30)))
     text = loss_text(behind, PICTURE, "c")
     assert text == (
@@ -182,3 +183,20 @@ def test_what_a_forced_failover_costs() -> None:
     assert lines[0] == "c will be the master by force, in epoch 4."
     assert "The lease of a still holds; the failover waits until it has ended." in lines
     assert lines[-1].startswith("Puts are refused until 1 more of the nodes follow c")
+
+
+def test_in_sync_is_no_promise_where_acknowledgements_do_not_wait() -> None:
+    far = replace(PICTURE, replication="async", nodes=(seen("a", "master", confirm_offset=170),))
+    text = loss_text(STATE, replace(far, nodes=(*far.nodes, seen("b"))), "b")
+    assert text == (
+        "b is in sync, but replication is async: an acknowledgement does not wait for b, so it may "
+        "lack messages. Up to 70 bytes of acknowledged messages are lost: confirmed up to 170, the "
+        "log of b ends at 100."
+    )
+    text = loss_text(STATE, replace(far, nodes=(seen("b"),)), "b")
+    assert "nothing is lost" not in text
+    assert "a does not answer and may have confirmed more" in text
+    assert "nothing is lost" not in loss_text(STATE, Topology(), "b")
+    alone = replace(STATE, in_sync=(("b", "d"),))
+    degraded = replace(PICTURE, replication="sync-degrade")
+    assert loss_text(alone, degraded, "b").endswith("no other disk has what was acknowledged last.")

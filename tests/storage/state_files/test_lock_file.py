@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from running import ROOT
 from storage.disk.real_files import RealFileSystem
 from storage.errors import DiskFullError, StoreLockedError
 from storage.state_files.abort_file import AbortFile
@@ -122,7 +123,9 @@ def test_a_look_by_somebody_who_may_not_even_read(caplog: pytest.LogCaptureFixtu
     assert "not known" in caplog.text
 
 
-@pytest.mark.parametrize("call", ["make_directory", "open", "lock_range", "pwrite"])
+@pytest.mark.parametrize(
+    "call", ["make_directory", "lock_directory", "open", "lock_range", "pwrite"]
+)
 def test_what_the_disk_refuses_leaves_nothing_locked(call: str) -> None:
     files, lock = lock_in_memory()
     files.fail(call, errno.ENOSPC, times=1)
@@ -154,3 +157,41 @@ def test_a_process_that_the_lock_does_not_tell_is_named_by_its_own_note() -> Non
     AbortFile(Path("/store/abort"), files).create(4711)
     with pytest.raises(StoreLockedError, match="process 4711"):
         lock.check()
+
+
+OPEN = """
+import sys
+from pathlib import Path
+from storage.config import StoreConfig
+from storage.errors import StoreLockedError
+from storage.message_store import MessageStore
+
+try:
+    store = MessageStore.open(StoreConfig(Path(sys.argv[1])))
+except StoreLockedError as error:
+    print("refused", error, flush=True)
+else:
+    print("open", flush=True)
+    sys.stdin.read()
+    store.close()
+"""
+
+
+def opening(directory: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", OPEN, str(directory)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+
+
+def test_a_lock_file_that_somebody_removes_lets_no_second_process_in(tmp_path: Path) -> None:
+    with opening(tmp_path) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "open\n"
+        (tmp_path / "lock").unlink()
+        with opening(tmp_path) as second:
+            said, _ = second.communicate("")
+            assert said.startswith(f"refused {tmp_path} is open in process {first.pid};")
+        first.communicate("")
+    with opening(tmp_path) as third:
+        assert third.communicate("")[0] == "open\n"

@@ -322,6 +322,12 @@ class RoleLoop:
 
     def _why_not(self, snapshot: Snapshot, record: ClusterRecord, own: Own) -> str:
         if not may_be_elected(own.member, record):
+            if is_bereft(snapshot, record):
+                return (
+                    "no disk of the in-sync set exists any more, each of its nodes joined with "
+                    "another one: an operator has to choose (tandemlog failover --to NODE "
+                    "--dry-run says what may be lost)"
+                )
             return "it is not in the in-sync set, so it may lack acknowledged messages"
         if self.rules.replication.waits and (
             lacks := lacks_confirmed(snapshot, own.me.end_offset, own.epochs)
@@ -433,6 +439,13 @@ def is_ahead(snapshot: Snapshot, own: Own) -> bool:
 def may_be_elected(candidate: Member, record: ClusterRecord) -> bool:
     """The election rule: a disk that is in the recorded set holds all that was acknowledged."""
     return candidate in record.in_sync
+
+
+def is_bereft(snapshot: Snapshot, record: ClusterRecord) -> bool:
+    """Whether every node of the recorded set is up with another disk, so that no node can be
+    elected, however long one waits."""
+    up = [snapshot.members.get(each.node_id) for each in record.in_sync]
+    return all(each is not None and not may_be_elected(each.member, record) for each in up)
 
 
 def removed_text(node_id: str) -> str:

@@ -7,7 +7,7 @@
     recover      (recovery.py)
     flushed      all of the log is durable: nothing that counted as held can be missing any more
 
-While a master counts bytes that are not fsynced, the note says so. It is taken back when its term
+While a master counts bytes that are not fsynced, a note tells it. It is taken back when its term
 has ended and all is flushed, and for a rest in which it takes nothing: the next put writes it again
 before it is stored, so at no moment does a byte count that the note does not cover.
 
@@ -35,7 +35,7 @@ class LastStop:
         self._counts = False
         self.rests = False
         """Whether bytes of the next put would count before they are fsynced, and the note does not
-        say so now."""
+        tell it now."""
 
     @property
     def fsync_failed(self) -> bool:

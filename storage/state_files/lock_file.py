@@ -5,7 +5,7 @@ RocketMQ takes a POSIX record lock on byte 0 of this file and writes the four le
 store. POSIX locks do not prevent a process from locking twice, and closing any handle of the file
 releases the lock, so this module also remembers the stores that this process has open.
 
-Whoever removes that file would let a second process in, which locks another file of the same name.
+If that file is removed, a second process would get in, which locks another file of the same name.
 So the folder itself is locked first (flock), which no other process can take away.
 """
 

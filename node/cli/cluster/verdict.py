@@ -103,7 +103,12 @@ def _critical(topology: Topology) -> list[str]:
     found += [f"{node_id}: {text}" for node_id, text in topology.contradictions.items()]
     master = topology.master
     if master is None:
-        return [*found, "no reachable node is the master"]
+        why = [
+            f"{node.node_id}: {node.detail}"
+            for node in topology.nodes
+            if node.reachable and node.detail and not node.contradiction
+        ]
+        return [*found, "no reachable node is the master", *why]
     if master.state == FOLLOWING:
         return found
     if master.state != "running":

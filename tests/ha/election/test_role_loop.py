@@ -403,6 +403,18 @@ def test_a_failed_store_is_not_set_aside() -> None:
 # ---- what is not believed
 
 
+def test_where_no_recorded_disk_exists_any_more_the_way_out_is_named() -> None:
+    others = {name: up(name, "2", lease=10) for name in "abc"}
+    gone = seen(leader=None, members=others)
+    said = reason(look(gone, own(others["b"]), at=(0.0, 5.0)))
+    assert "no disk of the in-sync set exists any more" in said
+    assert "tandemlog failover --to NODE --dry-run" in said
+    one_left = seen(leader=None, members={**others, "c": C})
+    assert "it is not in the in-sync set" in reason(look(one_left, own(others["b"]), at=(0.0, 5.0)))
+    not_up = seen(leader=None, members={"b": others["b"]})
+    assert "it is not in the in-sync set" in reason(look(not_up, own(others["b"]), at=(0.0, 5.0)))
+
+
 AHEAD = own(replace(B, accepted_epoch=2))
 OUTLIVED = (0.0, RULES.lease_s + 0.1)
 

@@ -97,6 +97,11 @@ GONE = {"reachable": False, "in_sync": False}
         ),
         (cluster(B, C, master_id=""), Level.CRITICAL, "no reachable node is the master"),
         (
+            cluster(replace(B, detail="this node does not compete: …"), C, master_id=""),
+            Level.CRITICAL,
+            "no reachable node is the master; b: this node does not compete",
+        ),
+        (
             cluster(replace(MASTER, state="read-only", detail="disk full"), B),
             Level.CRITICAL,
             "the master a is read-only: disk full",

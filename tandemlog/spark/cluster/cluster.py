@@ -7,12 +7,14 @@ combined, and may be behind: then `sure` is False, and no message counts as lost
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
 from tandemlog.cluster.knowing import MASTER_WAIT_MS, Knowing
 from tandemlog.cluster.node import Node
-from tandemlog.cluster.paging import pages_of_topics
+from tandemlog.cluster.paging import in_parts, pages_of_topics
+from tandemlog.cluster.pull_answer import PullAnswer
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions, QueueRange, queues_of
 from tandemlog.consume.reading import Reader
@@ -38,6 +40,8 @@ MAX_PLACES: Final = 256
 _TIMES_BYTES: Final = 1 << 20
 Place = tuple[str, int, int]
 """Topic, queue id and queue offset."""
+_QUEUES_OF_PULL: Final = 1_000
+"""In one request; a node takes a few times as many."""
 _SAMPLE: Final = 16
 """Messages of a queue whose mean size stands for all."""
 
@@ -111,8 +115,8 @@ class Cluster:
 
         async def compared(node: Node) -> PositionCheck:
             found = await check_positions(node, None, {}, timeout_ms)
-            if history is None or found.history.newest == history.newest:
-                return found  # the same log, which has only grown
+            if history is None or _has_only_grown(history, found.history):
+                return found
             return await check_positions(node, history, positions, timeout_ms)
 
         try:
@@ -191,25 +195,25 @@ class Cluster:
         return run(self._mean_sizes(starts), "measuring messages") if starts else {}
 
     async def _mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
-        queues = sorted(starts)
-        connection = connection_of(self._options)
-        request = broker_pb2.PullRequest(
-            positions=[
-                broker_pb2.QueuePosition(
-                    topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id]
-                )
-                for topic, queue_id in queues
-            ],
-            max_messages=_SAMPLE,
-        )
-        answer = await Reader(connection, ReadFrom.ANY).ask(
-            lambda node: node.pull(request, self._options.request_timeout_ms)
-        )
-        return {
-            queues[part.head.position_index]: len(part.records) / part.head.count
-            for part in answer.parts
-            if part.head.count
-        }
+        sizes: dict[Queue, float] = {}
+        for queues in in_parts(sorted(starts), _QUEUES_OF_PULL):
+            request = broker_pb2.PullRequest(
+                positions=[
+                    broker_pb2.QueuePosition(
+                        topic=topic, queue_id=queue_id, queue_offset=starts[topic, queue_id]
+                    )
+                    for topic, queue_id in queues
+                ],
+                max_messages=_SAMPLE,
+            )
+            answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
+                partial(_pulled, request, self._options.request_timeout_ms)
+            )
+            for part in answer.parts:
+                if part.head.count:
+                    queue = queues[part.head.position_index]
+                    sizes[queue] = len(part.records) / part.head.count
+        return sizes
 
     def store_times(self, places: Sequence[Place]) -> dict[Place, int]:
         """Store times (ms) of the messages at these places, in one request: those of the first
@@ -228,7 +232,7 @@ class Cluster:
             max_bytes=_TIMES_BYTES,
         )
         answer = await Reader(connection_of(self._options), ReadFrom.ANY).ask(
-            lambda node: node.pull(request, self._options.request_timeout_ms)
+            partial(_pulled, request, self._options.request_timeout_ms)
         )
         return {
             places[part.head.position_index]: ReceivedMessage(
@@ -241,6 +245,16 @@ class Cluster:
     def _positions(self) -> Positions:
         connection = connection_of(self._options)
         return Positions(connection, Reader(connection, ReadFrom.ANY))
+
+
+def _has_only_grown(known: LogHistory, now: LogHistory) -> bool:
+    """Whether `now` has no term behind those of `known`: then all positions mean the same. A term
+    without an id does not prove it."""
+    return now.terms[-1:] == known.terms[-1:] and known.newest[1] != 0
+
+
+async def _pulled(request: broker_pb2.PullRequest, timeout_ms: int, node: Node) -> PullAnswer:
+    return await node.pull(request, timeout_ms)
 
 
 @contextmanager

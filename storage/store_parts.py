@@ -12,6 +12,7 @@ from .clock import SteadyClock
 from .config import StoreConfig
 from .disk.files import FileSystem
 from .dispatch.mending_source import MendingSource
+from .dispatch.record_witness import RecordWitness
 from .dispatch.reput import Dispatchers, ReputService
 from .errors import StoreError
 from .index.index_service import IndexService
@@ -105,6 +106,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> Sto
     index = reader.index = _open_index(config, paths, files, clock, reader, time_steps)
     dispatchers = Dispatchers(queue_table, queues, producers, index, time_steps)
     reput = ReputService(source, dispatchers, confirmed, reputed, clock)
+    queues.mender.records = RecordWitness(log, lambda: epochs.table)
     # a queue that a reader has found damaged is rebuilt at once
     reader.on_damage = queues.on_damage = reput.wake
     return StoreParts(

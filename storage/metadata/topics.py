@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tandemlog.format.constants import group_fault, topic_fault
+from tandemlog.format.columns.light_queues import LIGHT_PREFIX
+from tandemlog.format.constants import group_fault, is_system_topic, topic_fault
 from tandemlog.format.errors import FormatError
 
 from ..disk.files import FileSystem
@@ -174,6 +175,13 @@ class TopicTable:
 
     def names(self) -> list[str]:
         return sorted(self.table)
+
+    def is_deleted(self, name: str) -> bool:
+        """Whether a topic of which the log has records was deleted: the table is whole, and has
+        other topics, but not this one."""
+        whole = bool(self.table) and not self.note
+        known = name in self.table or is_system_topic(name) or name.startswith(LIGHT_PREFIX)
+        return whole and not known
 
     def create(self, topic: TopicConfig, now_ms: int, *, update: bool = False) -> TopicConfig:
         """Add a topic, or with `update` change one; durable on return.

@@ -5,8 +5,9 @@ A batch from reput goes into the tail rows of all its queues with a handful of a
 also fsyncs and returns a checkpoint: the ends of all queues at one position of the log.
 
 The log is the truth. A unit whose number is not the next of its queue means that the queue is
-damaged (or that the log was dispatched here before: the same unit again is skipped). A damaged
-queue takes no more units and serves no reads until it is rebuilt from the log.
+damaged, that the log was dispatched here before (the same unit again is skipped), or that a broker
+began the queue again (mending.py). A damaged queue takes no more units and serves no reads until it
+is rebuilt from the log.
 
 Who does what: one dispatcher calls put, truncate and the rebuild; one thread at a time flushes;
 any thread reads, without a lock.
@@ -20,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.queue_unit import UNIT_SIZE
+from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
 
 from ..disk.file_pool import FilePool
 from ..disk.files import FileSystem
@@ -66,6 +67,9 @@ class ConsumeQueueStore:
         self.mender = QueueMender(self._units, table)
         self.floors = self.mender.floors
         self._minimum: dict[int, tuple[int, int]] = {}
+        # queues that were found on the disk, and the greatest log offset that they point to
+        self._adopted: set[int] = set()
+        self._adopted_to = -1
         self._log_minimum = 0
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
@@ -425,6 +429,24 @@ class ConsumeQueueStore:
         with self._lock, Change(self._units):
             self._units.ends[dense] = self._units.spilled[dense] = end
             self._units.cut(dense, end)
+            self._adopted.add(dense)
+            self._adopted_to = max(self._adopted_to, int(self._units.last_physical[dense]))
+
+    def drop_deleted(self, is_deleted: Callable[[str], bool]) -> list[str]:
+        """Remove queues of a broker's topics that are gone, as far as its files tell: they had no
+        files, and their topic `is_deleted`, or its other queues were found begun again and all
+        records of these are older. Returns their names. Raises as `rebuild_begin` does."""
+        gone = []
+        with self._lock:
+            begun = self.mender.found_begun_again
+            for dense in np.flatnonzero(self.ends()).tolist():
+                topic, _ = self._table.name(dense)
+                older = int(self._units.last_physical[dense]) < begun.get(topic, 0)
+                if dense not in self._adopted and (older or is_deleted(topic)):
+                    gone.append(dense)
+            self.mender.found_begun_again = {}
+            self.delete(gone)
+        return [self.mender.name(dense) for dense in gone]
 
     # ---- inner parts; the caller holds the lock
 
@@ -454,6 +476,12 @@ class ConsumeQueueStore:
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
         next_in_queue = runs.contiguous & (runs.first == self._units.ends[runs.queues])
+        if self.next_offset <= self._adopted_to:
+            # a queue that was found may have begun again behind these
+            first_at = runs.cells.view(UNIT_DTYPE)["physical_offset"][runs.starts]
+            known = self._units.ends[runs.queues] > 0
+            next_in_queue &= ~known | (first_at > self._units.last_physical[runs.queues])
+        generation = self._units.generation
         if self.mender.damaged:
             next_in_queue &= ~self.mender.takes_apart(runs.queues, remake)
         grown = next_in_queue
@@ -461,6 +489,8 @@ class ConsumeQueueStore:
             grown = next_in_queue.copy()
             for run in np.flatnonzero(~next_in_queue).tolist():
                 grown[run] = self.mender.put(runs, run, remake)
+            if self._units.generation != generation:
+                self._minimum.clear()  # a queue may have begun again
         self._units.scatter(runs, self._units.make_room(runs, next_in_queue))
         if self.traffic.counts_puts and not remake:
             self.traffic.count_put(runs.queues, runs.counts, runs.sizes, runs.record_sizes)

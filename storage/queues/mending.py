@@ -1,23 +1,34 @@
 """Units that do not simply continue their queue, and queues that are not whole.
 
     what the log gives                       the queue
-    a number below its end                   has the same unit there, or is damaged
+    a number below its end                   has the same unit there, or one of a later record, or
+                                             begins again with it, or is damaged
     a number above its end                   is damaged: units are missing
     the first record of a queue              begins there
     a number that only a pre-blank holds     makes room: the log is right
 
-A damaged queue takes no units and is rebuilt from the log: duplicate numbers are taken once, and
-missing numbers become pre-blank units. It then ends at least where it did before, because its floor
-(floors.py) is noted when the damage is found. All of this is rare, and the caller holds the store's
-lock.
+RocketMQ deletes a queue's files with its topic and counts from 0 when the topic is created again.
+So a broker's log can have a number twice, and the later record is the live one: a record behind all
+that the queue has, with a number below its end, takes that place, and what was there and after it
+is gone (queue_numbers.py). Where a store of a broker is opened, its queue may be the
+later one already: the unit is right if its record says so. In a log of ours numbers never go back;
+`records` knows whose it is.
+
+A damaged queue takes no units and is rebuilt from the log: other duplicate numbers are taken once,
+and missing numbers become pre-blank units. It then ends at least where it did before, because its
+floor (floors.py) is noted when the damage is found. All of this is rare, and the caller holds the
+store's lock.
 """
 
 import logging
 from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.columns.queue_numbers import begins_again, continues
 from tandemlog.format.files.queue_unit import UNIT_DTYPE
 
 from ..errors import CorruptStoreError, StoreBusyError
@@ -25,9 +36,24 @@ from .floors import QueueFloors
 from .numbers import is_impossible, is_stray, is_undecided
 from .queue_table import QueueTable
 from .runs import QueueRuns
+from .tails import CELL
 from .units import Change, QueueUnits
 
 logger = logging.getLogger(__name__)
+
+_ASKED: Final = 16
+"""How many of the later units in one run are compared with their records."""
+
+
+class Records(Protocol):
+    """What the log says of single records."""
+
+    def holds(self, topic: str, queue_id: int, queue_offset: int, unit: tuple[int, int]) -> bool:
+        """Whether the record at `unit` (log offset, size) has that number of that queue."""
+
+    def may_begin_again(self, log_offset: int, size: int, *, alone: bool) -> bool:
+        """Whether a broker has written the record there, so that its queue may begin again with
+        it; `alone` if no record behind it continues its number."""
 
 
 class QueueMender:
@@ -40,6 +66,11 @@ class QueueMender:
         # whether dispatch has seen the log from its first record on: then a queue whose first
         # record is not number 0 is not damaged
         self.from_log_start = True
+        # None: numbers never go back
+        self.records: Records | None = None
+        # topic -> log offset of the earliest record with which one of its queues, as they were
+        # found, had begun again
+        self.found_begun_again: dict[str, int] = {}
         self._units = units
         self._table = table
         # dense -> numbers and cells of records that those behind them have to confirm
@@ -111,28 +142,84 @@ class QueueMender:
             return self._remake(dense, offsets, cells)
         if dense in self.damaged:
             return False
-        units, first = self._units, int(offsets[0])
-        if not is_impossible(first, int(cells[:1].view(UNIT_DTYPE)["physical_offset"][0])):
+        bounds = [0, *(np.flatnonzero(np.diff(offsets) < 1) + 1).tolist(), count]
+        grew = False
+        for begin, end in pairwise(bounds):
+            grew |= self._put_piece(dense, offsets[begin:end], cells[begin:end])
+            if dense in self.damaged:
+                break
+        return grew
+
+    def _put_piece(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> bool:
+        """As `put`, of numbers that rise."""
+        units, first, count = self._units, int(offsets[0]), len(offsets)
+        physical = cells.view(UNIT_DTYPE)["physical_offset"].astype(np.int64)
+        if not is_impossible(first, int(physical[0])):
             self._give_way(dense, first)
-        end = int(units.ends[dense])
-        if not runs.contiguous[run] or first > end:
+        end, newest = int(units.ends[dense]), int(units.last_physical[dense])
+        if end and first >= end and int(physical[-1]) < newest:
+            return False  # of the queue before it began again
+        if end and first == end and int(physical[0]) < newest:
+            self.mark_damaged(dense, f"number {first} of the log lies before those of the queue")
+            return False
+        if first > end or int(offsets[-1]) - first != count - 1:
             self.mark_damaged(
                 dense, f"the log continues with number {first}, but the queue ends at {end}"
             )
             return False
         known = min(end - first, count)
         try:
-            there = self._is_there(dense, first, cells[:known])
+            there = self._agreeing(dense, offsets[:known], cells[:known]) if known else 0
         except CorruptStoreError as error:
             self.mark_damaged(dense, str(error))
             return False
-        if not there:
+        if there < known:
+            if self._begins_again(dense, offsets[there:], physical[there:], cells[there:]):
+                self._begin_again(dense, int(offsets[there]))
+                units.extend(dense, cells[there:])
+                return True
             self.mark_damaged(dense, f"units from number {first} on are not those of the log")
             self.floors.contradicted(dense, first)
             return False
-        if known < count:
-            units.extend(dense, cells[known:])
-        return known < count
+        if known == count or (end and int(physical[known]) < newest):
+            return False
+        units.extend(dense, cells[known:])
+        return True
+
+    def _begins_again(
+        self,
+        dense: int,
+        offsets: NDArray[np.int64],
+        physical: NDArray[np.int64],
+        cells: NDArray[np.void],
+    ) -> bool:
+        """Whether the queue begins again with the first of these, by these alone."""
+        if int(physical[0]) <= int(self._units.last_physical[dense]):
+            return False
+        if not begins_again(offsets, int(self._units.ends[dense]), more=False):
+            return False
+        return self._may_begin_again(int(physical[0]), cells, alone=not continues(offsets))
+
+    def _may_begin_again(self, log_offset: int, cells: NDArray[np.void], *, alone: bool) -> bool:
+        size = int(cells[:1].view(UNIT_DTYPE)["size"][0])
+        return self.records is not None and self.records.may_begin_again(
+            log_offset, size, alone=alone
+        )
+
+    def _begin_again(self, dense: int, queue_offset: int) -> None:
+        """What the queue has from that number on is of records that were deleted."""
+        units = self._units
+        logger.info(
+            "consume queue %s begins again at number %d: its topic, or its files, were deleted "
+            "on the broker", self.name(dense), queue_offset,
+        )  # fmt: skip
+        self.floors.contradicted(dense, queue_offset)
+        with Change(units):
+            if queue_offset <= units.first(dense):
+                units.forget(dense)
+                units.begin(dense, queue_offset)
+            else:
+                units.cut(dense, queue_offset)
 
     def _give_way(self, dense: int, first: int) -> None:
         """The log has a record of number `first` for the queue, and is right: one that has no
@@ -196,8 +283,16 @@ class QueueMender:
                 )  # fmt: skip
                 continue
             if offset < end:
-                logger.warning("the log has number %d of %s twice", offset, self.name(dense))
-                continue
+                again = self._again(
+                    dense, offsets[index:], physical[index:], cells[index:], more=more
+                )
+                if again is None:
+                    self._undecided[dense] = offsets[index:], cells[index:]
+                    return
+                if not again:
+                    continue
+                self._begin_again(dense, offset)
+                end = offset
             if offset > end:
                 if units.queue(dense).first < 0 and end == 0:
                     units.begin(dense, offset)
@@ -207,13 +302,60 @@ class QueueMender:
             units.extend(dense, cells[index : index + 1])
         self._undecided.pop(dense, None)
 
-    def _is_there(self, dense: int, queue_offset: int, cells: NDArray[np.void]) -> bool:
-        """Whether the queue holds these units already; those of deleted files count as held where
-        they lie below the first that it has in the log."""
-        skip = min(max(self._units.first(dense) - queue_offset, 0), len(cells))
+    def _again(
+        self,
+        dense: int,
+        offsets: NDArray[np.int64],
+        physical: NDArray[np.int64],
+        cells: NDArray[np.void],
+        *,
+        more: bool,
+    ) -> bool | None:
+        """Whether the queue, which is being remade, begins again with the first of these, whose
+        number it has; None if more records have to tell."""
+        offset = int(offsets[0])
+        if int(physical[0]) <= int(self._units.last_physical[dense]):
+            return False  # these were taken before
+        again = begins_again(offsets, int(self._units.ends[dense]), more=more)
+        if again:
+            again = self._may_begin_again(int(physical[0]), cells, alone=not continues(offsets))
+        if again is False:
+            logger.warning("the log has number %d of %s twice", offset, self.name(dense))
+        return again
+
+    def _agreeing(self, dense: int, offsets: NDArray[np.int64], cells: NDArray[np.void]) -> int:
+        """How many of these, from the first on, the queue needs no more: it holds the same unit, or
+        that of a later record of the same number; those of deleted files count as held where they
+        lie below the first that it has in the log."""
+        count, queue_offset = len(offsets), int(offsets[0])
+        skip = min(max(self._units.first(dense) - queue_offset, 0), count)
         if skip:
             last = int(cells[skip - 1 : skip].view(UNIT_DTYPE)["physical_offset"][0])
             if last >= self._units.first_physical(dense):
-                return False
-        held = self._units.read(dense, queue_offset + skip, len(cells) - skip)
-        return held.tobytes() == cells[skip:].tobytes()
+                return 0
+        held = self._units.read(dense, queue_offset + skip, count - skip)
+        if held.tobytes() == cells[skip:].tobytes():
+            return count
+        given = cells[skip:].view(UNIT_DTYPE)
+        others = skip + np.flatnonzero(held.view(CELL) != given.view(CELL))
+        later = held["physical_offset"][others - skip] > given["physical_offset"][others - skip]
+        right = others[: len(later) if later.all() else int(np.argmin(later))]
+        asked = right[np.unique(np.linspace(0, len(right) - 1, _ASKED).astype(int))[: len(right)]]
+        for row in asked.tolist():
+            if not self._is_right(dense, int(offsets[row]), held[row - skip]):
+                return int(row)
+        if len(right) and not int(offsets[right[0]]):
+            self._note_found_begun_again(dense, int(held["physical_offset"][right[0] - skip]))
+        return count if len(right) == len(others) else int(others[len(right)])
+
+    def _is_right(self, dense: int, queue_offset: int, unit: np.void) -> bool:
+        if self.records is None:
+            return False
+        topic, queue_id = self._table.name(dense)
+        place = int(unit["physical_offset"]), int(unit["size"])
+        return self.records.holds(topic, queue_id, queue_offset, place)
+
+    def _note_found_begun_again(self, dense: int, log_offset: int) -> None:
+        topic, _ = self._table.name(dense)
+        known = self.found_begun_again.get(topic, log_offset)
+        self.found_begun_again[topic] = min(known, log_offset)

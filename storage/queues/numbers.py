@@ -3,6 +3,8 @@
     numbers   0 1 2 7 4 5      7 is damaged: what follows continues as if it were 3
     numbers   0 1 2 7 8 9      3 to 6 are missing: their records are damaged, or gone
     numbers   0 1 2 7          3 to 6 are missing, unless the queue is known to have ended at 4
+    numbers   0 1 2 0 1        the queue began again: its topic was deleted, and created again
+    numbers   0 1 2 1 4        1 is damaged: what follows continues as if it were 3
 
 One flipped bit turns 3 into 7, or into 2^40 + 3. If the queue accepted that number, it would drop
 all following records, whose numbers are lower, and fill the disk with units for messages that never
@@ -10,17 +12,19 @@ existed.
 
 The following records may lie many batches of the log away, in a queue with few messages per file.
 So a record whose number is not the next one waits until they have come (`is_undecided`).
+
+A broker numbers a queue from its files: without them, as after its topic was deleted, it counts
+from 0 again, and the log has each number twice. The later record is the live one (`begins_again` in
+tandemlog/format/columns/queue_numbers.py).
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.columns.queue_numbers import NUMBERS_LOOKED_AT
 from tandemlog.format.constants import MIN_RECORD_SIZE
-
-_LOOKED_AT: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def is_impossible(number: int, physical_offset: int) -> bool:
 def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expected: int) -> bool:
     """Whether more records of the queue have to be seen before `is_stray` can judge the first of
     these, with the same `expected`."""
-    number, following = int(numbers[0]), numbers[1 : 1 + _LOOKED_AT]
+    number, following = int(numbers[0]), numbers[1 : 1 + NUMBERS_LOOKED_AT]
     if number <= expected or is_impossible(number, int(physical[0])):
         return False
     if len(following) and int(following[0]) == number + 1:
@@ -54,7 +58,7 @@ def is_undecided(numbers: NDArray[np.int64], physical: NDArray[np.int64], expect
     if expected < 0:
         return len(following) < 2
     told = bool(np.isin(following, (expected, expected + 1)).any())
-    return not told and len(following) < _LOOKED_AT
+    return not told and len(following) < NUMBERS_LOOKED_AT
 
 
 def is_stray(
@@ -68,7 +72,7 @@ def is_stray(
     than it says. `expected` is the next number of the queue, -1 for any; `before`, where the
     record before it lies in the log, -1 for not known; `held`, what the queue had before."""
     number, place = int(numbers[0]), int(physical[0])
-    following = numbers[1 : 1 + _LOOKED_AT]
+    following = numbers[1 : 1 + NUMBERS_LOOKED_AT]
     if number == expected:
         return False
     if is_impossible(number, place):

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tandemlog.format.errors import FormatError
+from tandemlog.format.words import counted
 
 from ..config import ConfirmSource
 from ..disk.small_files import read_small
@@ -218,6 +219,8 @@ def _dispatch(
             f"dispatch is waiting at {parts.reputed.value}, the log is confirmed up to "
             f"{confirmed}: {error.reason}"
         )
+    if found.point is None and not len(parts.epochs.table) and not report.waits:
+        _drop_deleted(parts, report)
     report.dispatched = parts.reput.messages
     report.confirmed = confirmed
     report.queues = parts.queues.count
@@ -225,6 +228,17 @@ def _dispatch(
     if parts.index is not None and parts.index.stopped is not None:
         report.index.append(str(parts.index.stopped))
     read_tail(parts, confirmed)
+
+
+def _drop_deleted(parts: StoreParts, report: RecoveryReport) -> None:
+    """The log of a broker has the records of topics that were deleted there; their queues, which
+    have no files, would be made again from it, and serve them."""
+    deleted = parts.queues.drop_deleted(parts.topics.is_deleted)
+    if deleted:
+        report.notes.append(
+            f"{counted(len(deleted), 'queue')} of topics that the broker deleted stay without "
+            f"files, as there: {', '.join(deleted[:5])}{', …' if len(deleted) > 5 else ''}"
+        )
 
 
 def _confirmed(parts: StoreParts, found: Examination) -> int:

@@ -1,7 +1,8 @@
 """Checks a store on disk: every record, queue unit and index entry against each other.
 
     log      each record: magic, lengths, body CRC, its own position; no hole below what was durable
-    queues   the log says which units there must be: they are there, and no others
+    queues   the log says which units there must be: they are there, and no others; where a broker's
+             queue began again (mending.py), those of the records behind that
     index    every entry points to a record that has such a key, and tells its store time; every
              key of every record is there; every chain is as the hashes say
 
@@ -13,6 +14,7 @@ records need not be in the queues yet. verify writes nothing and drops no page.
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,7 @@ from ..errors import UnreadableError
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..log.scan import LogScanner, ScanPart
+from ..metadata.topics import TopicTable
 from ..progress import Progress
 from ..state_files.recovery_point import RecoveryPointFile
 from ..store_paths import StorePaths
@@ -116,6 +119,11 @@ class _Verification:
         self._point = RecoveryPointFile(paths.recovery_point, files).load()
         self._delay_levels = DelayLevels(self._config.delay_levels)
         self._next: dict[tuple[str, int], int] = {}
+        # the first record of each stretch whose unit is not there or says something else: its
+        # number, and the fault that this is unless the queue begins again at or below it
+        self._unmatched: dict[tuple[str, int], list[tuple[int, Fault]]] = {}
+        # where queues began again
+        self._begun_again: dict[tuple[str, int], int] = {}
         self._report = VerifyReport(notes=list(self._geometry.notes))
         self._index = IndexCheck(self._geometry, files, self._report)
 
@@ -143,6 +151,7 @@ class _Verification:
         ]
         if not scanner.at_zeros and not scanner.damages:
             report.notes.append(f"the log ends at {scanner.end}: {scanner.reason}")
+        self._judge_unmatched()
         self._check_ends()
         self._index.finish(scanner.end)
         for fault in small_faults(
@@ -208,11 +217,38 @@ class _Verification:
         offsets: NDArray[np.int64],
         wanted_units: NDArray[np.void],
     ) -> None:
-        name = f"{topic}/{queue_id}"
         queue = self._queues.get((topic, queue_id))
         if queue is None and topic.startswith(LIGHT_PREFIX) and not self._keeps_light:
             self._report.light_queues.add(topic)
             return
+        before = self._next.get((topic, queue_id), int(offsets[0])) - 1
+        backwards = np.flatnonzero(np.diff(offsets, prepend=before) < 1).tolist()
+        for begin, end in pairwise(sorted({0, *backwards, len(offsets)})):
+            if begin in backwards and queue is not None:
+                self._look_for_begin(queue, int(offsets[begin]), wanted_units[begin])
+            rows = slice(begin, end)
+            self._check_run(topic, queue_id, queue, offsets[rows], wanted_units[rows])
+
+    def _look_for_begin(self, queue: QueueFiles, offset: int, wanted: np.void) -> None:
+        """If the queue says too that it began again with this record, as a broker's does after its
+        topic was deleted and created again, what was there before is gone from it."""
+        unit, log_offset = queue.read(offset, 1), int(wanted["physical_offset"])
+        if not len(unit) or int(unit["physical_offset"][0]) != log_offset:
+            return
+        key = queue.topic, queue.queue_id
+        self._begun_again[key], self._next[key] = log_offset, offset
+        unmatched = self._unmatched.get(key, [])
+        self._unmatched[key] = [each for each in unmatched if each[0] < offset]
+
+    def _check_run(
+        self,
+        topic: str,
+        queue_id: int,
+        queue: QueueFiles | None,
+        offsets: NDArray[np.int64],
+        wanted_units: NDArray[np.void],
+    ) -> None:
+        name = f"{topic}/{queue_id}"
         first, count = int(offsets[0]), len(offsets)
         expected = self._next.get((topic, queue_id), first)
         steps = np.flatnonzero(np.diff(offsets, prepend=expected - 1) != 1)
@@ -234,7 +270,9 @@ class _Verification:
         units = self._with_plain_codes(units, wanted_units)
         if len(steps) == 0 and units.tobytes() == wanted_units.tobytes():
             return
-        self._name_unit(name, queue, offsets, wanted_units, units)
+        unmatched = self._first_unmatched(name, queue, offsets, wanted_units, units)
+        if unmatched is not None:
+            self._unmatched.setdefault((topic, queue_id), []).append(unmatched)
 
     def _with_plain_codes(
         self, units: NDArray[np.void], wanted: NDArray[np.void]
@@ -252,15 +290,16 @@ class _Verification:
         file = self._log.find(offset)
         return file.path if file is not None else self._log.directory
 
-    def _name_unit(
+    def _first_unmatched(
         self,
         name: str,
         queue: QueueFiles | None,
         offsets: NDArray[np.int64],
         wanted: NDArray[np.void],
         units: NDArray[np.void],
-    ) -> None:
-        """Name the first record whose unit is not there or says something else."""
+    ) -> tuple[int, Fault] | None:
+        """The first record whose unit is not there or says something else: its number, and what is
+        to be said of it."""
         held = {int(offsets[0]) + number: unit.tobytes() for number, unit in enumerate(units)}
         for number, offset in enumerate(offsets.tolist()):
             said = wanted[number].tobytes()
@@ -269,18 +308,46 @@ class _Verification:
             if unit == said:
                 continue
             if unit is None and physical >= self._dispatched():
-                return
+                return None
             file = queue.file_of(offset) if queue is not None else f"consumequeue/{name}"
             what = "is missing" if unit is None else f"says {_unit_text(unit, wanted.dtype)}"
-            self._report.add(
-                Fault(
-                    file,
-                    offset,
-                    f"queue {name}: unit {offset} {what}; the record is at offset {physical}, "
-                    f"{_unit_text(said, wanted.dtype)}",
-                )
+            return offset, Fault(
+                file,
+                offset,
+                f"queue {name}: unit {offset} {what}; the record is at offset {physical}, "
+                f"{_unit_text(said, wanted.dtype)}",
             )
-            return
+        return None
+
+    def _judge_unmatched(self) -> None:
+        """What the log has and no queue, once all of it is known."""
+        topics = TopicTable(self._paths.topics, self._files)
+        topics.load()
+        deleted: set[tuple[str, int]] = set()
+        for (topic, queue_id), unmatched in self._unmatched.items():
+            if not unmatched:
+                continue
+            if (topic, queue_id) not in self._queues and (
+                topics.is_deleted(topic) or self._topic_begun_again(topic)
+            ):
+                deleted.add((topic, queue_id))
+                continue
+            for _, fault in unmatched:
+                self._report.add(fault)
+        for (topic, queue_id), offset in sorted(self._begun_again.items()):
+            self._report.notes.append(
+                f"queue {topic}/{queue_id} began again at offset {offset} of the log: its topic "
+                "was deleted and created again, and the records before are not served"
+            )
+        if deleted:
+            topic, queue_id = min(deleted)
+            self._report.notes.append(
+                f"the log has records of {counted(len(deleted), 'queue')} of deleted topics "
+                f"({topic}/{queue_id}, …), which are not served"
+            )
+
+    def _topic_begun_again(self, topic: str) -> bool:
+        return any(begun == topic for begun, _ in self._begun_again)
 
     def _check_ends(self) -> None:
         """Units behind the last record of their queue, which point to no record."""

@@ -67,7 +67,8 @@ class QueuePart:
 
 @dataclass(frozen=True, slots=True)
 class QueueBreak:
-    """In a queue, message `number` at log offset `at` follows message `before` at `before_at`."""
+    """In a queue, message `number` at log offset `at` follows message `before` at `before_at`;
+    `begins_again` if that number is lower and the next record continues it."""
 
     topic: str
     queue_id: int
@@ -75,6 +76,7 @@ class QueueBreak:
     before_at: int
     number: int
     at: int
+    begins_again: bool = False
 
     @property
     def lacks_some(self) -> bool:
@@ -93,6 +95,9 @@ class QueueBreak:
             kind, detail = "queue_gap", f"{where} follows {self.before}: {self.lacks()} is missing"
         else:
             kind, detail = "queue_overlap", f"{where} follows {self.before}"
+            if self.begins_again or self.number == 0:
+                detail += ": the topic, or files of its queue, were deleted on the broker, and the "
+                detail += "queue began again"
         return Finding(
             kind=kind,
             file=file,
@@ -102,8 +107,7 @@ class QueueBreak:
             topic=self.topic,
             queue_id=self.queue_id,
             queue_offset=self.number,
-            # A topic that was deleted and created again starts again from 0.
-            fault=self.number != 0,
+            fault=self.lacks_some or not (self.begins_again or self.number == 0),
         )
 
 

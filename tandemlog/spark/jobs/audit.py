@@ -229,7 +229,16 @@ class _Judgement:
                 if before is not None and part.first != before[0] + 1:
                     found.append(QueueBreak(*queue, *before, part.first, part.first_at))
                 last[queue] = part.last, part.last_at
-        return sorted(found, key=lambda each: each.at)
+        # where the number after a break does not run on either; the last record has none after it
+        ends = {(each.topic, each.queue_id, each.before_at) for each in found}
+        ends |= {(*queue, at) for queue, (_, at) in last.items()}
+        marked = [
+            replace(each, begins_again=True)
+            if each.number <= each.before and (each.topic, each.queue_id, each.at) not in ends
+            else each
+            for each in found
+        ]
+        return sorted(marked, key=lambda each: each.at)
 
     def _note_begin(self) -> None:
         if isinstance(self._source, LocalLogSource):

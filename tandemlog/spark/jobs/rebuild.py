@@ -19,6 +19,7 @@ from pathlib import Path
 from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
 from tandemlog.format.files.names import index_file_name
 from tandemlog.format.files.queue_unit import DEFAULT_QUEUE_FILE_SIZE, UNIT_SIZE, DelayLevels
+from tandemlog.format.words import counted
 
 from ..audit.span_gaps import Gap, chain_faults
 from ..errors import CorruptLogError, OptionError, StoreLayoutError
@@ -41,7 +42,7 @@ from ..tasks.rebuild import (
     make_part,
 )
 from ..tasks.store_delays import stored_delay_levels
-from ..tasks.store_settings import INDEX, check_index_sizes, indexes_tags
+from ..tasks.store_settings import INDEX, check_index_sizes, indexes_tags, own_log_begin
 from .missing_files import lacking_files
 from .result import JobProgress, JobResult, no_progress, within
 
@@ -207,8 +208,9 @@ class _Rebuild:
             paths = tuple(part.path for part in parts)
             directory = self._work / CONSUME_QUEUE
             directory.mkdir()
+            own_from = own_log_begin(self._source.files.store)
             tasks += [
-                QueueTask(paths, bucket, str(directory), queue_file_size)
+                QueueTask(paths, bucket, str(directory), queue_file_size, own_from)
                 for bucket in range(self._buckets)
             ]
         # A task for each file would cost more to start than a small file costs to write.
@@ -300,6 +302,11 @@ class _Rebuild:
                     "units": queue.units,
                 }
             )
+            if queue.deleted:
+                result.notes.append(
+                    f"{queue.topic}/{queue.queue_id} began again, since its topic was deleted and "
+                    f"created again: {counted(queue.deleted, 'record')} before that left out"
+                )
             if queue.repeated or queue.lacking:
                 result.notes.append(
                     f"{queue.topic}/{queue.queue_id}: the log has {queue.repeated} numbers twice "

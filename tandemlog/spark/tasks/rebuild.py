@@ -118,12 +118,13 @@ def make_part(task: PartTask) -> PartOutcome:
 
 @dataclass(frozen=True, slots=True)
 class QueueTask:
-    """Step 2 for the queues of a bucket; `parts` in log order."""
+    """Step 2 for the queues of a bucket; `parts` in log order; `own_from` as QueueWriter has it."""
 
     parts: tuple[str, ...]
     bucket: int
     directory: str
     file_size: int
+    own_from: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +174,16 @@ def _make_queues(task: QueueTask) -> list[WrittenQueue]:
         for part in parts:
             for rows in part.queues(task.bucket):
                 rows_of.setdefault(rows.queue, []).append((part, rows))
-        return [
-            _make_queue(Path(task.directory), queue, pieces, task.file_size)
-            for queue, pieces in rows_of.items()
-        ]
+        return [_make_queue(task, queue, pieces) for queue, pieces in rows_of.items()]
     finally:
         for part in parts:
             part.close()
 
 
 def _make_queue(
-    directory: Path, queue: Queue, pieces: list[tuple[Part, QueueRows]], file_size: int
+    task: QueueTask, queue: Queue, pieces: list[tuple[Part, QueueRows]]
 ) -> WrittenQueue:
+    directory = Path(task.directory)
     topic, queue_id = queue
     if not names_a_folder(topic):
         raise PipelineError(
@@ -193,7 +192,7 @@ def _make_queue(
     target = directory / topic / str(queue_id)
     aside = directory / topic / f"{queue_id}.{uuid.uuid4().hex}"
     shutil.rmtree(aside, ignore_errors=True)
-    writer = QueueWriter(aside, topic, queue_id, file_size)
+    writer = QueueWriter(aside, topic, queue_id, task.file_size, task.own_from)
     try:
         for part, rows in pieces:
             writer.put(part.numbers(rows), part.units(rows))

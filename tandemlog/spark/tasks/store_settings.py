@@ -1,5 +1,5 @@
-"""The settings of a store's index for a rebuild, taken from its files: sizes, and whether tags are
-indexed.
+"""The settings of a store for a rebuild, taken from its files: the sizes of its index, whether tags
+are indexed, and from where on its log is of our masters.
 
 RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
 its rebuilt index must have none either. The newest file with entries of tagged records shows which
@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import decode_epochs
 from tandemlog.format.files.index_layout import (
     ENTRY_DTYPE,
     HEADER_SIZE,
@@ -26,8 +28,10 @@ from ..log.dispatch import dispatched, index_items
 from ..log.scan import Piece, SpanScan
 from ..log.source import LogSource
 from ..log.spans import split
+from .queue_writer import MAX_OFFSET
 
 INDEX = "index"
+EPOCH_FILES = "epochFileCheckpoint", "epochFileCheckpoint.bak"
 _SAMPLE_BYTES = 4 << 20
 
 
@@ -63,6 +67,20 @@ def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
         if verdict is not None:
             return verdict
     return None
+
+
+def own_log_begin(store: str | Path | None) -> int:
+    """From which log offset on masters of ours wrote the log, by its epochs; MAX_OFFSET if none
+    did, or no file tells."""
+    for name in EPOCH_FILES if store is not None else ():
+        path = Path(store or "") / name
+        try:
+            entries = decode_epochs(path.read_bytes()).entries
+        except (OSError, FormatError):
+            continue
+        if entries:
+            return entries[0].start_offset
+    return MAX_OFFSET
 
 
 def _read_entries(path: Path, slots: int, entries: int) -> tuple[NDArray[np.void], int, int] | None:

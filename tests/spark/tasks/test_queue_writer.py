@@ -53,6 +53,46 @@ def test_a_queue_that_begins_later_is_pre_blank_up_to_there(tmp_path: Path) -> N
     assert (result.first, result.end, result.lacking) == (12, 14, 0)
 
 
+def behind(numbers: list[int], begin: int) -> tuple[np.ndarray, np.ndarray]:
+    """Records from the log offset `begin` on."""
+    offsets, units = units_of(numbers)
+    units["physical_offset"] = begin + np.arange(len(numbers)) * 1000
+    return offsets, units
+
+
+@pytest.mark.parametrize("first", [0, 3, 5])
+@pytest.mark.parametrize("cut", [1, 2, 4])
+def test_a_queue_that_began_again_has_the_later_records(
+    tmp_path: Path, first: int, cut: int
+) -> None:
+    writer = QueueWriter(tmp_path / "q", "T", 3, FILE)
+    writer.put(*units_of(list(range(13))))
+    numbers, units = behind(list(range(first, first + 4)), 50_000)
+    writer.put(numbers[:cut], units[:cut])
+    writer.put(numbers[cut:], units[cut:])
+    result = writer.close()
+    files = {int(path.name): path.read_bytes() for path in (tmp_path / "q").iterdir()}
+    later = [encode_unit(50_000 + n * 1000, 7, -1) for n in range(4)]
+    held = b"".join([*map(unit, range(first)), *later])
+    assert b"".join(files[base] for base in sorted(files)) == held + bytes(-len(held) % FILE)
+    assert (result.units, result.end) == (first + 4, first + 4)
+    assert (result.deleted, result.repeated) == (13 - first, 0)
+
+
+def test_a_damaged_number_begins_nothing(tmp_path: Path) -> None:
+    for own_from, end in ((0, 9), (1 << 40, 1)):
+        writer = QueueWriter(tmp_path / f"q{own_from}", "T", 3, FILE, own_from)
+        writer.put(*units_of(list(range(9))))
+        writer.put(*behind([0], 50_000))
+        assert writer.close().end == end
+    writer = QueueWriter(tmp_path / "q", "T", 3, FILE)
+    writer.put(*units_of(list(range(9))))
+    writer.put(*behind([4], 50_000))
+    writer.put(*behind([10, 11], 60_000))
+    result = writer.close()
+    assert (result.end, result.repeated, result.lacking) == (12, 1, 1)
+
+
 def test_the_first_of_a_repeated_number_counts(tmp_path: Path) -> None:
     result, files = written(tmp_path, [0, 1, 2], [1, 2, 3])
     assert files[0][:80] == b"".join(map(unit, range(4)))

@@ -18,8 +18,9 @@ from ..disk.real_files import RealFileSystem
 from ..dispatch.source import DispatchSource
 from ..errors import StoreError, StoreLayoutError
 from ..index.index_service import IndexService
+from ..inspect.examination import examine
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
-from ..inspect.queue_files import open_queue
+from ..inspect.queue_files import open_queue, open_queues
 from ..progress import Progress
 from ..recovery.index_checking import has_tag_entries
 from ..recovery.report import RecoveryReport
@@ -78,6 +79,8 @@ def rebuild(
             raise StoreLayoutError(
                 f"{paths.commit_log} has no files: there is nothing to build from"
             )
+        if queues:
+            _check_end(geometry, files)
         if index and config.index_enabled and config.index_tags:
             config = replace(config, index_tags=_indexes_tags(config, files, clock))
         if queues:
@@ -97,6 +100,19 @@ def rebuild(
         index_files=len(made.index_files()),
         recovery=report,
     )
+
+
+def _check_end(geometry: Geometry, files: FileSystem) -> None:
+    """What the queues say of the log's end goes with them. Raises StoreLayoutError if they know
+    more of a log that was stopped cleanly than there is, or a file is missing that was durable."""
+    found = examine(geometry, files)
+    known = max((queue.log_end for queue in open_queues(geometry, files, [])), default=0)
+    if found.clean and known > found.log_end:
+        paths = StorePaths(geometry.config.directory)
+        raise StoreLayoutError(
+            f"the log ends at {found.log_end}, but the queues know it up to {known}: restore the "
+            f"end of {paths.commit_log}, or remove {paths.queues} if it is lost"
+        )
 
 
 def _keep_numbers(geometry: Geometry, files: FileSystem, paths: StorePaths) -> None:

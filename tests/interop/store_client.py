@@ -115,6 +115,10 @@ class StoreClient(Talker):
         for queue_id in range(queues):
             self.wait_for(topic, queue_id, 30)
 
+    def delete_topic(self, topic: str) -> None:
+        """On the master, with its queues' files; its records stay in the log."""
+        self.call("delete_topic", topic)
+
     def set_broker_config(self, key: str, value: object, broker: Broker | None = None) -> None:
         """Change a setting of the master, or of `broker`, while it runs; it writes that into its
         configuration file."""

@@ -24,6 +24,7 @@ from ..log.end import LogEnd, Tail
 from ..log.files import LogFiles
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from .missing_files import lost_end
 from .result import JobProgress, JobResult, no_progress, within
 
 _MOST_NAMED = 5
@@ -181,26 +182,8 @@ class _Judgement:
             found.append(
                 Finding("left_over", end.file, end.offset, end.offset, end.reason, fault=False)
             )
-        if isinstance(self._source, LocalLogSource):
-            queues = self._source.queues
-            if queues.log_end > end.offset:
-                found.append(
-                    Finding(
-                        kind="lost_end",
-                        file=self._source.files.path_of(end.offset),
-                        offset=end.offset,
-                        end=queues.log_end,
-                        detail=f"the log ends at {end.offset}{self._gone(end.offset)}, "
-                        f"but in the queues {queues}",
-                        topic=queues.topic,
-                        queue_id=queues.queue_id,
-                        queue_offset=queues.queue_offset,
-                    )
-                )
-        return found
-
-    def _gone(self, offset: int) -> str:
-        return "" if self._source.files.find(offset) is not None else ", where a file is missing"
+        lost = lost_end(self._source, end)
+        return found if lost is None else [*found, lost]
 
     def _damaged_end(self) -> Finding:
         end = self._end

@@ -3,13 +3,14 @@
     copy 1   start |=================| end        blocks over what both have
     copy 2      start |===========| end
 
-A copy that begins later, ends earlier, lacks a file or has one cut off is not equal, and the first
-message that it lacks is named. Bytes outside records (behind a BLANK or the end) may differ.
+A copy that begins later, ends earlier (than the other, or than its own queues say), lacks a file or
+has one cut off is not equal, and the first message that it lacks is named. Bytes outside records
+(behind a BLANK or the end) may differ.
 """
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tandemlog.format.record.record import Record
@@ -24,6 +25,7 @@ from ..log.describe import lenient_record, record_text
 from ..log.end import LogEnd, Tail
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted
+from .missing_files import lost_end
 from .result import JobProgress, JobResult, no_progress, within
 
 _MERGED_BYTES = 64 << 20
@@ -151,6 +153,10 @@ class _Compare:
                 yield self._lacking("begins_later", copy, other, other.start, copy.start)
             if copy.end.offset < other.end.offset:
                 yield self._lacking("ends_earlier", copy, other, copy.end.offset, other.end.offset)
+            else:
+                lost = lost_end(copy.source, copy.end)
+                if lost is not None:
+                    yield replace(lost, detail=f"{copy.name}: {lost.detail}")
 
     def _lacking(self, kind: str, copy: _Copy, other: _Copy, start: int, end: int) -> Finding:
         """What `copy` does not have of `other`."""

@@ -1,12 +1,13 @@
 """Missing parts of a log's files, reported by jobs that skip damage.
 
 A scan sees only the bytes in the files; it does not notice a missing file, or one that ends early
-after a whole record.
+after a whole record, or a log that ends before what its queues point to.
 """
 
 from collections.abc import Sequence
 
 from ..audit.audit_span import Finding
+from ..log.end import LogEnd
 from ..log.source import LocalLogSource, LogSource
 
 
@@ -24,4 +25,25 @@ def lacking_files(source: LogSource, known: Sequence[Finding] = ()) -> list[Find
             detail = f"the file is cut off: it has {file.length} bytes, not {files.file_size}"
             end = file.base + files.file_size
             found.append(Finding("truncated_file", file.path, file.end, end, detail))
+    lost = lost_end(source, source.end())
+    if lost is not None and not any(each.end >= lost.end for each in (*known, *found)):
+        found.append(lost)
     return found
+
+
+def lost_end(source: LogSource, end: LogEnd) -> Finding | None:
+    """A finding if the log went on behind its `end`, as its queues tell."""
+    lost = source.lost_end(end) if isinstance(source, LocalLogSource) else None
+    if lost is None or not isinstance(source, LocalLogSource):
+        return None
+    queues = source.queues
+    return Finding(
+        kind="lost_end",
+        file=source.files.path_of(lost[0]),
+        offset=lost[0],
+        end=lost[1],
+        detail=lost[2],
+        topic=queues.topic,
+        queue_id=queues.queue_id,
+        queue_offset=queues.queue_offset,
+    )

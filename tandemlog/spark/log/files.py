@@ -37,13 +37,16 @@ class LogFile:
 class LogFiles:
     """The files of one log, ascending; `file_size` is the length that each should have.
 
-    `store` is the folder around the log, None if the path was that of the log itself.
+    `store` is the folder around the log, None if the path was that of the log itself. `empty_last`
+    is the base of a last file without a byte, which is not among them: made ahead of need, or all
+    of it is lost, as the queues can tell.
     """
 
     directory: str
     store: str | None
     file_size: int
     files: tuple[LogFile, ...]
+    empty_last: int | None = None
 
     @property
     def start(self) -> int:
@@ -105,6 +108,11 @@ def log_directory(path: Path) -> tuple[Path, Path | None]:
     )
 
 
+def store_of(path: str | Path) -> Path | None:
+    """The store around the log at `path`, None if there is none. Raises StoreMissingError."""
+    return log_directory(local_path(str(path)))[1]
+
+
 def find_log(path: str | Path) -> LogFiles:
     """The log files below `path`. Raises StoreMissingError, and StoreLayoutError if files
     overlap. A log folder without files is a log without records."""
@@ -115,8 +123,10 @@ def find_log(path: str | Path) -> LogFiles:
         full = directory / name
         if base is not None and full.is_file():
             files.append(LogFile(str(full), base, full.stat().st_size))
+    empty_last = None
     if files and files[-1].length == 0:
-        files.pop()  # made ahead of need, and a crash came between its creation and its length
+        # made ahead of need, and a crash came between its creation and its length; or it is lost
+        empty_last = files.pop().base
     size = _file_size(files)
     for before, after in pairwise(files):
         if after.base - before.base < before.length or (after.base - before.base) % max(size, 1):
@@ -127,7 +137,8 @@ def find_log(path: str | Path) -> LogFiles:
     for file in files:
         if file.length > size:
             raise StoreLayoutError(f"{file.path} has {file.length} bytes, log files have {size}")
-    return LogFiles(str(directory), str(store) if store is not None else None, size, tuple(files))
+    around = str(store) if store is not None else None
+    return LogFiles(str(directory), around, size, tuple(files), empty_last)
 
 
 def remote_files(start: int, end: int, file_size: int, name: str) -> LogFiles:

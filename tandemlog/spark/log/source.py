@@ -20,7 +20,7 @@ from tandemlog.format.constants import BLANK_SIZE
 from ..errors import CorruptLogError, OptionError, StoreMissingError
 from .bytes_at import LocalLog, LogBytes, read
 from .end import LogEnd, find_log_end
-from .files import LogFiles, find_log
+from .files import LogFiles, find_log, store_of
 from .find_record import next_record
 from .queue_ends import QueueEnds, queue_ends
 
@@ -62,8 +62,22 @@ class LocalLogSource:
         """Raises OSError."""
         return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
 
+    def lost_end(self, end: LogEnd) -> tuple[int, int, str] | None:
+        """Where the log went on behind `end`, by its queues: start and end of what is lost, and
+        that in words. None if it did not, or no queue tells."""
+        queues, files = self.queues, self.files
+        if queues.log_end <= end.offset:
+            return None
+        gone = ""
+        if files.find(end.offset) is None:
+            what = "has no bytes" if files.empty_last == end.offset else "is missing"
+            gone = f", where a file {what}"
+        detail = f"the log ends at {end.offset}{gone}, but in the queues {queues}"
+        return end.offset, queues.log_end, detail
+
     def check_complete(self) -> None:
-        """Raises CorruptLogError if a file of the log is missing or cut off."""
+        """Raises CorruptLogError if a file of the log is missing or cut off, or the log ends before
+        what its queues point to."""
         for start, end in self.files.missing():
             raise CorruptLogError(
                 self.files.path_of(start), start, f"the file is missing, up to offset {end}"
@@ -74,6 +88,9 @@ class LocalLogSource:
                 file.end,
                 f"the file has {file.length} bytes, the others {self.files.file_size}",
             )
+        lost = self.lost_end(self.end())
+        if lost is not None:
+            raise CorruptLogError(self.files.path_of(lost[0]), lost[0], lost[2])
 
 
 def open_log(
@@ -87,8 +104,10 @@ def open_log(
     StoreLayoutError, OptionError for a path that is a URL of no file system, and FetchError if the
     node cannot be reached."""
     if path is not None:
-        files = find_log(_mounted(path))
-        return LocalLogSource(files, queue_ends(files.store))
+        folder = _mounted(path)
+        # the queues first: of a store that is being written they must not know more than the log
+        queues = queue_ends(store_of(folder))
+        return LocalLogSource(find_log(folder), queues)
     if endpoint is None:
         raise StoreMissingError("neither a path nor an endpoint was given")
     # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.

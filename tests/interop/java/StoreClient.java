@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Random;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.zip.CRC32;
@@ -124,6 +125,9 @@ public final class StoreClient {
                 admin.createAndUpdateTopicConfig(address(words, 3), new TopicConfig(words[1], queues, queues, 6));
                 return Map.of("topic", words[1]);
             }
+            case "delete_topic":
+                admin.deleteTopicInBroker(Set.of(address(words, 2)), words[1]);
+                return Map.of("deleted", words[1]);
             case "set_broker_config": {
                 Properties properties = new Properties();
                 properties.setProperty(words[1], words[2]);

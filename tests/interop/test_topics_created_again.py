@@ -74,7 +74,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     client = None
     try:
         name_server.start()
-        broker.start(name_server, folder / "store", SIZES)
+        broker.start(name_server, folder / "store", SIZES, timerWheelEnable="true")
         broker.wait_until_serving()
         client = StoreClient(name_server, folder / "client", request.param)
         write_again(client, AGAIN)
@@ -147,7 +147,7 @@ def test_the_pipeline_makes_the_brokers_queues(written: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("version", ["5.5.0", "4.9.7"])
 def test_a_follower_and_its_takeover_serve_the_live_messages(tmp_path: Path, version: str) -> None:
-    with side_by_side(tmp_path, version) as pair:
+    with side_by_side(tmp_path, version, timerWheelEnable="true") as pair:
         node = pair.follow()
         with pair.load(messages=100) as load:
             load.wait_for_end()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..disk.files import FileSystem
+from ..errors import CorruptStoreError
 from .json_file import VERSION, JsonFile, integer, parse, table
 from .topics import MetadataError
 
@@ -42,11 +43,24 @@ class ConsumerOffsets:
         self._table: dict[tuple[str, str], dict[int, int]] = {}
         self._changes = 0
         self._saved_changes = 0
+        # whether its file holds offsets
+        self.on_disk = False
 
     def load(self) -> None:
         with self._lock:
             self._file.load()
             self._take(_decode(table(self._file.document, OFFSETS)))
+            self.on_disk = bool(self._table)
+
+    def check_found(self) -> None:
+        """For a store whose groups had offsets. Raises CorruptStoreError if neither the file nor
+        its .bak has anything: every group would begin anew."""
+        if not self._file.found:
+            raise CorruptStoreError(
+                str(self._file.path), 0, "it and its .bak are missing or empty, but groups had "
+                "committed offsets here: restore one of them from a copy of the store, or write {} "
+                "into the file if all groups are to begin anew",
+            )  # fmt: skip
 
     @property
     def note(self) -> str:
@@ -135,6 +149,7 @@ class ConsumerOffsets:
             self._update_document()
             self._file.replace(self._file.with_next_version(now_ms))
             self._saved_changes = self._changes
+            self.on_disk = bool(self._table)
             return True
 
     def to_json(self) -> bytes:

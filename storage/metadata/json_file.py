@@ -16,7 +16,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
 
 from ..disk.files import FileSystem
-from ..disk.small_files import backup_of, read_small, replace_with_backup
+from ..disk.small_files import backup_of, read_small, replace_with_backup, write_small
 from ..disk_refusal import refusing
 from ..errors import CorruptStoreError
 
@@ -35,6 +35,8 @@ class JsonFile:
         self._files = files
         self.document: Json = {}
         self.note = ""
+        # whether there was anything to read, which may be an empty table
+        self.found = False
         self._only_backup = False
 
     def load(self) -> None:
@@ -51,6 +53,7 @@ class JsonFile:
                 continue
             try:
                 self.document = parse(data)
+                self.found = True
             except FormatError as error:
                 faults.append(f"{path.name}: {error}")
                 continue
@@ -71,7 +74,10 @@ class JsonFile:
         with refusing(f"{self.path} cannot be written"):
             data = store_json.dumps(document).encode()
             replace_with_backup(self._files, self.path, data, keep_backup=self._only_backup)
-        self._only_backup = False
+            if not self.found and read_small(self._files, backup_of(self.path)) is None:
+                # the first table too has a copy, or its loss would look like no table
+                write_small(self._files, backup_of(self.path), data)
+        self._only_backup, self.found = False, True
         self.document = document
 
     def encoded(self) -> bytes:

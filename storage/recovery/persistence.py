@@ -175,6 +175,7 @@ class Persistence:
             queues=queues.ends,
             least=queues.least,
             whole=whole,
+            offsets=self._parts.consumer_offsets.on_disk,
         )
         if point != self._saved_point:
             with refusing(f"{self._parts.recovery_point.path} cannot be written"):

@@ -50,6 +50,8 @@ def recover(
     Calls `progress(bytes done, bytes in all)` during dispatch. Raises StoreError for files that
     cannot be used or written. The store is then not open.
     """
+    if found.point is not None and found.point.offsets:
+        parts.consumer_offsets.check_found()
     report = RecoveryReport.of(found)
     tables = parts.topics, parts.groups, parts.consumer_offsets, parts.group_members
     for loaded in (*tables, parts.epochs, parts.log_identity):

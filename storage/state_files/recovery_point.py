@@ -18,6 +18,8 @@ has the state at one moment:
                      queue that was damaged and not yet rebuilt
     least            the offset that it gets at least then
     whole            whether a record ends at `flushed`: a replica may have flushed a part of one
+    offsets          whether config/consumerOffset.json holds offsets of groups: if it and its .bak
+                     are gone, they are lost, and not none
 
 It only describes what is already on disk: it is written last and replaced atomically. If it is lost
 or damaged, recovery takes longer, and a replica forgets what it knew to be confirmed beyond its
@@ -47,6 +49,7 @@ class RecoveryPoint:
     queues: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     least: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     whole: bool = False
+    offsets: bool = False
 
     def encode(self) -> bytes:
         document = {
@@ -59,6 +62,7 @@ class RecoveryPoint:
             "queues": {topic: dict(ends) for topic, ends in self.queues.items()},
             "least": {topic: dict(ends) for topic, ends in self.least.items()},
             "whole": self.whole,
+            "offsets": self.offsets,
         }
         return encode_checked(document)
 
@@ -77,6 +81,7 @@ def decode(data: bytes) -> RecoveryPoint:
         queues=_numbers(document["queues"]),
         least=_numbers(document.get("least", {})),
         whole=document.get("whole", False),
+        offsets=document.get("offsets", False),
     )
 
 

@@ -28,6 +28,7 @@ from ..metadata.json_file import Json, parse
 from ..producers.producer_table import ProducerTable
 from ..state_files.fsync_flag import LOWERED, RAISED
 from ..state_files.lock_file import LOCK_TEXT
+from ..state_files.recovery_point import RecoveryPointFile
 from ..state_files.recovery_point import decode as decode_recovery_point
 from ..store_paths import StorePaths
 from .verify_report import Fault
@@ -73,6 +74,23 @@ def small_faults(
         fault = _fault_of(files, path, check)
         if fault is not None:
             yield fault
+    offsets = paths.consumer_offsets
+    for path in (paths.topics, paths.groups, offsets):
+        if _has_nothing(files, path) and not _has_nothing(files, backup_of(path)):
+            yield Fault(str(path), 0, f"it is missing or empty: {path.name}.bak is taken instead")
+    point = RecoveryPointFile(paths.recovery_point, files).load()
+    gone = all(_has_nothing(files, path) for path in (offsets, backup_of(offsets)))
+    if gone and (files.status(offsets) is not None or (point is not None and point.offsets)):
+        reason = "it is missing or empty, and so is its .bak: the groups' offsets are lost"
+        yield Fault(str(offsets), 0, reason)
+
+
+def _has_nothing(files: FileSystem, path: Path) -> bool:
+    try:
+        data = read_small(files, path)
+    except OSError:
+        return False  # named already
+    return data is None or not data.strip(b" \t\r\n\0")
 
 
 def _fault_of(files: FileSystem, path: Path, check: Callable[[bytes], object]) -> Fault | None:

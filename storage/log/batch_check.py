@@ -15,6 +15,7 @@ path words the error.
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -49,7 +50,15 @@ from tandemlog.format.record.sys_flag import (
 )
 
 from ..errors import BatchRefusedError
-from .record_check import CRC_NAME, LIGHT_NUMBERS, RecordLimits, bad_record, check_record
+from .record_check import (
+    CRC_NAME,
+    LIGHT_NUMBERS,
+    RecordLimits,
+    bad_record,
+    check_record,
+    may_name_unserved,
+    unserved_property,
+)
 
 FEW_RECORDS: Final = 64
 MOST_WIDTH: Final = 4
@@ -202,7 +211,8 @@ def _first_bad_record(
         good &= headers.sizes <= limits.max_record
     expected_host = STORE_HOST_IPV6 if limits.store_host_ipv6 else 0
     if expected_host or not none_true(headers.sys_flag):
-        good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH)) == expected_host
+        unserved = 0 if limits.services else TRANSACTION_MASK
+        good &= (headers.sys_flag & (STORE_HOST_IPV6 | INNER_BATCH | unserved)) == expected_host
     last_bytes = data[headers.positions + headers.sizes - 1]
     if not all_true(last_bytes):
         good &= (last_bytes != 0) | (headers.properties_length == 0)
@@ -213,7 +223,8 @@ def _first_bad_record(
     if not all_true(good):
         bad = int(good.argmin())
         checked = headers.head(bad)
-    for found in (*_first_named(data, checked), first_hole(data, checked)):
+    named = _first_named(data, checked, services=limits.services)
+    for found in (*named, first_hole(data, checked)):
         if 0 <= found < checked.count:
             bad, checked = found, checked.head(found)
     wrong_topic = _first_wrong_topic(batch, data, checked, entries[: checked.count])
@@ -236,11 +247,14 @@ def _have_property_crc(data: NDArray[np.uint8], headers: HeaderColumns) -> NDArr
     return found & (headers.properties_length >= CRC_PROPERTY_SIZE)
 
 
-def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, int]:
-    """Indexes of the first record with numbers of light queues among its properties, and of the
-    first with a producer's mark that it may not have; -1 for none."""
+def _first_named(
+    data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool
+) -> tuple[int, int, int]:
+    """Indexes of the first record with numbers of light queues among its properties, of the first
+    with a producer's mark that it may not have, and of the first that asks for what is not served;
+    -1 for none."""
     if not headers.count:
-        return -1, -1
+        return -1, -1, -1
     start, length = int(headers.properties_start[0]), int(headers.properties_length[0])
     first = data[start : start + length].tobytes()
     try:
@@ -248,15 +262,27 @@ def _first_named(data: NDArray[np.uint8], headers: HeaderColumns) -> tuple[int, 
         marked = -1
     except FormatError:
         marked = 0
-    if LIGHT_NUMBERS not in first and not _may_name(data, headers):
-        return -1, marked
+    unserved = -1 if services or unserved_property(first) is None else 0
+    if LIGHT_NUMBERS not in first and not _may_name(data, headers, services=services):
+        return -1, marked, unserved
     flat, offsets = compact(data, headers.properties_start, headers.properties_length)
     text = flat.tobytes()
     light = _row_of(text, offsets, LIGHT_NUMBERS, 0)
-    return light, marked if marked == 0 else _row_of(text, offsets, MARK_NAME, int(offsets[1]))
+    if marked < 0:
+        marked = _row_of(text, offsets, MARK_NAME, int(offsets[1]))
+    if unserved < 0 and not services and may_name_unserved(text):
+        unserved = _first_unserved(text, offsets)
+    return light, marked, unserved
 
 
-def _may_name(data: NDArray[np.uint8], headers: HeaderColumns) -> bool:
+def _first_unserved(text: bytes, offsets: NDArray[np.int64]) -> int:
+    for row, (begin, end) in enumerate(pairwise(offsets.tolist())):
+        if unserved_property(text[begin:end]) is not None:
+            return row
+    return -1
+
+
+def _may_name(data: NDArray[np.uint8], headers: HeaderColumns, *, services: bool) -> bool:
     """Whether the exact search is needed in the records after the first: one look at rows as wide
     as the longest properties, which costs half as much as to put the properties end to end, and at
     times sees too much. The first record is longer, by its mark: with its width each row would
@@ -268,7 +294,7 @@ def _may_name(data: NDArray[np.uint8], headers: HeaderColumns) -> bool:
     if width > MOST_WIDTH * max(1, int(lengths.sum()) // len(lengths)):
         return True
     text = gather_rows(data, starts, width).tobytes()
-    if LIGHT_NUMBERS in text:
+    if LIGHT_NUMBERS in text or (not services and may_name_unserved(text)):
         return True
     # For a name as short as that find takes three times as long as a look at all pairs of bytes.
     flat = np.frombuffer(text, np.uint8)

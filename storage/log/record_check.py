@@ -13,6 +13,7 @@ from tandemlog.format.constants import (
     CRC32,
     CRC_MASK,
     CRC_PROPERTY_SIZE,
+    DELAY,
     FIXED_SIZE,
     IPV6_EXTRA,
     MAGIC_V1,
@@ -22,11 +23,18 @@ from tandemlog.format.constants import (
     NAME_END,
     PAGE,
     PRODUCER_MARK,
+    TIMERS,
+    TRANSACTION_PREPARED,
 )
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.record.producer_mark import MARK_NAME, mark_in
-from tandemlog.format.record.sys_flag import BORN_HOST_IPV6, INNER_BATCH, STORE_HOST_IPV6
+from tandemlog.format.record.sys_flag import (
+    BORN_HOST_IPV6,
+    INNER_BATCH,
+    STORE_HOST_IPV6,
+    TRANSACTION_MASK,
+)
 
 from ..errors import BatchRefusedError
 
@@ -36,6 +44,11 @@ choice. A client could write into queues of other topics."""
 PAGE_OF_ZEROS: Final = "a zero byte in them is what a lost page looks like"
 CRC_NAME: Final = CRC32.encode() + bytes([NAME_END])
 """How a property CRC begins, CRC_PROPERTY_SIZE bytes before the end of a record."""
+
+UNSERVED: Final = frozenset(
+    (DELAY.encode(), TRANSACTION_PREPARED.encode(), *(name.encode() for name in TIMERS))
+)
+"""Properties with which a broker delays a message, or keeps it back until its transaction ends."""
 
 _HEAD: Final = Struct(">iIiiiqqi")
 _I32: Final = Struct(">i")
@@ -47,13 +60,16 @@ _I8: Final = Struct(">b")
 class RecordLimits:
     """Bytes: of a body, of a batch, and of a record, which must fit a log file with its BLANK.
 
-    `store_host_ipv6`: the family that records must have room for.
+    `store_host_ipv6`: the family that records must have room for. `services`: whether delays and
+    transactions are acted on; without them such a record would be stored, and never delivered as
+    its producer was promised.
     """
 
     max_body: int
     max_batch: int
     max_record: int
     store_host_ipv6: bool
+    services: bool = False
 
 
 def check_record(
@@ -93,7 +109,7 @@ def check_record(
     if stored_queue != queue_id:
         raise bad_record("queue_id", f"{stored_queue}, its table entry says {queue_id}", index)
     properties_start = _check_topic(view, body_end, magic == MAGIC_V2, end, topic, index)
-    _check_properties(view, properties_start, end, index)
+    _check_properties(view, properties_start, end, limits, index)
     if body_length and crc32(view[body_start:body_end]) & CRC_MASK != body_crc:
         raise bad_record("body_crc", "the body does not have the CRC that the record says", index)
     return sys_flag
@@ -114,6 +130,30 @@ def _check_sys_flag(sys_flag: int, limits: RecordLimits, index: int) -> None:
             index,
         )
 
+    if sys_flag & TRANSACTION_MASK and not limits.services:
+        raise bad_record(
+            "sys_flag",
+            "bits 0x0C mark a message of a transaction, which this node does not serve: leave them "
+            "out",
+            index,
+        )
+
+
+def may_name_unserved(text: bytes) -> bool:
+    """Whether a search for UNSERVED is needed in these properties: a look for two letters, which
+    the names have and few others, takes a tenth of the time."""
+    return (b"M" in text and (b"TIMER_D" in text or b"TRAN_MSG" in text)) or (
+        b"L" in text and b"DELAY\x01" in text
+    )
+
+
+def unserved_property(properties: bytes) -> str | None:
+    """The first property of a record that asks for what no service here does; None if none does."""
+    if not may_name_unserved(properties):
+        return None
+    names = (segment.partition(b"\x01")[0] for segment in properties.split(b"\x02"))
+    return next((name.decode() for name in names if name in UNSERVED), None)
+
 
 def _check_topic(
     view: memoryview, position: int, version_2: bool, end: int, topic: bytes, index: int
@@ -133,7 +173,9 @@ def _check_topic(
     return start + length + 2
 
 
-def _check_properties(view: memoryview, start: int, end: int, index: int) -> None:
+def _check_properties(
+    view: memoryview, start: int, end: int, limits: RecordLimits, index: int
+) -> None:
     length = end - start
     if length > MAX_PROPERTIES:
         raise BatchRefusedError(
@@ -151,6 +193,14 @@ def _check_properties(view: memoryview, start: int, end: int, index: int) -> Non
     if LIGHT_NUMBERS in properties:
         raise bad_record(
             "properties", f"{MULTI_QUEUE_OFFSET} is written by brokers only: leave it out", index
+        )
+    unserved = None if limits.services else unserved_property(properties)
+    if unserved is not None:
+        raise bad_record(
+            "properties",
+            f"{unserved} asks for a delay or a transaction, which this node does not serve: leave "
+            "it out",
+            index,
         )
     if length >= PAGE and b"\0" in properties:
         raise bad_record("properties", PAGE_OF_ZEROS, index)

@@ -53,6 +53,8 @@ WAIT: Final = "WAIT"
 DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
+TIMERS: Final = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+"""With any of these a broker of RocketMQ 5 keeps a message until its time, or takes one back."""
 SHARDING_KEY: Final = "__SHARDINGKEY"
 CLUSTER: Final = "CLUSTER"
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"

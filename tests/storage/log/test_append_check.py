@@ -95,9 +95,38 @@ def test_what_is_taken(count: int, put: Put) -> None:
 def test_transactions_are_counted_as_rocketmq_does(count: int) -> None:
     kinds = [TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK]
     mixed = [Put(sys_flag=kind) for kind in kinds] + puts(count)
-    checked = check_batch(batch_of(mixed), LIMITS)
+    checked = check_batch(batch_of(mixed), replace(LIMITS, services=True))
     assert checked.counted is not None
     assert checked.counted.tolist() == [False, True, False] + [True] * count
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize("at", [0, TARGET])
+@pytest.mark.parametrize(
+    "name",
+    ["DELAY", "TRAN_MSG", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
+     "TIMER_DEL_UNIQKEY"],
+)  # fmt: skip
+def test_what_no_service_acts_on_is_refused_by_name(count: int, at: int, name: str) -> None:
+    asking = puts(count)
+    for properties in (b"%s\x013\x02", b"TAGS\x01a\x02%s\x013", b"k\x01L\x02%s\x01true\x02"):
+        asking[at] = Put(properties=properties % name.encode())
+        fault = refusal(batch_of(asking))
+        assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "properties", at)
+        assert name in str(fault)
+        check_batch(batch_of(asking), replace(LIMITS, services=True))
+    asking[at] = Put(properties=b"MY_%s\x013\x02L\x01%s\x02" % (name.encode(), name.encode()))
+    check_batch(batch_of(asking), LIMITS)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+@pytest.mark.parametrize("kind", [TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_messages_of_transactions_are_refused(count: int, kind: int) -> None:
+    asking = puts(count)
+    asking[TARGET] = Put(sys_flag=kind)
+    fault = refusal(batch_of(asking))
+    assert (fault.code, fault.field, fault.record_index) == ("BAD_RECORD", "sys_flag", TARGET)
+    assert "transaction" in str(fault)
 
 
 def test_ipv6_stores_want_ipv6_records() -> None:

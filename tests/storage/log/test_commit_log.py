@@ -2,6 +2,7 @@
 
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def test_segments_say_where_the_records_are(log: Log) -> None:
 
 
 def test_transactional_records_take_no_queue_offset(log: Log) -> None:
+    log.log.limits = replace(log.log.limits, services=True)
     log.put(Put())
     (segment,) = log.put(Put(sys_flag=4), Put(), Put(sys_flag=12), Put(sys_flag=8))
     assert [record.queue_offset for record in log.records()] == [0, 0, 1, 0, 2]

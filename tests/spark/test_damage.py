@@ -213,16 +213,18 @@ def test_a_torn_tail_is_a_note_and_a_damaged_end_a_fault(log: LogBuilder) -> Non
 
 def test_a_repeated_number_is_named(tmp_path: Path) -> None:
     builder = LogBuilder(tmp_path / "store")
-    for number in (0, 1, 2, 2, 3, 7, 8):
+    for number in (0, 1, 2, 1, 4, 8, 9):
         builder.put("T", 0, queue_offset=number)
     found = audit(HERE, builder.write())
-    assert [each.kind for each in found.findings] == ["queue_overlap", "queue_gap"]
-    assert "message 4..6 of T/0" in found.findings[1].detail
+    assert [each.kind for each in found.findings] == ["queue_overlap", "queue_gap", "queue_gap"]
+    assert all(each.fault for each in found.findings)
+    assert "message 5..7 of T/0" in found.findings[2].detail
 
 
-def test_a_topic_that_was_made_again_is_no_fault(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbers", [(0, 1, 2, 0, 1), (0, 1, 2, 0), (0, 1, 2, 3, 2, 3, 4)])
+def test_a_topic_that_was_made_again_is_no_fault(tmp_path: Path, numbers: list[int]) -> None:
     builder = LogBuilder(tmp_path / "store")
-    for number in (0, 1, 2, 0, 1):
+    for number in numbers:
         builder.put("T", 0, queue_offset=number)
     assert audit(HERE, builder.write()).holds
 

@@ -54,12 +54,12 @@ class ConsumerOffsets:
 
     def check_found(self) -> None:
         """For a store whose groups had offsets. Raises CorruptStoreError if neither the file nor
-        its .bak has anything: every group would begin anew."""
+        its .bak has anything: every group would start from nothing."""
         if not self._file.found:
             raise CorruptStoreError(
                 str(self._file.path), 0, "it and its .bak are missing or empty, but groups had "
                 "committed offsets here: restore one of them from a copy of the store, or write {} "
-                "into the file if all groups are to begin anew",
+                "into the file if all groups are to start from nothing",
             )  # fmt: skip
 
     @property

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.files.queue_unit import UNIT_DTYPE, UNIT_SIZE
+from tandemlog.format.files.queue_unit import UNIT_SIZE
 
 from ..disk.file_pool import FilePool
 from ..disk.files import FileSystem
@@ -67,9 +67,6 @@ class ConsumeQueueStore:
         self.mender = QueueMender(self._units, table)
         self.floors = self.mender.floors
         self._minimum: dict[int, tuple[int, int]] = {}
-        # queues that were found on the disk, and the greatest log offset that they point to
-        self._adopted: set[int] = set()
-        self._adopted_to = -1
         self._log_minimum = 0
         self._lock = threading.RLock()
         self._flushing = threading.Lock()
@@ -429,22 +426,14 @@ class ConsumeQueueStore:
         with self._lock, Change(self._units):
             self._units.ends[dense] = self._units.spilled[dense] = end
             self._units.cut(dense, end)
-            self._adopted.add(dense)
-            self._adopted_to = max(self._adopted_to, int(self._units.last_physical[dense]))
+            self.mender.found(dense)
 
     def drop_deleted(self, is_deleted: Callable[[str], bool]) -> list[str]:
         """Remove queues of a broker's topics that are gone, as far as its files tell: they had no
         files, and their topic `is_deleted`, or its other queues were found begun again and all
         records of these are older. Returns their names. Raises as `rebuild_begin` does."""
-        gone = []
         with self._lock:
-            begun = self.mender.found_begun_again
-            for dense in np.flatnonzero(self.ends()).tolist():
-                topic, _ = self._table.name(dense)
-                older = int(self._units.last_physical[dense]) < begun.get(topic, 0)
-                if dense not in self._adopted and (older or is_deleted(topic)):
-                    gone.append(dense)
-            self.mender.found_begun_again = {}
+            gone = self.mender.found_deleted(is_deleted)
             self.delete(gone)
         return [self.mender.name(dense) for dense in gone]
 
@@ -476,11 +465,8 @@ class ConsumeQueueStore:
             return np.zeros(0, dtype=np.int64)
         runs = regroup(dense, queue_offsets, units)
         next_in_queue = runs.contiguous & (runs.first == self._units.ends[runs.queues])
-        if self.next_offset <= self._adopted_to:
-            # a queue that was found may have begun again behind these
-            first_at = runs.cells.view(UNIT_DTYPE)["physical_offset"][runs.starts]
-            known = self._units.ends[runs.queues] > 0
-            next_in_queue &= ~known | (first_at > self._units.last_physical[runs.queues])
+        if self.next_offset <= self.mender.found_to:
+            next_in_queue &= self.mender.lie_behind(runs)
         generation = self._units.generation
         if self.mender.damaged:
             next_in_queue &= ~self.mender.takes_apart(runs.queues, remake)

@@ -11,7 +11,7 @@ RocketMQ deletes a queue's files with its topic and counts from 0 when the topic
 So a broker's log can have a number twice, and the later record is the live one: a record behind all
 that the queue has, with a number below its end, takes that place, and what was there and after it
 is gone (queue_numbers.py). Where a store of a broker is opened, its queue may be the
-later one already: the unit is right if its record says so. In a log of ours numbers never go back;
+later one already: the unit is right if its record agrees. In a log of ours numbers never go back;
 `records` knows whose it is.
 
 A damaged queue takes no units and is rebuilt from the log: other duplicate numbers are taken once,
@@ -21,7 +21,7 @@ store's lock.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Final, Protocol
 
@@ -68,9 +68,12 @@ class QueueMender:
         self.from_log_start = True
         # None: numbers never go back
         self.records: Records | None = None
+        # the greatest log offset that a queue which was found on the disk points to
+        self.found_to = -1
+        self._found: set[int] = set()
         # topic -> log offset of the earliest record with which one of its queues, as they were
         # found, had begun again
-        self.found_begun_again: dict[str, int] = {}
+        self._found_begun_again: dict[str, int] = {}
         self._units = units
         self._table = table
         # dense -> numbers and cells of records that those behind them have to confirm
@@ -91,6 +94,30 @@ class QueueMender:
             logger.warning("consume queue %s is damaged: %s", self.name(dense), reason)
             self.damaged = {**self.damaged, dense: reason}
             self.floors.keep(dense, max(end, int(self._units.ends[dense])))
+
+    def found(self, dense: int) -> None:
+        """The queue's units are those that it has on the disk."""
+        self._found.add(dense)
+        self.found_to = max(self.found_to, int(self._units.last_physical[dense]))
+
+    def lie_behind(self, runs: QueueRuns) -> NDArray[np.bool_]:
+        """Which runs lie in the log behind what their queue has: a queue that was found may have
+        begun again behind them."""
+        first_at = runs.cells.view(UNIT_DTYPE)["physical_offset"][runs.starts]
+        behind: NDArray[np.bool_] = first_at > self._units.last_physical[runs.queues]
+        behind |= self._units.ends[runs.queues] == 0
+        return behind
+
+    def found_deleted(self, is_deleted: Callable[[str], bool]) -> list[int]:
+        """See ConsumeQueueStore.drop_deleted; what was found is not told a second time."""
+        gone, begun, ends = [], self._found_begun_again, self._units.ends[: self._table.count]
+        for dense in np.flatnonzero(ends).tolist():
+            topic, _ = self._table.name(dense)
+            older = int(self._units.last_physical[dense]) < begun.get(topic, 0)
+            if dense not in self._found and (older or is_deleted(topic)):
+                gone.append(dense)
+        self._found_begun_again = {}
+        return gone
 
     def rebuild_begin(self, queues: Iterable[int]) -> None:
         """The units of these queues are about to go, and to come again from the log."""
@@ -357,5 +384,5 @@ class QueueMender:
 
     def _note_found_begun_again(self, dense: int, log_offset: int) -> None:
         topic, _ = self._table.name(dense)
-        known = self.found_begun_again.get(topic, log_offset)
-        self.found_begun_again[topic] = min(known, log_offset)
+        known = self._found_begun_again.get(topic, log_offset)
+        self._found_begun_again[topic] = min(known, log_offset)

@@ -234,7 +234,7 @@ def _dispatch(
 
 def _drop_deleted(parts: StoreParts, report: RecoveryReport) -> None:
     """The log of a broker has the records of topics that were deleted there; their queues, which
-    have no files, would be made again from it, and serve them."""
+    have no files, would be rebuilt from it, and serve them."""
     deleted = parts.queues.drop_deleted(parts.topics.is_deleted)
     if deleted:
         report.notes.append(

@@ -32,7 +32,7 @@ def lacking_files(source: LogSource, known: Sequence[Finding] = ()) -> list[Find
 
 
 def lost_end(source: LogSource, end: LogEnd) -> Finding | None:
-    """A finding if the log went on behind its `end`, as its queues tell."""
+    """A finding if the log continued behind its `end`, as its queues tell."""
     lost = source.lost_end(end) if isinstance(source, LocalLogSource) else None
     if lost is None or not isinstance(source, LocalLogSource):
         return None

@@ -63,7 +63,7 @@ class LocalLogSource:
         return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
 
     def lost_end(self, end: LogEnd) -> tuple[int, int, str] | None:
-        """Where the log went on behind `end`, by its queues: start and end of what is lost, and
+        """Where the log continued behind `end`, by its queues: start and end of what is lost, and
         that in words. None if it did not, or no queue tells."""
         queues, files = self.queues, self.files
         if queues.log_end <= end.offset:

@@ -1,11 +1,12 @@
 """What single records of the log say, for a queue that does not agree with the log.
 
 A broker counts a queue from 0 again if its files are gone, as after its topic was deleted; a master
-of ours never does. Whose a record is tells its place: before the first epoch of the log, a broker
-wrote it. Behind that either may have written it: a relay has epochs and takes a broker's bytes, and
-a broker may have continued with a store of ours. There one flipped bit in a number must not begin
-a queue again, so two records in a row have to say it, or one with the property `CLUSTER`, which
-brokers write into every message that was sent alone; and none with the mark of our producers.
+of ours never does. Whose a record is tells its place: before the first epoch of the log (0 stands
+for what there was before), a broker wrote it. Behind that either may have written it: a relay has
+epochs and takes a broker's bytes, and a broker may have continued with a store of ours. There one
+flipped bit in a number must not begin a queue again, so two records in a row have to tell it, or
+one with the property `CLUSTER`, which brokers write into every message that was sent alone; and
+none with the mark of our producers.
 """
 
 from collections.abc import Callable
@@ -41,8 +42,8 @@ class RecordWitness:
         return (topic, queue_id, queue_offset) in [(found.topics[t], q, n) for t, q, n in rows]
 
     def may_begin_again(self, log_offset: int, size: int, *, alone: bool) -> bool:
-        entries = self._epochs().entries
-        if not entries or log_offset < entries[0].start_offset:
+        ours = next((each for each in self._epochs().entries if each.epoch), None)
+        if ours is None or log_offset < ours.start_offset:
             return True
         try:
             record = decode_record(self._log.read(log_offset, size), physical_offset=log_offset)

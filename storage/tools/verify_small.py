@@ -1,6 +1,7 @@
 """The small files of a store, for verify: all that an open reads, each checked as far as possible.
 
     tandemlog/*.json, *Checkpoint     a checksum
+    tandemlog/log-identity.json       JSON: an open does without it
     tandemlog/replication.json        its own shape: no checksum, an operator may correct it
     config/*.json                     its own shape: JSON, names that are names, numbers that can be
     checkpoint                        times and offsets that the log has; nothing behind them
@@ -54,6 +55,7 @@ def small_faults(
         (paths.index_state, decode_index_state),
         (paths.producers, ProducerTable(kept=1, settled=lambda: 0).restore),
         (paths.own / REPLICATION, _replication),
+        (paths.log_identity, parse),
         (paths.producer_begins, ProducerTable(kept=1, settled=lambda: 0).restore),
     ]
     backed_up: list[tuple[Path, Callable[[bytes], object]]] = [

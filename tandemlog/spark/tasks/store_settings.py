@@ -78,8 +78,9 @@ def own_log_begin(store: str | Path | None) -> int:
             entries = decode_epochs(path.read_bytes()).entries
         except (OSError, FormatError):
             continue
-        if entries:
-            return entries[0].start_offset
+        for entry in entries:
+            if entry.epoch:  # 0 stands for what a broker wrote before
+                return entry.start_offset
     return MAX_OFFSET
 
 

@@ -13,6 +13,7 @@ it. If a store stopped before everything was dispatched, its recovery point has 
 records need not be in the queues yet. verify writes nothing and drops no page.
 """
 
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -35,7 +36,7 @@ from ..config import StoreConfig
 from ..disk.files import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..disk.real_files import RealFileSystem
-from ..errors import UnreadableError
+from ..errors import CorruptStoreError, UnreadableError
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..log.scan import LogScanner, ScanPart
@@ -144,6 +145,7 @@ class _Verification:
             if progress is not None:
                 progress(scanner.end - report.log_start, max(durable - report.log_start, 1))
         report.records, report.log_end = scanner.records, scanner.end
+        self._judge_unmatched()
         report.faults += [Fault("consumequeue", 0, str(gap)) for gap in self._gaps]
         report.faults[:0] = [
             Fault(damage.file, damage.start, f"offset {damage.start}: {damage.reason}")
@@ -151,7 +153,6 @@ class _Verification:
         ]
         if not scanner.at_zeros and not scanner.damages:
             report.notes.append(f"the log ends at {scanner.end}: {scanner.reason}")
-        self._judge_unmatched()
         self._check_ends()
         self._index.finish(scanner.end)
         for fault in small_faults(
@@ -322,8 +323,10 @@ class _Verification:
     def _judge_unmatched(self) -> None:
         """What the log has and no queue, once all of it is known."""
         topics = TopicTable(self._paths.topics, self._files)
-        topics.load()
+        with contextlib.suppress(CorruptStoreError):  # small_faults names it
+            topics.load()
         deleted: set[tuple[str, int]] = set()
+        faults: list[Fault] = []
         for (topic, queue_id), unmatched in self._unmatched.items():
             if not unmatched:
                 continue
@@ -332,8 +335,10 @@ class _Verification:
             ):
                 deleted.add((topic, queue_id))
                 continue
-            for _, fault in unmatched:
-                self._report.add(fault)
+            faults += [fault for _, fault in unmatched]
+        of_index, self._report.faults = self._report.faults, []
+        for fault in (*faults, *of_index):
+            self._report.add(fault)
         for (topic, queue_id), offset in sorted(self._begun_again.items()):
             self._report.notes.append(
                 f"queue {topic}/{queue_id} began again at offset {offset} of the log: its topic "

@@ -224,6 +224,7 @@ class Node:
             self._door.keeper,
             largest_put=largest_put(config.store.max_batch_size),
             connections=self._bounds.data,
+            frame_bytes=byte_bound(config.put.max_pending_bytes),
         )
         self._start_data()
         self.server = GrpcServer(

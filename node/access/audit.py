@@ -17,7 +17,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tandemlog.format.words import shortened
+from tandemlog.format.words import shortened, visible
+
+from .peers import host_of
 
 logger = logging.getLogger("tandemlog.audit")
 
@@ -77,6 +79,12 @@ class Audit:
         self._lines = RefusalLines(monotonic)
         self.unknown_total = 0
 
+    def left_out(self, peer: str) -> str | None:
+        """For a line of another logger about what `peer` sent, which counts as one of these: None
+        for no line, else the text at its end."""
+        left_out = self._lines.let(host_of(peer))
+        return None if left_out is None else _more(left_out)
+
     def called(
         self,
         call: str,
@@ -122,7 +130,7 @@ def _more(left_out: int) -> str:
 
 
 def _text(value: str) -> str:
-    return json.dumps(shortened(value, MAX_TEXT), ensure_ascii=False)
+    return visible(json.dumps(shortened(value, MAX_TEXT), ensure_ascii=False))
 
 
 def _name(who: str) -> str:
@@ -130,8 +138,3 @@ def _name(who: str) -> str:
     if not who:
         return NOT_KNOWN
     return who if _PLAIN.fullmatch(who) else _text(who)
-
-
-def host_of(peer: str) -> str:
-    """The host of `ipv4:10.0.0.7:51022`, `ipv6:%5B::1%5D:51022` or `10.0.0.7:51022`."""
-    return peer.rpartition(":")[0] or peer

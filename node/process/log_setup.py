@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
-from tandemlog.format.words import shortened
+from tandemlog.format.words import shortened, visible
 
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
@@ -42,7 +42,7 @@ def set_up_logging(
     if form == "json":
         handler.setFormatter(JsonLines(node_id, cluster_id))
     else:
-        handler.setFormatter(logging.Formatter(prefix + _FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
+        handler.setFormatter(TextLines(prefix + _FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -52,6 +52,13 @@ def set_up_logging(
     grpc_core.filters[:] = [SeldomLines()]
 
 
+class TextLines(logging.Formatter):
+    """For people, at a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
+
+
 class JsonLines(JsonFormatter):
     """One JSON object a line; docs/monitoring.md has the fields. What a caller gives as `extra`
     follows them."""
@@ -59,6 +66,10 @@ class JsonLines(JsonFormatter):
     def __init__(self, node_id: str, cluster_id: str) -> None:
         super().__init__(json_ensure_ascii=False, reserved_attrs=[*RESERVED_ATTRS, "taskName"])
         self._origin = {"node": node_id, "cluster": cluster_id}
+
+    def format(self, record: logging.LogRecord) -> str:
+        # the same escapes as JSON's: who reads it as JSON gets what was logged
+        return visible(super().format(record))
 
     def add_fields(
         self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]

@@ -26,7 +26,8 @@ from ..process.machine_bounds import DATA_CONNECTIONS
 from ..process.tasks import cancelled
 from ..settings.endpoints import ListenError
 from ..settings.host_port import split_endpoint
-from .data_session import DataMethods, DataSession
+from .data_session import FRAME_BYTES, DataMethods, DataSession
+from .frame_budget import FrameBudget
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ _ACCEPT_AGAIN_S = 0.5
 
 class DataServer:
     """See the module. `start`, then `stop`. `connections` may be open at a time, of which a host
-    has its share: above it a new one takes the place of its oldest idle one."""
+    has its share: above it a new one takes the place of its oldest idle one. `frame_bytes` is what
+    the frames of all of them may hold."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class DataServer:
         *,
         largest_put: int,
         connections: int = DATA_CONNECTIONS,
+        frame_bytes: int = FRAME_BYTES,
     ) -> None:
         self._methods = methods
         self._keeper = keeper
@@ -54,6 +57,7 @@ class DataServer:
         self.port = 0
         """0 before it listens, and after the stop."""
         self._shares = Shares(connections)
+        self._budget = FrameBudget(frame_bytes)
         self._sessions: dict[DataSession, asyncio.Task[None]] = {}
         self._accepting: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
@@ -131,7 +135,14 @@ class DataServer:
             prepare(sock)
         keeper = self._keeper if self._keeper.active else None
         session = DataSession(
-            sock, peer, self.key, self._methods, keeper, largest_put=self._largest_put
+            sock,
+            peer,
+            self.key,
+            self._methods,
+            keeper,
+            largest_put=self._largest_put,
+            left_out=self._keeper.audit.left_out,
+            budget=self._budget,
         )
         task = asyncio.get_running_loop().create_task(session.run(), name="data-session")
         self._sessions[session] = task

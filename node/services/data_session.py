@@ -11,7 +11,8 @@ may be no larger than a token until they have, and they have FIRST_FRAME_S for i
 frame are refused with a status; then, as at the end of a stream, what comes is thrown away for a
 moment, so that the client can read the status, and the connection ends.
 
-A stream that does not take its next request stops the reading of the socket, and so its producer.
+A stream that does not take its next request stops the reading of the socket, and so its producer;
+so does a frame for which there is no room among those of all connections (frame_budget.py).
 """
 
 import asyncio
@@ -46,6 +47,7 @@ from ..access.errors import NotKnownError
 from ..access.peers import host_of
 from .call_door import Served, ServedStream
 from .data_context import CallAbortedError, DataContext
+from .frame_budget import COUNTED_BYTES, FrameBudget
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ FRAME_S = 60.0
 """For a frame, from its first byte to its last."""
 LAST_S = 5.0
 """In which a client reads why its stream, or the connection, has ended."""
+FRAME_BYTES = 128 << 20
 CALLS = 1_024
 """Under way at one time; no further frame is read meanwhile."""
 _READ_BYTES = 256 << 10
@@ -72,32 +75,39 @@ class DataMethods:
 
 
 class _Requests:
-    """The requests of a stream, one at a time."""
+    """The requests of a stream, one at a time. `taken` hears how many bytes that were counted for
+    one are not any more."""
 
-    def __init__(self, call: int) -> None:
+    def __init__(self, call: int, taken: Callable[[int], None]) -> None:
         self.call = call
-        self._next: asyncio.Queue[Buffer] = asyncio.Queue(maxsize=1)
+        self._taken = taken
+        self._next: asyncio.Queue[tuple[Buffer, int]] = asyncio.Queue(maxsize=1)
         self._over = False
 
-    async def put(self, request: Buffer) -> None:
+    async def put(self, request: Buffer, counted: int) -> None:
         """Wait until the stream has taken the one before."""
-        if not self._over:
-            await self._next.put(request)
+        if self._over:
+            self._taken(counted)
+        else:
+            await self._next.put((request, counted))
 
     def end(self) -> None:
         """The stream takes no more: what is put from now on, or waits to be, is thrown away."""
         self._over = True
         while not self._next.empty():
-            self._next.get_nowait()
+            self._taken(self._next.get_nowait()[1])
 
     async def __aiter__(self) -> AsyncIterator[Buffer]:
         while True:
-            yield await self._next.get()
+            request, counted = await self._next.get()
+            yield request
+            self._taken(counted)  # the put path counts it by now
 
 
 class DataSession:
     """See the module. `keeper` is None if callers need no token. `largest_put` is in bytes of an
-    encoded request. Owns `sock`, which does not block."""
+    encoded request. Owns `sock`, which does not block. `left_out` says whether a bad frame of a
+    peer gets a line of the log, and how that ends (Audit)."""
 
     def __init__(
         self,
@@ -108,13 +118,19 @@ class DataSession:
         keeper: Doorkeeper | None,
         *,
         largest_put: int,
+        left_out: Callable[[str], str | None] = lambda _: "",
+        budget: FrameBudget | None = None,
     ) -> None:
+        self._budget = FrameBudget(FRAME_BYTES) if budget is None else budget
+        self._counted = 0  # by the budget, for this connection
+        self._begun = 0  # of it, for the frame that is being received
         self._sock = sock
         self._peer = peer
         self.host = host_of(peer)
         self._ends = False
         self._key = key
         self._methods = methods
+        self._left_out = left_out
         self._keeper = keeper
         self._authorization = ""
         self._known = keeper is None  # has shown a token that was valid then
@@ -139,6 +155,7 @@ class DataSession:
             logger.debug("data connection ends: peer=%s reason=%s", self._peer, error)
         finally:
             await self._end_calls()
+            self._uncount(self._counted)
             self._stop_waiting()
             self._sock.close()
 
@@ -172,7 +189,8 @@ class DataSession:
             within = self._reader.within
             room = None if self._discards else self._reader.room
             if room is None:
-                data = await loop.sock_recv(self._sock, _READ_BYTES)
+                roomy = self._budget.has_room(self.host, _READ_BYTES)
+                data = await loop.sock_recv(self._sock, _READ_BYTES if roomy else COUNTED_BYTES)
                 size, frames = len(data), self._reader.feed(data)
             else:
                 size = await loop.sock_recv_into(self._sock, room)
@@ -181,8 +199,29 @@ class DataSession:
                 return
             if not self._discards:
                 await self._take_all(frames, within=within)
+                await self._hold_begun()
             # a socket that always has more would not let the loop do anything else
             await asyncio.sleep(0)
+
+    async def _hold_begun(self) -> None:
+        """Before more of a frame is received: until there is room for it."""
+        size = 0 if self._discards else self._reader.announced
+        if size < COUNTED_BYTES or self._begun:
+            return
+        if not self._budget.has_room(self.host, size):
+            self._stop_waiting()  # how long that takes is no fault of the client
+            await self._budget.hold(self.host, size)
+            if self._known:
+                self._wait(FRAME_S)
+        else:
+            self._budget.count(self.host, size)
+        self._begun = size
+        self._counted += size
+
+    def _uncount(self, size: int) -> None:
+        if size:
+            self._counted -= size
+            self._budget.give_back(self.host, size)
 
     async def _take_all(self, frames: Iterator[Frame], *, within: bool) -> None:
         """`within`: the first of them, if there is one, had begun before."""
@@ -236,8 +275,8 @@ class DataSession:
         if self._keeper is not None and self._not_known:
             code, text = grpc.StatusCode.UNAUTHENTICATED, self._not_known
             self._keeper.audit.refused("data connection", "", self._peer, text)
-        else:
-            logger.warning("data connection ends: peer=%s reason=%s", self._peer, text)
+        elif (more := self._left_out(self._peer)) is not None:
+            logger.warning("data connection ends: peer=%s reason=%s%s", self._peer, text, more)
         self._discard()
         await self._send(None, (status_frame(problem.call, code.value[0], text),))
 
@@ -246,12 +285,15 @@ class DataSession:
         self._wait(LAST_S)
 
     async def _take(self, taken: Frame) -> None:
+        counted, self._begun = self._begun, 0
+        if taken.kind is Kind.APPEND:
+            await self._take_put(taken, counted)
+            return
+        self._uncount(counted)
         if taken.kind is Kind.TOKEN:
             self._take_token(taken)
         elif taken.kind is Kind.CANCEL:
             self._cancel(taken.call)
-        elif taken.kind is Kind.APPEND:
-            await self._take_put(taken)
         else:
             self._begin(taken.call, partial(self._pull, taken.call, bytes(taken.payload)))
 
@@ -277,14 +319,18 @@ class DataSession:
         if task is not None and call != self._answering and not streams:
             task.cancel()
 
-    async def _take_put(self, taken: Frame) -> None:
+    async def _take_put(self, taken: Frame, counted: int) -> None:
+        if not counted and len(taken.payload) >= COUNTED_BYTES:
+            counted = len(taken.payload)
+            self._budget.count(self.host, counted)
+            self._counted += counted
         if self._stream is None:
-            stream = _Requests(taken.call)
+            stream = _Requests(taken.call, self._uncount)
             self._begin(taken.call, partial(self._append, stream))
             self._stream = stream
         elif self._stream.call != taken.call:
             raise DataFrameError("a second stream of puts on one connection", taken.call)
-        await self._stream.put(taken.payload)
+        await self._stream.put(taken.payload, counted)
 
     # ---- calls
 

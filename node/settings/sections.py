@@ -215,7 +215,8 @@ class StoreSection(Section):
         default=20_000,
         gt=0,
         description="How many producers are remembered at a time. A new one replaces the one that "
-        "has been silent longest; it has to wait if that is less than an hour.",
+        "has been silent longest; if that is less than an hour, one of the identity or host that "
+        "has most of them, and it has to wait if that is its own.",
     )
     retention: RetentionSection = Field(
         default=RetentionSection(), description="See [store.retention]."
@@ -340,7 +341,8 @@ class PutSection(Section):
         default=128 << 20,
         gt=0,
         description="Maximum number of bytes in requests that wait to be appended; above it, "
-        "streams wait.",
+        "streams wait. Requests that are being received by data connections may have as many "
+        "again; an eighth of the machine's memory is the most that counts.",
     )
     max_unconfirmed_bytes: int = Field(
         default=1 << 30,
@@ -375,8 +377,10 @@ class PullSection(Section):
 
 
 class LimitsSection(Section):
-    """What all callers together may use of this node, not counting replication. A request above a
-    limit is refused as BUSY."""
+    """What all callers together may use of this node, not counting replication. One identity, or
+    one host without identities, gets at most three quarters of `calls`, `streams`, `long_polls` and
+    `answer_bytes`, and less the more others use (security.md). A request above a limit is refused
+    as BUSY."""
 
     calls: int = Field(
         default=8_192,
@@ -395,7 +399,8 @@ class LimitsSection(Section):
         default=256 << 20,
         ge=8 << 20,
         description="Maximum number of bytes in responses that are being read or sent; each byte "
-        "counts twice because gRPC copies it. One connection may use half of it.",
+        "counts twice because gRPC copies it. One connection may use half of it, and all of them "
+        "together an eighth of the machine's memory at most.",
     )
     connection_calls: int = Field(
         default=2_048,

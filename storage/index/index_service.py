@@ -12,6 +12,7 @@ One thread inserts, truncates and resumes, one at a time flushes, any thread que
 """
 
 import logging
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -185,7 +186,8 @@ class IndexService:
                 raise CorruptStoreError(
                     str(file.path), 0, "the file is missing: rebuild the index"
                 ) from None
-        except OSError as error:
+        except (OSError, struct.error, ValueError) as error:
+            # the last two: of bytes that are fewer than they must be, as of a file that was cut
             raise CorruptStoreError(
                 str(file.path), 0, f"it cannot be read ({error}): rebuild the index"
             ) from error

@@ -4,6 +4,7 @@ A name from a request may have any length, and a message that quotes it goes to 
 response, and into the messages of callers that pass it on. So quoted text is shortened here.
 """
 
+import re
 from typing import Final
 
 MAX_QUOTED: Final = 200
@@ -11,6 +12,19 @@ MAX_QUOTED: Final = 200
 
 MAX_MESSAGE: Final = 2_000
 """Characters of a message to another process."""
+
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)
+"""What a terminal obeys, or does not show, or shows elsewhere; not tabulator and newline."""
+
+
+def visible(text: str) -> str:
+    """`text` with control characters, marks of direction and the like as JSON writes them: a name
+    from elsewhere must not clear an operator's screen, or turn a line around."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def counted(count: int, noun: str, many: str = "") -> str:

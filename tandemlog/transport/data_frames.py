@@ -133,6 +133,13 @@ class FrameReader:
         return bool(self._held) or self._large is not None
 
     @property
+    def announced(self) -> int:
+        """Bytes of the payload of the frame that has begun, as its head says; 0 without one."""
+        if self._large is not None:
+            return len(self._large.payload)
+        return HEAD.unpack_from(self._held)[0] if len(self._held) >= HEAD.size else 0
+
+    @property
     def room(self) -> memoryview | None:
         """For the rest of a large frame; None while there is none."""
         return None if self._large is None else self._large.room

@@ -54,17 +54,17 @@ def test_idle_connections_of_another_host(tmp_path: Path) -> None:
             admin.create_topic("t", queues=1)
         running.wait_in_sync()
         with tandemlog.Producer(running.endpoints) as producer:
-            producer.send(tandemlog.Message("t", b"before"))
+            producer.send(tandemlog.Message("t", b"before")).result()
             with hoard(running.endpoints):
                 slowest = 0.0
                 for number in range(60):  # over the ends of log files
                     began = time.monotonic()
-                    producer.send(tandemlog.Message("t", b"%d" % number + bytes(100_000)))
+                    producer.send(tandemlog.Message("t", b"%d" % number + bytes(100_000))).result()
                     slowest = max(slowest, time.monotonic() - began)
                 assert slowest < SLOW_S
                 # a new client finds its way in, if not at the first try
                 with tandemlog.Producer(running.endpoints) as another:
-                    another.send(tandemlog.Message("t", b"another"))
+                    another.send(tandemlog.Message("t", b"another")).result()
                 states = [node.status() for node in running.nodes]
                 print(f"slowest put {slowest:.3f} s")
         running.wait_in_sync()

@@ -1,6 +1,6 @@
 """What a message quotes has a bound."""
 
-from tandemlog.format.words import MAX_QUOTED, counted, quoted, shortened
+from tandemlog.format.words import MAX_QUOTED, counted, quoted, shortened, visible
 
 
 def test_a_short_name_is_quoted_as_it_is() -> None:
@@ -21,3 +21,7 @@ def test_a_long_text_is_shortened() -> None:
 
 def test_one_of_a_kind() -> None:
     assert (counted(1, "queue"), counted(2, "queue")) == ("1 queue", "2 queues")
+
+
+def test_what_a_terminal_would_obey_is_made_visible() -> None:
+    assert visible("a\x1b[2J\x9b\u202e\x00b\tc\nd é") == "a\\u001b[2J\\u009b\\u202e\\u0000b\tc\nd é"

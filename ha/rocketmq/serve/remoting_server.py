@@ -123,7 +123,8 @@ class RemotingServer:
         except (OSError, TimeoutError) as error:
             logger.debug("remoting from %s ended: %r", address, error)
         except ProtocolError as error:
-            logger.warning("remoting from %s: %s", address, error)
+            if self._door.worth_saying(address, asyncio.get_running_loop().time()):
+                logger.warning("remoting from %s: %s", address, error)
         finally:
             del self._open[task]
             self._door.leave(address)

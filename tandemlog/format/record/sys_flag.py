@@ -23,6 +23,11 @@ LZ4: Final = 1
 ZSTD: Final = 2
 ZLIB: Final = 3
 
+MOST_UNPACKED: Final = 64 << 20
+"""Bytes of a decompressed body: sixteen times what a message may have by default (RocketMQ's 4 MiB,
+which is checked before it is compressed)."""
+_PIECE: Final = 1 << 10
+
 
 def transaction_type(flag: int) -> int:
     """One of the four TRANSACTION_ values."""
@@ -44,22 +49,28 @@ def with_compression(flag: int, compression: int) -> int:
     return flag & ~COMPRESSION_MASK | COMPRESSED | compression << COMPRESSION_SHIFT
 
 
-def decompress_body(flag: int, body: bytes) -> bytes:
-    """The body as the producer gave it.
+def decompress_body(flag: int, body: bytes, most: int = MOST_UNPACKED) -> bytes:
+    """The body as the producer gave it, of `most` bytes.
 
     LZ4 (its frame format) and ZSTD need the extras `lz4` and `zstd`. Raises FormatError naming an
-    extra that is missing, a type that is unknown, or the fault of a body that is not what it says.
+    extra that is missing, a type that is unknown, or the fault of a body that is not what it says
+    or becomes larger than `most`: a megabyte may become a gigabyte of zeros.
     """
     kind = compression_type(flag)
     if kind is None:
         return body
     if kind == ZLIB:
         try:
-            return zlib.decompress(body)
+            reader = zlib.decompressobj()
+            plain = reader.decompress(body, most + 1)
         except zlib.error as error:
             raise FormatError(f"body: not valid zlib data: {error}") from error
+        _check_size(len(plain), most)
+        if not reader.eof:
+            raise FormatError("body: not valid zlib data: incomplete or truncated stream")
+        return plain
     if kind in _LIBRARIES:
-        return _decompress_by_library(*_LIBRARIES[kind], body)
+        return _decompress_by_library(*_LIBRARIES[kind], body, most)
     raise FormatError(f"body: compression type {kind} is not known (1 LZ4, 2 ZSTD, 3 ZLIB)")
 
 
@@ -67,7 +78,12 @@ _LIBRARIES: Final = {LZ4: ("lz4.frame", "lz4"), ZSTD: ("zstandard", "zstd")}
 """Module, and the extra that brings it: few need them, so they are imported when first used."""
 
 
-def _decompress_by_library(module_name: str, extra: str, body: bytes) -> bytes:
+def _check_size(size: int, most: int) -> None:
+    if size > most:
+        raise FormatError(f"body: it becomes more than {most} bytes when it is decompressed")
+
+
+def _decompress_by_library(module_name: str, extra: str, body: bytes, most: int) -> bytes:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
@@ -77,12 +93,24 @@ def _decompress_by_library(module_name: str, extra: str, body: bytes) -> bytes:
         ) from error
     try:
         if extra == "lz4":
-            return bytes(module.decompress(body))
-        # A frame of a stream does not say its size, which only the reader of streams goes without.
-        reader = module.ZstdDecompressor().decompressobj()
-        plain = bytes(reader.decompress(body))
+            reader = module.LZ4FrameDecompressor()
+            plain = bytes(reader.decompress(body, most + 1))
+            size = len(plain)
+        else:
+            # A frame of a stream does not say its size, which only the reader of streams goes
+            # without: it is read in pieces that cannot become much each.
+            known = module.frame_content_size(body)
+            reader = module.ZstdDecompressor().decompressobj()
+            step, pieces, size = len(body) if 0 <= known <= most else _PIECE, list[bytes](), 0
+            for at in range(0, len(body), step):
+                if reader.eof or size > most:
+                    break
+                pieces.append(bytes(reader.decompress(body[at : at + step])))
+                size += len(pieces[-1])
+            plain = b"".join(pieces)
     except Exception as error:  # each library has its own family of errors
         raise FormatError(f"body: not valid {extra} data: {error}") from error
+    _check_size(size, most)
     if not reader.eof:
         raise FormatError(f"body: not valid {extra} data: it ends early")
     return plain

@@ -103,6 +103,16 @@ def test_a_body_that_is_cut_or_something_else(
             decompress_body(with_compression(0, kind), wrong)
 
 
+@pytest.mark.parametrize(
+    ("kind", "compress"), [*PACKED.values(), (ZLIB, zlib.compress)], ids=[*PACKED, "zlib"]
+)
+def test_a_body_that_becomes_too_large(kind: int, compress: Callable[[bytes], bytes]) -> None:
+    packed = compress(bytes(10 << 20))
+    with pytest.raises(FormatError, match="becomes more than 1000000 bytes"):
+        decompress_body(with_compression(0, kind), packed, 1_000_000)
+    assert len(decompress_body(with_compression(0, kind), packed, 10 << 20)) == 10 << 20
+
+
 def test_an_unknown_type_is_named() -> None:
     with pytest.raises(FormatError, match="type 5 is not known"):
         decompress_body(0x501, b"x")

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from node.access.audit import HOST_LINES, HOSTS, LINES, PERIOD_S, Audit, RefusalLines, host_of
+from node.access.audit import HOST_LINES, HOSTS, LINES, PERIOD_S, Audit, RefusalLines
+from node.access.peers import host_of
 
 
 class Clock:
@@ -80,3 +81,14 @@ def test_the_host_of_a_peer() -> None:
     assert host_of("ipv4:10.0.0.7:51022") == "ipv4:10.0.0.7"
     assert host_of("ipv6:%5B::1%5D:51022") == "ipv6:%5B::1%5D"
     assert host_of("unix") == "unix"
+
+
+def test_control_characters_are_made_visible(caplog: pytest.LogCaptureFixture) -> None:
+    Audit(lambda: 0.0).refused("CreateTopic", "", "ipv4:10.0.0.1:1", "a\x9b2J\u202eb")
+    assert '"a\\u009b2J\\u202eb"' in caplog.text
+
+
+def test_lines_of_others_count_as_well() -> None:
+    audit = Audit(lambda: 0.0)
+    told = [audit.left_out("ipv4:10.0.0.1:1") for _ in range(LINES + 3)]
+    assert told == [""] * LINES + [None] * 3

@@ -66,3 +66,11 @@ def test_text_lines_are_as_they_were(logged: io.StringIO) -> None:
     line = logged.getvalue()
     assert line.startswith("n1 ")
     assert line.endswith(" WARNING node.some.part: slow flush: bytes=7\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_name_from_elsewhere_cannot_steer_a_terminal(logged: io.StringIO, form: str) -> None:
+    set_up_logging("info", form=form, stream=logged)
+    logging.getLogger("node").info("broker %s", "a\x9b2J\u202eb")
+    assert "\\u009b2J\\u202eb" in logged.getvalue()
+    assert not {"\x9b", "\u202e"} & set(logged.getvalue())

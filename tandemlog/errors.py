@@ -283,12 +283,16 @@ class BadRecordError(RefusedError):
 
 
 class OffsetOutOfRangeError(RefusedError):
-    """A position that the log or the queue does not hold, or no longer holds."""
+    """A position that the log or the queue does not hold, or no longer holds. `refused`: of a
+    commit, the queues whose offsets were not taken; the others were."""
+
+    refused: tuple[tuple[str, int], ...] = ()
 
 
 class LogCutError(OffsetOutOfRangeError):
     """A position behind messages that the cluster's log does not hold (any more): after an unclean
-    failover, in a restored or new store. Other messages may be there under the same offsets."""
+    failover, in a restored or new store. Other messages may be there under the same offsets, and
+    reading continues with the first of them."""
 
 
 class ProducerError(RefusedError):

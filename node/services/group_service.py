@@ -9,9 +9,11 @@ that may be behind messages that it has not had.
 """
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 from storage.message_store import MessageStore
+from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 
 from ..access.caller import Caller
@@ -89,9 +91,12 @@ class GroupService:
                 )
         if not request.dry_run:
             self._store.groups.ensure(request.group, self._store.clock.now_ms())
-        queues = [(each.topic, each.queue_id) for each in request.offsets]
-        row = _Rows(self._store, request)
         response = broker_pb2.CommitOffsetsResponse()
+        cut = self._not_in_log(request, response.error)
+        response.refused.extend(each for index, each in enumerate(request.offsets) if index in cut)
+        offsets = [each for index, each in enumerate(request.offsets) if index not in cut]
+        queues = [(each.topic, each.queue_id) for each in offsets]
+        row = _Rows(self._store, request, offsets)
         if request.member_id:
             refused = set(
                 self._coordinator.commit_owned(
@@ -100,9 +105,7 @@ class GroupService:
             )
             if refused:
                 response.refused.extend(
-                    each
-                    for each, queue in zip(request.offsets, queues, strict=True)
-                    if queue in refused
+                    each for each, queue in zip(offsets, queues, strict=True) if queue in refused
                 )
                 topic, queue_id = sorted(refused)[0]
                 response.error.CopyFrom(
@@ -136,6 +139,43 @@ class GroupService:
         except OSError as error:  # in memory they are, and the next round of saving tells it too
             logger.warning("consumer offsets were not saved: %s", error)
 
+    def _not_in_log(
+        self, request: broker_pb2.CommitOffsetsRequest, error: common_pb2.Error
+    ) -> set[int]:
+        """The rows that are behind messages which this log does not have, with the error for them;
+        the others may be taken."""
+        rows = [(each.topic, each.queue_id, each.queue_offset) for each in request.offsets]
+        ends = {
+            index: end
+            for index, (topic, queue_id, offset) in enumerate(rows)
+            if (end := self._store.queue_end(topic, queue_id)) is not None and offset > end
+        }
+        history = self._store.log_identity.history
+        until = history.end_of(request.log_epoch, request.term_id) if request.log_epoch else NO_CUT
+        if until is None:
+            found = set(range(len(rows)))
+        else:
+            found = set(self._store.cut_positions(rows, until))
+        if found:
+            topic, queue_id, offset = rows[min(found)]
+            error.code = common_pb2.LOG_CUT
+            error.message = (
+                f"group {request.group!r}: {len(found)} of these {len(rows)} offsets, for example "
+                f"{topic}/{queue_id} {offset}, were read from a log with epoch "
+                f"{request.log_epoch}, of which this one does not have these messages: compare the "
+                "positions (CheckPositions)"
+            )
+        elif ends:
+            index = min(ends)
+            topic, queue_id, offset = rows[index]
+            error.code = common_pb2.OFFSET_OUT_OF_RANGE
+            error.message = (
+                f"group {request.group!r}: {topic}/{queue_id} ends at {ends[index]}, {offset} is "
+                "beyond: it was not committed, since messages that come there would be skipped"
+            )
+            error.field, error.limit, error.actual = "queue_offset", ends[index], offset
+        return found | ends.keys()
+
     async def delete(self, request: admin_pb2.DeleteGroupRequest) -> admin_pb2.DeleteGroupResponse:
         """Raises RequestRefusedError: UNKNOWN_GROUP, GROUP_HAS_MEMBERS, and as a change of
         topics."""
@@ -162,10 +202,15 @@ class _Rows:
     """The rows of a commit on their way into the table; `back`: what went to a lower offset;
     `begins`: some are the first of their queue."""
 
-    def __init__(self, store: MessageStore, request: broker_pb2.CommitOffsetsRequest) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        request: broker_pb2.CommitOffsetsRequest,
+        rows: Sequence[broker_pb2.QueuePosition],
+    ) -> None:
         self._offsets = store.consumer_offsets
         self._group = request.group
-        self._rows = request.offsets
+        self._rows = rows
         self._dry_run = request.dry_run
         self.back: list[str] = []
         self.begins = False

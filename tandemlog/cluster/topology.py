@@ -91,7 +91,8 @@ class NodeInfo:
 class Topology:
     """All known nodes, and the cluster's settings as its master (else any node) tells them.
     `asked` are endpoints, `unanswered` says of those that gave no answer why, if that is known.
-    `newest_epoch` is the highest that a node of this cluster has told since the first picture.
+    `newest_epoch` is the highest that a node of this cluster has told since the first picture,
+    `newest_of` the node that told it.
     `coordinator` is None where roles are configured. `origin`: whence the cluster has its epochs
     (belief.py); empty where no node has answered yet.
     """
@@ -107,6 +108,7 @@ class Topology:
     master_id: str = ""
     unanswered: Mapping[str, str] = field(default_factory=dict)
     newest_epoch: int = 0
+    newest_of: str = ""
     coordinator: CoordinatorInfo | None = None
     origin: str = ""
 
@@ -216,10 +218,11 @@ def merge_answers(
         if name in nodes and (text := ahead(answer, given) or _deposed(name, claims)):
             nodes[name] = replace(nodes[name], contradiction=text)
     nodes.update((each.node_id, each) for each in strangers)
-    newest = max((counted_epoch(each) for each in believed.values()), default=0)
-    if previous.origin in ("", origin) and previous.cluster_id in ("", speaker.cluster_id):
-        # another cluster at the same endpoints counts from its own beginning
-        newest = max(newest, previous.newest_epoch)
+    newest = max(
+        ((counted_epoch(each), each.answered_by) for each in believed.values()), default=(0, "")
+    )
+    if previous.origin in ("", origin) and not _counts_anew(previous, speaker, master_id):
+        newest = max(newest, (previous.newest_epoch, previous.newest_of))
     return Topology(
         nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
         asked=asked,
@@ -231,10 +234,22 @@ def merge_answers(
         max_batch_size=speaker.max_batch_size or 32 << 20,
         master_id=master_id,
         unanswered=reasons,
-        newest_epoch=newest,
+        newest_epoch=newest[0],
+        newest_of=newest[1],
         coordinator=_coordinator(speaker),
         origin=origin,
     )
+
+
+def _counts_anew(
+    previous: Topology, speaker: admin_pb2.DescribeClusterResponse, master_id: str
+) -> bool:
+    """Another cluster at the same endpoints counts from its own beginning. So does a master by
+    configuration whose store was restored or replaced: each of its starts is a new epoch, so one
+    that names a lower one than before has another store."""
+    if previous.cluster_id not in ("", speaker.cluster_id):
+        return True
+    return not speaker.HasField("coordinator") and previous.newest_of == master_id != ""
 
 
 def _strangers(

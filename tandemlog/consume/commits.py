@@ -23,6 +23,8 @@ from typing import Protocol
 from ..errors import (
     ClientClosedError,
     FencedMemberError,
+    LogCutError,
+    OffsetOutOfRangeError,
     TandemlogError,
     UnknownQueueError,
     UnknownTopicError,
@@ -52,6 +54,16 @@ class Member(Protocol):
         """The master refused what this member believed to own."""
 
 
+class Log(Protocol):
+    """Which log is read."""
+
+    @property
+    def log_term(self) -> tuple[int, int]: ...
+
+    async def catch_up(self) -> None:
+        """Compare the positions with the master's log: queues that were cut continue elsewhere."""
+
+
 class Committing(Protocol):
     """Whose commits these are; `membership` is None where it names its queues by hand."""
 
@@ -61,16 +73,21 @@ class Committing(Protocol):
     @property
     def counters(self) -> ConsumerCounters: ...
 
+    @property
+    def log(self) -> Log: ...
+
     def commit_failed(self, error: TandemlogError, offsets: dict[Queue, int]) -> None: ...
 
 
 @dataclass(slots=True)
 class _Lost:
-    """A queue that was lost: by whom, how far its caller is in it, and what the group has."""
+    """A queue that was lost: by whom, how far its caller is in it, what the group has, and
+    the log of all that."""
 
     former: Identity
     place: Place
     committed: int | None
+    log_term: tuple[int, int]
 
 
 class Commits:
@@ -102,17 +119,20 @@ class Commits:
 
     async def commit(self, what: Commit | None = None) -> None:
         """Saves, for the group, what `offsets_of` says; raises FencedMemberError for queues that
-        the group's master has given to another member."""
-        await self._commit_offsets(self.offsets_of(what), named=what is not None)
+        the group's master has given to another member, and LogCutError for messages that are not
+        in the log any more."""
+        log_term = self._of.log.log_term  # not newer than the offsets
+        await self._commit_offsets(self.offsets_of(what), log_term, named=what is not None)
 
     def commit_soon(self, what: Commit | None = None) -> asyncio.Task[None]:
         """Starts a commit of what `what` means now; where it fails, commit_failed hears of it
         too."""
+        log_term = self._of.log.log_term
         offsets = self.offsets_of(what)
 
         async def work() -> None:
             try:
-                await self._commit_offsets(offsets, named=what is not None)
+                await self._commit_offsets(offsets, log_term, named=what is not None)
             except TandemlogError as error:
                 self._of.commit_failed(error, offsets)
                 raise
@@ -127,7 +147,9 @@ class Commits:
         if not task.cancelled():
             task.exception()  # who does not look at the future was told by the callback
 
-    async def _commit_offsets(self, offsets: Mapping[Queue, int], *, named: bool) -> None:
+    async def _commit_offsets(
+        self, offsets: Mapping[Queue, int], log_term: tuple[int, int], *, named: bool
+    ) -> None:
         """`named`: the caller asked for these, whatever was committed before."""
         async with self._saving:
             lost = {queue: offset for queue, offset in offsets.items() if queue in self._lost}
@@ -138,10 +160,17 @@ class Commits:
                 gone = _not_owned(self._group or "", strange)
             if gone is not None and named:
                 raise gone
-            await self._send(rest if named else self._progress.to_commit(rest))
+            if named and (cut := self._of_a_cut_log(rest)):
+                raise _cut_off(self._group or "", cut)
+            sent = rest if named else self._progress.to_commit(rest)
+            await self._send(sent, log_term, named=named)
             await self._send_lost(lost, named=named)
             if gone is not None:  # given up while this commit waited for another one
                 raise gone
+
+    def _of_a_cut_log(self, offsets: Mapping[Queue, int]) -> list[Queue]:
+        is_cut = self._progress.is_of_a_cut_log
+        return [queue for queue, offset in offsets.items() if is_cut(queue, offset)]
 
     async def save_done(self, offsets: Mapping[Queue, int]) -> None:
         """As `save`, and commit_failed hears of a failure."""
@@ -153,19 +182,21 @@ class Commits:
 
     async def save(self, offsets: Mapping[Queue, int]) -> None:
         """Those that the group does not have yet."""
+        log_term = self._of.log.log_term
         async with self._saving:
-            await self._send(self._progress.to_commit(offsets))
+            await self._send(self._progress.to_commit(offsets), log_term)
 
     async def place(self, offsets: Mapping[Queue, int]) -> None:
         """Where the group begins in queues that this member is about to read, and which may have
         been deleted a moment ago."""
         async with self._saving:
+            log_term = self._of.log.log_term
             try:
-                await self._send(offsets)
+                await self._send(offsets, log_term)
             except (UnknownTopicError, UnknownQueueError):  # one of them, and none is committed
                 for queue, offset in offsets.items():
                     with contextlib.suppress(UnknownTopicError, UnknownQueueError):
-                        await self._send({queue: offset})
+                        await self._send({queue: offset}, log_term)
 
     # queues that were lost
 
@@ -175,7 +206,7 @@ class Commits:
         """A member that was `former` does not own these any more, of which it is known what the
         group has `committed`."""
         for queue, place in places.items():
-            self._lost[queue] = _Lost(former, place, committed.get(queue))
+            self._lost[queue] = _Lost(former, place, committed.get(queue), self._of.log.log_term)
 
     def forget_lost(self, queues: Collection[Queue] | None = None) -> None:
         """Nothing of these (all) is in the caller's hands any more."""
@@ -196,16 +227,16 @@ class Commits:
 
     async def _send_lost(self, offsets: Mapping[Queue, int], *, named: bool) -> None:
         assert self._group is not None
-        by_former: dict[Identity, dict[Queue, int]] = {}
+        by_former: dict[tuple[Identity, tuple[int, int]], dict[Queue, int]] = {}
         for queue, offset in offsets.items():
             each = self._lost[queue]
             if named or each.committed != offset:
-                by_former.setdefault(each.former, {})[queue] = offset
+                by_former.setdefault((each.former, each.log_term), {})[queue] = offset
         refused: list[Queue] = []
-        for former, part in by_former.items():
+        for (former, log_term), part in by_former.items():
             try:
-                await self._positions.commit(self._group, part, former)
-            except FencedMemberError as error:
+                await self._positions.commit(self._group, part, former, log_term)
+            except (FencedMemberError, OffsetOutOfRangeError) as error:
                 refused += error.refused or part
             for queue in part.keys() - set(refused):
                 if queue in self._lost:
@@ -215,7 +246,29 @@ class Commits:
             self.forget_lost(refused)
             raise _not_owned(self._group, sorted(refused))
 
-    async def _send(self, offsets: Mapping[Queue, int]) -> None:
+    async def _send(
+        self, offsets: Mapping[Queue, int], log_term: tuple[int, int], *, named: bool = False
+    ) -> None:
+        """Where the master has another log than the one that was read, positions are compared
+        first. Of queues that were cut it sends how far they are then, or raises LogCutError where
+        the caller has named an offset."""
+        try:
+            await self._send_once(offsets, log_term)
+        except LogCutError as error:
+            await self._of.log.catch_up()
+            now = self._of.log.log_term
+            cut = self._of_a_cut_log({queue: offsets[queue] for queue in error.refused})
+            if now == log_term:
+                raise
+            done = self._progress.done
+            rest = {each: offsets[each] for each in error.refused if each not in cut}
+            if not named:
+                rest.update((each, done[each]) for each in cut if each in done)
+            await self._send_once(rest, now)
+            if cut and named:
+                raise _cut_off(self._group or "", cut) from error
+
+    async def _send_once(self, offsets: Mapping[Queue, int], log_term: tuple[int, int]) -> None:
         """Until the answer has come it is not known which of the two offsets the group has: a send
         that fails, or is cancelled at any moment, leaves the next one to save these."""
         assert self._group is not None
@@ -226,8 +279,12 @@ class Commits:
             self._progress.committed.pop(queue, None)
         try:
             identity = member.identity if member is not None else None
-            await self._positions.commit(self._group, offsets, identity)
+            await self._positions.commit(self._group, offsets, identity, log_term)
         except TandemlogError as error:
+            if isinstance(error, OffsetOutOfRangeError):
+                self._saved(offsets, error.refused or offsets)
+            if isinstance(error, LogCutError):
+                raise
             logger.warning("offsets not committed: group=%s %s", self._group, error)
             self._of.counters.failed_commits += 1
             if isinstance(error, FencedMemberError):
@@ -241,6 +298,17 @@ class Commits:
     def _saved(self, offsets: Mapping[Queue, int], refused: Collection[Queue]) -> None:
         for queue in offsets.keys() - set(refused):
             self._progress.committed[queue] = offsets[queue]
+
+
+def _cut_off(group: str, queues: Collection[Queue]) -> LogCutError:
+    names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in queues)
+    error = LogCutError(
+        f"group {group}: the log was cut below the messages of {names} that this commit is of: "
+        "they are lost, the stream continues with those that are there in their place",
+        field="queue_offset",
+    )
+    error.refused = tuple(queues)
+    return error
 
 
 def _not_owned(group: str, queues: Collection[Queue]) -> FencedMemberError:

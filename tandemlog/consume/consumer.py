@@ -280,6 +280,7 @@ class AsyncConsumer:
         fixed: bool,
     ) -> None:
         committed: Mapping[Queue, int] = {}
+        await follower.log.look()
         if isinstance(start, Mapping):
             starts = {queue: start[queue] for queue in found if queue in start}
         elif start in (None, COMMITTED) and self.group is not None:
@@ -351,12 +352,17 @@ class AsyncConsumer:
         schema, wanted = schema_of(columns), _tags(tags)
         names = [topics] if isinstance(topics, str) else list(topics)
         found = queues_of(await self._positions.topics(names), queues)
-        if isinstance(start, Mapping):
-            starts = {queue: start[queue] for queue in found if queue in start}
-        else:
-            starts = await self._positions.start(found, start, self.group)
-        stops = await self._positions.end(list(starts), end)
-        follower = self._follower(options or self._options, stops, wanted)
+        follower = self._follower(options or self._options, {}, wanted)
+        try:
+            await follower.log.look()
+            if isinstance(start, Mapping):
+                starts = {queue: start[queue] for queue in found if queue in start}
+            else:
+                starts = await self._positions.start(found, start, self.group)
+            follower.stop_at(await self._positions.end(list(starts), end))
+        except BaseException:
+            await follower.close()
+            raise
         follower.begin(starts)
         scan = AsyncScan(follower, schema, self._scans.discard)
         self._scans.add(scan)
@@ -376,7 +382,8 @@ class AsyncConsumer:
         Keep the history of the result (`to_json`) beside the positions, and check them with it
         before you read on; without one nothing is compared. Raises NodeUnavailableError without a
         master."""
-        return await self._positions.check(positions, history)
+        wait_ms = self._connection.options.retry_timeout_ms
+        return await self._positions.check(positions, history, wait_ms)
 
     async def committed(self, topics: str | Sequence[str] = ()) -> dict[Queue, int]:
         """The group's committed offsets by (topic, queue id)."""

@@ -47,11 +47,14 @@ from ..errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from ..format.columns.headers import gather_headers
+from ..format.files.log_history import NO_CUT
 from ..format.record.tags import tag_hashes
 from ..v1 import broker_pb2
-from .doubts import Doubts, Kind, judge, who_must_say
+from .doubts import Doubts, Kind, Said, judge, who_must_say
 from .follow_options import FollowOptions
 from .lanes import Lane, Lanes
+from .log_watch import LogWatch, Standing
 from .positions import LATEST, Positions, Queue
 from .reading import Reader
 from .received import ReceivedBatch
@@ -91,6 +94,10 @@ class Fetcher:
         self._group = group
         self._lose_topics = lose_topics
         self._lanes = Lanes(options.parallel_pulls)
+        self.log = LogWatch(positions, self._standing, self._cut)
+        # of queues that are paused: see Follower, as for what becomes of a queue that is cut
+        self.resting: Callable[[], Standing] = dict
+        self.on_cut: Callable[[Queue, int], None] | None = None
         self._fetched: dict[Queue, int] = {}
         self._turns: dict[Queue, int] = {}
         self.buffer: deque[Portion] = deque()
@@ -191,6 +198,18 @@ class Fetcher:
             return
         if answer is None:
             return
+        try:
+            below = await self.log.counts_below(answer.log_term, asked[-1])
+            ends = await self._ends_that_count(answer, queues, below)
+        except TandemlogError as error:
+            if not error.retryable:
+                raise
+            logger.warning("follower waits for the master, to compare its positions: %s", error)
+            await asyncio.sleep(0.05)
+            return
+        if ends is None:
+            await self._somewhere_else(asked[-1], "its log is not the one that the master has")
+            return
         there = any(part.head.count for part in answer.parts)
         self.counters.pulled(begun, [node.endpoint for node in asked], messages=there)
         doubtful = []
@@ -199,7 +218,7 @@ class Fetcher:
             stands = self._fetched.get(queue) == offsets[part.head.position_index]
             if not stands or self._turns.get(queue) != turn:
                 continue
-            if not self._take(queue, part.head, part.records, asked[-1].endpoint):
+            if not self._take(queue, part.head, part.records, asked[-1].endpoint, ends):
                 doubtful.append(queue)
         self._lanes.remove(self._ended(lane))
         if doubtful:
@@ -273,8 +292,10 @@ class Fetcher:
         part: broker_pb2.QueueRecords,
         records: bytes | memoryview,
         endpoint: str,
+        ends: Mapping[Queue, int],
     ) -> bool:
-        """One queue's part of an answer; False if the node does not have what is next."""
+        """One queue's part of an answer, which counts before its end in `ends`, if it has one
+        there; False if the node does not have what is next."""
         self.counters.ends(queue, part.max_offset)
         offset = self._fetched[queue]
         batch = ReceivedBatch(
@@ -287,6 +308,13 @@ class Fetcher:
             records=records,
             sizes=np.frombuffer(part.sizes, "<u4"),
         )
+        if queue in ends:
+            batch = batch.before(ends[queue])
+            if batch.next_offset > offset:
+                self._put(queue, batch)
+            said = Said(Kind.BEHIND, batch.next_offset, part.min_offset, part.max_offset)
+            self._doubts.note(queue, endpoint, said, asyncio.get_running_loop().time())
+            return False
         first = self._first_beyond(batch, offset)
         said = judge(
             part,
@@ -308,6 +336,41 @@ class Fetcher:
                 batch = replace(batch, next_offset=said.following)
             self._put(queue, batch)
         return True
+
+    async def _ends_that_count(
+        self, answer: PullAnswer, queues: Sequence[Queue], below: int | None
+    ) -> Mapping[Queue, int] | None:
+        """Where the messages of an answer end that lie `below` a log offset, in the queues in which
+        others follow. None: nothing of it counts."""
+        if below is None or below >= NO_CUT:
+            return None if below is None else {}
+        if self._tags is not None:
+            # the last messages that the node has looked at may be left out
+            following = {
+                queues[each.head.position_index]: each.head.next_offset for each in answer.parts
+            }
+            return await self.log.ends_that_count(following, answer.log_term)
+        found = {}
+        for part in answer.parts:
+            sizes = np.frombuffer(part.head.sizes, "<u4")
+            starts = np.cumsum(sizes, dtype=np.int64) - sizes
+            headers = gather_headers(part.records, starts, sizes)
+            beyond = np.flatnonzero(headers.physical_offset >= below)
+            if len(beyond):
+                queue = queues[part.head.position_index]
+                found[queue] = int(headers.queue_offset[beyond[0]])
+        return found
+
+    def _standing(self) -> Standing:
+        here = {queue: (self._turns[queue], offset) for queue, offset in self._fetched.items()}
+        return {**self.resting(), **here}
+
+    def _cut(self, queue: Queue, first: int) -> None:
+        """What was read at or behind `first` is not in the log any more."""
+        if self.on_cut is not None:
+            self.on_cut(queue, first)
+        elif queue in self._fetched:
+            self.begin({queue: first}, lambda each: self._turns[each] + 1)
 
     def _first_beyond(self, batch: ReceivedBatch, offset: int) -> int | None:
         """The first record's offset where an answer without a filter leaves some out: what is in
@@ -378,6 +441,7 @@ class Fetcher:
         if self._options.on_data_loss == LATEST and not low <= offset < end:
             following = end
         logger.warning("messages are lost here, reading continues at %d: %s", following, text)
+        self.counters.lost_messages += max(0, following - offset)
         self._doubts.settle(queue)
         self._fetched[queue] = following
         nothing = ReceivedBatch(

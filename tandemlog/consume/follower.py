@@ -26,6 +26,7 @@ from ..errors import (
 from ..hooks import Hooks
 from ..telemetry.outages import call_back
 from .commits import Commits
+from .cuts import Cuts
 from .fetching import Fetcher, Portion
 from .follow_options import FollowOptions
 from .lag import Lags, QueueLag
@@ -92,7 +93,8 @@ class Follower:
         self._moved: deque[Portion] = deque()
         self.progress = Progress()
         self.membership: Membership | None = None
-        self._begins: Mapping[Queue, int] = {}
+        self.log = fetcher.log
+        self.cuts = Cuts(self, fetcher, options.on_data_loss)
         self.commits = Commits(positions, self.progress, group, self)
         self.calls: deque[Call] = deque()
         self.interrupted = False
@@ -198,7 +200,9 @@ class Follower:
         """As `next_portions`, for a reader of queues that nothing takes away."""
         portions: deque[Portion] = deque()
         found = await self.next_portions(portions)
-        taken.extend(batch for batch, _ in portions)
+        for batch, turn in portions:
+            taken.append(batch)
+            self.skipped(batch, turn)
         return found
 
     async def _wait_for_batches(self) -> bool:
@@ -248,6 +252,10 @@ class Follower:
             self.progress.begin(queue, offset)
         self._fetcher.begin(starts, self.progress.turn)
 
+    def stop_at(self, stops: Mapping[Queue, int]) -> None:
+        """Before it begins: where each queue ends."""
+        self._fetcher.stops = dict(stops)
+
     @property
     def assignment(self) -> frozenset[Queue]:
         return self.progress.queues - self.progress.leaving
@@ -257,7 +265,7 @@ class Follower:
         self._check_assigned(queues)
         self.progress.pause(queues)
         self._fetcher.drop(queues)
-        self._interrupt()
+        self.interrupt()
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Continue with the message after the last one delivered."""
@@ -274,6 +282,7 @@ class Follower:
                 )
             offset = to
         else:
+            await self.log.look()
             offset = (await self._positions.start([queue], to, self._group))[queue]
             self._check_assigned([queue])
         self.progress.begin(queue, offset)
@@ -281,7 +290,7 @@ class Follower:
             self._fetcher.drop([queue])
         else:
             self._fetcher.begin({queue: offset}, self.progress.turn)
-        self._interrupt()
+        self.interrupt()
 
     def _check_assigned(self, queues: Collection[Queue]) -> None:
         for queue in queues:
@@ -309,7 +318,7 @@ class Follower:
             await asyncio.sleep(self._options.statistics_interval_ms / 1000)
             call_back(self._options.on_statistics, self.statistics())
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
         self.interrupted = True
         self._fetcher.changed.set()
 
@@ -325,21 +334,27 @@ class Follower:
         topics = sorted({topic for topic, _ in queues})
         known = {topic for topic, _ in await self._positions.committed(self._group, topics)}
         new = sorted(queue for queue in queues if queue[0] not in known)
-        self._begins = await self._positions.start(new, self._start, None) if new else {}
+        await self.log.look()
+        self.cuts.begins = await self._positions.start(new, self._start, None) if new else {}
 
     async def starts(self, queues: Collection[Queue]) -> Mapping[Queue, int]:
         """The committed offsets. Where there is none, the place where the group begins is committed
         at once: who reads the queue next, even after a crash, continues there. Queues that were
         deleted a moment ago begin at 0."""
         assert self._group is not None
+        await self.log.catch_up()
+        self.cuts.former.clear()
         wanted = sorted(queues)
         topics = sorted({topic for topic, _ in wanted})
         committed = await self._positions.committed(self._group, topics)
         fresh = [queue for queue in wanted if queue not in committed]
         if fresh:
             first = await self._positions.start(fresh, EARLIEST, None)
-            begins = {queue: self._begins.get(queue, first.get(queue, 0)) for queue in fresh}
+            begins = {queue: self.cuts.begins.get(queue, first.get(queue, 0)) for queue in fresh}
             await self.commits.place(begins)
+            # if the log was cut meanwhile, what it has of them
+            cut = self.cuts.begins
+            begins = {queue: min(at, cut.get(queue, at)) for queue, at in begins.items()}
             committed = {**committed, **begins}
         starts = {queue: committed[queue] for queue in wanted}
         self.progress.committed.update(starts)
@@ -360,7 +375,7 @@ class Follower:
         logger.info("giving up: group=%s queues=%s", self._group, sorted(queues))
         self.progress.leave(queues)
         self._fetcher.drop(queues)
-        self._interrupt()
+        self.interrupt()
         call = self._post(self._callbacks.on_revoked, queues)
         if call is not None:
             call.revokes = True
@@ -378,13 +393,14 @@ class Follower:
 
     def lost(self, queues: Collection[Queue], reason: str, former: tuple[str, int]) -> None:
         logger.warning("lost: group=%s queues=%s: %s", self._group, sorted(queues), reason)
+        self.cuts.former.update((queue, self.progress.position(queue)) for queue in queues)
         known = dict(self.progress.committed)
         self.commits.lost(self.progress.forget(queues), known, former)
         self._fetcher.drop(queues)
         for call in list(self.calls):
             call.overtaken = call.overtaken or call.revokes
         self._post(self._callbacks.on_lost, queues)
-        self._interrupt()
+        self.interrupt()
 
     async def before_join(self) -> None:
         if self._options.auto_commit_ms is not None:
@@ -392,7 +408,7 @@ class Follower:
 
     def failed(self, error: TandemlogError) -> None:
         self._fetcher.failure = error
-        self._interrupt()
+        self.interrupt()
 
     def noticed(self) -> None:
         self._fetcher.changed.set()
@@ -406,7 +422,7 @@ class Follower:
         named = sorted(queues)
         call = Call(lambda stream: callback(stream, named))
         self.calls.append(call)
-        self._interrupt()
+        self.interrupt()
         return call
 
     def leaving_call(self) -> Call | None:
@@ -422,7 +438,7 @@ class Follower:
         callback = self._callbacks.on_commit_error
         if callback is not None:
             self.calls.append(Call(lambda _: callback(error, offsets)))
-            self._interrupt()
+            self.interrupt()
 
     async def _commit_on_and_on(self, every_ms: int) -> None:
         while True:

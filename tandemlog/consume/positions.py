@@ -30,6 +30,7 @@ from ..errors import (
     FencedMemberError,
     InvalidArgumentError,
     NodeUnavailableError,
+    OffsetOutOfRangeError,
     UnknownQueueError,
     UnknownTopicError,
     error_from,
@@ -99,7 +100,7 @@ class Positions:
         self._connection = connection
         self._reader = reader
         self._knowing = Knowing(connection)
-        self._timeout_ms = connection.options.request_timeout_ms
+        self.timeout_ms = connection.options.request_timeout_ms
 
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
         """The topics by name, or all; raises UnknownTopicError naming those that are not there.
@@ -153,12 +154,12 @@ class Positions:
         return found, sure
 
     async def check(
-        self, positions: Mapping[Queue, int], history: LogHistory | None
+        self, positions: Mapping[Queue, int], history: LogHistory | None, wait_ms: int = 0
     ) -> PositionCheck:
         """Whether these positions mean the same in the cluster's log, by the master's word; raises
-        NodeUnavailableError if there is none to ask now."""
+        NodeUnavailableError if there is none to ask for `wait_ms`."""
         return await self._knowing.ask_master(
-            lambda node: check_positions(node, history, positions, self._timeout_ms)
+            lambda node: check_positions(node, history, positions, self.timeout_ms), wait_ms
         )
 
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
@@ -176,7 +177,7 @@ class Positions:
     ) -> list[admin_pb2.Topic]:
         return await pages_of_topics(
             names,
-            lambda request: node.ask(node.admin.ListTopics, request, self._timeout_ms),
+            lambda request: node.ask(node.admin.ListTopics, request, self.timeout_ms),
             of_master=of_master,
         )
 
@@ -190,7 +191,7 @@ class Positions:
                 request = broker_pb2.QueueRangesRequest(
                     topics=names, page=page, of_master=of_master
                 )
-                answer = await node.ask(node.broker.QueueRanges, request, self._timeout_ms)
+                answer = await node.ask(node.broker.QueueRanges, request, self.timeout_ms)
                 found.extend(answer.ranges)
                 return answer.next_page
 
@@ -224,7 +225,7 @@ class Positions:
                 timestamp=timestamp,
                 boundary=boundary,
             )
-            answer = await node.ask(node.broker.SearchOffset, request, self._timeout_ms)
+            answer = await node.ask(node.broker.SearchOffset, request, self.timeout_ms)
             offsets.extend(answer.offsets)
         return offsets
 
@@ -253,7 +254,7 @@ class Positions:
             async def ask(page: str, names: Sequence[str] = names) -> str:
                 request = broker_pb2.FetchOffsetsRequest(group=group, topics=names, page=page)
                 answer = await self._connection.on_master(
-                    lambda node: node.ask(node.broker.FetchOffsets, request, self._timeout_ms)
+                    lambda node: node.ask(node.broker.FetchOffsets, request, self.timeout_ms)
                 )
                 for each in answer.offsets:
                     found[each.topic, each.queue_id] = each.queue_offset
@@ -263,26 +264,34 @@ class Positions:
         return found
 
     async def commit(
-        self, group: str, offsets: Mapping[Queue, int], member: tuple[str, int] | None = None
+        self,
+        group: str,
+        offsets: Mapping[Queue, int],
+        member: tuple[str, int] | None = None,
+        log_term: tuple[int, int] = (0, 0),
     ) -> None:
         """Saves offsets for the group at the master, as its `member` (id and epoch) if that is
-        given; a repetition does no harm. Raises FencedMemberError for queues that the member does
-        not own, and GroupHasMembersError without one for queues that a member owns."""
+        given; a repetition does no harm. `log_term`: of the log that they were read from. Raises
+        FencedMemberError for queues that the member does not own, GroupHasMembersError without one
+        for queues that a member owns, and OffsetOutOfRangeError for messages that the queue does
+        not have: LogCutError if it had them."""
         refused: list[Queue] = []
-        fenced: FencedMemberError | None = None
+        failed: FencedMemberError | OffsetOutOfRangeError | None = None
         for part in in_parts(list(offsets.items()), MAX_ROWS):
             request = broker_pb2.CommitOffsetsRequest(
                 group=group,
                 offsets=[_position(queue, offset) for queue, offset in part],
                 member_id=member[0] if member is not None else "",
                 member_epoch=member[1] if member is not None else 0,
+                log_epoch=log_term[0],
+                term_id=log_term[1],
             )
 
             async def ask(node: Node, request: Any = request) -> broker_pb2.CommitOffsetsResponse:
-                response = await node.call(node.broker.CommitOffsets, request, self._timeout_ms)
+                response = await node.call(node.broker.CommitOffsets, request, self.timeout_ms)
                 if response.error.code:
                     error = error_from(response.error, node.endpoint)
-                    if isinstance(error, FencedMemberError):
+                    if isinstance(error, FencedMemberError | OffsetOutOfRangeError):
                         rows = response.refused or request.offsets
                         error.refused = tuple((row.topic, row.queue_id) for row in rows)
                     raise error
@@ -290,12 +299,13 @@ class Positions:
 
             try:
                 await self._connection.on_master(ask)
-            except FencedMemberError as error:
-                fenced = error
+            except (FencedMemberError, OffsetOutOfRangeError) as error:
+                if failed is None or isinstance(error, FencedMemberError):
+                    failed = error
                 refused += error.refused
-        if fenced is not None:
-            fenced.refused = tuple(refused)
-            raise fenced
+        if failed is not None:
+            failed.refused = tuple(refused)
+            raise failed
 
     async def start(
         self, queues: Sequence[Queue], start: Start, group: str | None

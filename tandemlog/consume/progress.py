@@ -44,6 +44,7 @@ class Progress:
         self._places: dict[Queue, Place] = {}
         self._leaving: frozenset[Queue] = frozenset()
         self._paused: frozenset[Queue] = frozenset()
+        self._cut_up_to: dict[Queue, int] = {}
         self._numbers = itertools.count(1)
 
     # any thread; `list` takes the items at once, while the loop may add one
@@ -85,6 +86,23 @@ class Progress:
         self._places[queue] = Place(number, offset)
         self._turns[queue] = number
 
+    def cut(self, queue: Queue, first: int) -> int:
+        """What lies at or behind `first` is not in the log any more: the queue is read again from
+        there, or from the place where the caller is, if that comes first. Returns that place."""
+        place, position = self._places.get(queue), self.position(queue)
+        offset = min(position, first)
+        self.begin(queue, offset)
+        if place is not None:
+            self._places[queue].done = min(place.done, offset)
+        self.committed.pop(queue, None)
+        self._cut_up_to[queue] = max(position, self._cut_up_to.get(queue, 0))
+        return offset
+
+    def is_of_a_cut_log(self, queue: Queue, offset: int) -> bool:
+        """Whether `offset` was reached in messages that are no longer in the log, and has not been
+        reached again since."""
+        return self.position(queue) < offset <= self._cut_up_to.get(queue, 0)
+
     def pause(self, queues: Iterable[Queue]) -> None:
         self._paused |= self.queues.intersection(queues)
 
@@ -108,6 +126,7 @@ class Progress:
         for queue in gone:
             self._turns.pop(queue, None)
             self.committed.pop(queue, None)
+            self._cut_up_to.pop(queue, None)
         self._leaving -= gone
         return places
 

@@ -29,7 +29,8 @@ class ConsumerStatistics:
     seconds. `pulls` are responses, `pull_latency` the time to each of them that brought messages,
     the wait for the first message included. `retries` are pulls that failed and were repeated,
     `reconnects` those that another node answered than the one before. `commits` and
-    `failed_commits`: of offsets, automatic ones too.
+    `failed_commits`: of offsets, automatic ones too. `lost_messages` were deleted before they were
+    read, or were read and are no longer in the log, see on_data_loss.
 
     At this moment: `prefetched_batches` with `prefetched_bytes` wait for the caller; `lag` has an
     entry for each of the `queues` that is read and has been heard of. Its messages are
@@ -45,6 +46,7 @@ class ConsumerStatistics:
     reconnects: int = 0
     commits: int = 0
     failed_commits: int = 0
+    lost_messages: int = 0
     messages_per_second: float = 0.0
     bytes_per_second: float = 0.0
     prefetched_batches: int = 0
@@ -56,6 +58,7 @@ class ConsumerStatistics:
 
 _TOTALS = (
     "messages", "bytes", "batches", "pulls", "retries", "reconnects", "commits", "failed_commits",
+    "lost_messages",
 )  # fmt: skip
 
 
@@ -73,7 +76,7 @@ class ConsumerCounters:
         self._rate, self._byte_rate = Rate(now), Rate(now)
         self._messages = self._bytes = self._batches = 0
         self.pulls = self.retries = self.reconnects = 0
-        self.commits = self.failed_commits = 0
+        self.commits = self.failed_commits = self.lost_messages = 0
         self._endpoint: str | None = None
         self._ends: dict[Queue, int] = {}
         self._stored: dict[Queue, int] = {}
@@ -135,6 +138,7 @@ class ConsumerCounters:
             reconnects=self.reconnects,
             commits=self.commits,
             failed_commits=self.failed_commits,
+            lost_messages=self.lost_messages,
             messages_per_second=self._rate.per_second(messages, now),
             bytes_per_second=self._byte_rate.per_second(size, now),
             prefetched_batches=len(prefetched),

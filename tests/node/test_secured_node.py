@@ -382,6 +382,11 @@ async def test_administrative_calls_are_one_line_each(
         pause = admin_pb2.ChangeClusterRequest(action=admin_pb2.PAUSE)
         await admin.ChangeCluster(pause, metadata=bearer("op"))
         broker: Any = broker_pb2_grpc.BrokerStub(on)
+        puts = broker.Append(metadata=bearer("writer"))
+        for number in range(5):
+            await puts.write(put_request("a1", number=number))
+            assert not (await puts.read()).error.code
+        await puts.done_writing()
         for offset in (0, 5, 3):
             row = broker_pb2.QueuePosition(topic="a1", queue_offset=offset)
             commit = broker_pb2.CommitOffsetsRequest(group="g", offsets=[row])

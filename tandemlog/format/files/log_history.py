@@ -81,6 +81,13 @@ class LogHistory:
                 return self._end(index)
         return None
 
+    def up_to(self, epoch: int, term_id: int = 0) -> "LogHistory":
+        """As it was in that term, which it has."""
+        for index, term in enumerate(self.terms):
+            if term.epoch == epoch and _fits(term.term_id, term_id):
+                return LogHistory(self.log_id, self.terms[: index + 1])
+        return self
+
     def cut_against(self, now: "LogHistory") -> int:
         """From which log offset on what was read from a log with this history is not in the log
         with the history `now`; NO_CUT if all of it is, 0 if the two share no term."""

@@ -27,7 +27,11 @@ class Server:
         self.failures: list[Exception] = []
 
     async def commit(
-        self, group: str, offsets: Mapping[Queue, int], member: tuple[str, int] | None = None
+        self,
+        group: str,
+        offsets: Mapping[Queue, int],
+        member: tuple[str, int] | None = None,
+        log_term: tuple[int, int] = (0, 0),
     ) -> None:
         self.calls += 1
         for queue, offset in offsets.items():
@@ -48,6 +52,11 @@ class Of:
     def __init__(self) -> None:
         self.membership = None
         self.counters = ConsumerCounters()
+        self.log = self
+        self.log_term = (0, 0)
+
+    async def catch_up(self) -> None:
+        """It has no log."""
 
     def commit_failed(self, error: errors.TandemlogError, offsets: dict[Queue, int]) -> None:
         """Nobody."""

@@ -20,6 +20,7 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 from .connections import Connections
 from .guard import AnswerGuard, Seen
+from .login import Login
 from .methods import AUTHENTICATE, RANGE, Answer, Method, Request
 from .options import CoordinatorOptions
 from .verdicts import (
@@ -43,7 +44,7 @@ class Attempts:
         self._options = options
         self._monotonic = monotonic
         self._connections = Connections(options)
-        self._token = ""
+        self._login = Login(self._log_in, monotonic)
         self._auth_is_off = False
         self._trusted: set[str] = set()
         self._closed = asyncio.Event()
@@ -51,6 +52,7 @@ class Attempts:
 
     async def close(self) -> None:
         self._closed.set()
+        self._login.close()
         await self._connections.close()
 
     async def unary(
@@ -135,7 +137,7 @@ class Attempts:
 
     def forget_token(self) -> None:
         """The next attempt logs in again."""
-        self._token = ""
+        self._login.forget()
 
     async def _prove(self, endpoint: str, key: bytes, until: float) -> None:
         request = pb.RangeRequest(key=key, count_only=True)
@@ -194,23 +196,26 @@ class Attempts:
             self.distrust(endpoint)
         if not self._options.user or self._auth_is_off:
             return channel, _LEADER
-        if not self._token:
-            await self._log_in(endpoint, channel, until)
-        return channel, (*_LEADER, ("token", self._token)) if self._token else _LEADER
+        token = await self._login.wait(endpoint, self._left(endpoint, until))
+        return channel, (*_LEADER, ("token", token)) if token else _LEADER
 
-    async def _log_in(self, endpoint: str, channel: aio.Channel, until: float) -> None:
+    async def _log_in(self, endpoint: str, seconds: float) -> str:
         """Nothing that was asked for has been sent yet, so no failure here leaves a doubt."""
+        until = self._monotonic() + seconds
+        channel, new = await self._connections.ready(endpoint, seconds)
+        if new:
+            self.distrust(endpoint)
         request = pb.AuthenticateRequest(name=self._options.user, password=self._options.password)
         try:
             answer = await self._call(endpoint, channel, AUTHENTICATE, request, _LEADER, until)
         except AttemptError as error:
             if AUTH_NOT_ENABLED in str(error):
                 self._auth_is_off = True
-                return
+                return ""
             if error.verdict is Verdict.AMBIGUOUS:
                 error.verdict = Verdict.ELSEWHERE
             raise
-        self._token = answer.token
+        return answer.token
 
     async def _unless_closed(self, endpoint: str, waiting: Awaitable[Each]) -> Each:
         """What `waiting` gives. Closing a channel ends most of the calls on it, but not one whose

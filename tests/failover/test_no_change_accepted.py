@@ -1,0 +1,65 @@
+"""etcd answers reads and renews leases, and accepts no change: no failover is possible, which
+`check` and the metrics tell before the master is lost."""
+
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from elected_nodes import ElectedNodes
+
+from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
+from running import ROOT, wait_until
+
+pytestmark = pytest.mark.cluster
+
+QUOTA = 16 << 20
+
+
+def check(nodes: ElectedNodes) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "node", "check", "--endpoint", ",".join(nodes.endpoints)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def fill(endpoint: str) -> None:
+    for number in range(2 * QUOTA >> 20):
+        etcdctl(endpoint, "put", f"other/{number}", stdin="x" * (1 << 20))
+
+
+def test_an_etcd_without_space(tmp_path: Path) -> None:
+    etcd_or_skip()
+    with EtcdProcesses(tmp_path / "etcd", 1, (f"--quota-backend-bytes={QUOTA}",)) as etcd:
+        etcd.members[0].wait_ready()
+        (endpoint,) = etcd.endpoints
+        with ElectedNodes(tmp_path, [endpoint]) as nodes:
+            wait_until("all to be well", lambda: "take over" in check(nodes).stdout, 60)
+            with pytest.raises(AssertionError, match="space exceeded"):
+                fill(endpoint)
+            assert "NOSPACE" in etcdctl(endpoint, "alarm", "list")
+
+            def told() -> bool:
+                said = check(nodes)
+                return said.returncode == 1 and "has accepted no change of it for" in said.stdout
+
+            wait_until("check to tell it", told, 60)
+            said = check(nodes).stdout
+            assert "space exceeded" in said
+            assert "take over" not in said
+            with urllib.request.urlopen(f"{nodes.nodes[0].http}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+            (line,) = [
+                each
+                for each in text.splitlines()
+                if each.startswith("tandemlog_coordinator_last_accepted_age_seconds{")
+            ]
+            assert float(line.split()[-1]) > 5
+
+            etcdctl(endpoint, "del", "--prefix", "other/")
+            revision = etcdctl(endpoint, "get", "x", "-w", "fields").split('"Revision" : ')[1]
+            etcdctl(endpoint, "compact", revision.split()[0])
+            etcdctl(endpoint, "defrag")
+            etcdctl(endpoint, "alarm", "disarm")
+            wait_until("all to be well again", lambda: "take over" in check(nodes).stdout, 60)

@@ -106,6 +106,7 @@ def open_parts(geometry: Geometry, files: FileSystem, clock: SteadyClock) -> Sto
     index = reader.index = _open_index(config, paths, files, clock, reader, time_steps)
     dispatchers = Dispatchers(queue_table, queues, producers, index, time_steps)
     reput = ReputService(source, dispatchers, confirmed, reputed, clock)
+    source.without_queues = lambda: topics.in_batch_queues
     queues.mender.records = RecordWitness(log, lambda: epochs.table)
     # a queue that a reader has found damaged is rebuilt at once
     reader.on_damage = queues.on_damage = reput.wake

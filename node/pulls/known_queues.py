@@ -31,7 +31,14 @@ class KnownQueues:
             )
 
     def check_queue(self, topic: str, queue_id: int) -> None:
-        """Raises RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE)."""
+        """Raises RequestRefusedError (UNKNOWN_TOPIC, UNKNOWN_QUEUE, INVALID_ARGUMENT)."""
+        if topic in self._topics.in_batch_queues:
+            raise RequestRefusedError(
+                common_pb2.INVALID_ARGUMENT,
+                f"topic {quoted(topic)} has batch queues (queue.type BatchCQ), which only RocketMQ "
+                "serves: read it from a broker, or its records with dump and export",
+                field="topic",
+            )
         if self._queues.get(topic, queue_id) >= 0:
             return
         self.check_topic(topic)

@@ -228,3 +228,16 @@ def replace_durably(files: FileSystem, path: Path, data: Buffer) -> None:
         files.close(handle)
     files.rename(temporary, path)
     files.fsync_directory(path.parent)
+
+
+def remove_tree(files: FileSystem, path: Path) -> None:
+    """Delete a file, or a folder with all that is in it; nothing if there is none."""
+    status = files.status(path)
+    if status is None:
+        return
+    if not status.is_directory:
+        files.unlink(path)
+        return
+    for name in files.listdir(path):
+        remove_tree(files, path / name)
+    files.remove_directory(path)

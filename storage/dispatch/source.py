@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandemlog.format.arrays.ragged import first_true, none_true
-from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns
+from tandemlog.format.columns.dispatch import DispatchColumns, dispatch_columns, without_units
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.headers import gather_headers
 from tandemlog.format.columns.walk import StopReason, WalkResult, walk
@@ -92,6 +92,8 @@ class DispatchSource:
         # few new ones come, and every batch has all: to look at each every time would cost more
         # than its queues do
         self._sound_topics: set[str] = set()
+        # topics whose records go into no queue here
+        self.without_queues: Callable[[], frozenset[str]] = frozenset
 
     def batch(
         self,
@@ -135,6 +137,9 @@ class DispatchSource:
         stray = self._first_without_queue(columns)
         if stray >= 0:
             return self._before(stray, columns, start, index=index, index_tags=index_tags)
+        apart = self.without_queues()
+        if apart and not apart.isdisjoint(columns.topics):
+            columns = without_units(columns, apart)
         end = start + found.end
         if found.stop is StopReason.BLANK and base + self.log.file_size <= limit:
             end = base + self.log.file_size

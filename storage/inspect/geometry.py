@@ -29,6 +29,20 @@ ROCKSDB_MARK = "CURRENT"
 """Every RocksDB has a file of this name; RocketMQ can keep its queues in one (5.3 and later)."""
 
 
+def config_in_rocksdb(files: FileSystem, paths: StorePaths) -> Path | None:
+    """The first folder below config/ in which a broker (`storeType` defaultRocksDB) keeps topics,
+    groups or offsets in place of the JSON files; None if there is none."""
+    folders = (paths.topics.parent / name for name in files.listdir(paths.topics.parent))
+    return next((each for each in folders if files.status(each / ROCKSDB_MARK)), None)
+
+
+CONFIG_WAY_OUT = (
+    "topics, groups and offsets are in a RocksDB, which is not read: let the broker write them as "
+    "JSON (mqadmin rocksDBConfigToJson, or a broker with storeType=default), or follow the running "
+    "broker, whose tables then come with its log"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """The sizes that hold, and in `notes` where they are not the configured ones."""

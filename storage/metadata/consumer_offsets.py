@@ -52,6 +52,11 @@ class ConsumerOffsets:
             self._take(_decode(table(self._file.document, OFFSETS)))
             self.on_disk = bool(self._table)
 
+    @property
+    def found(self) -> bool:
+        """Whether the file or its .bak had anything, which may be an empty table."""
+        return self._file.found
+
     def check_found(self) -> None:
         """For a store whose groups had offsets. Raises CorruptStoreError if neither the file nor
         its .bak has anything: every group would start from nothing."""

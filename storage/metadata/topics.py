@@ -147,6 +147,7 @@ class TopicTable:
         self._max_queues = max_queues
         self._lock = threading.Lock()
         self.table: Mapping[str, TopicConfig] = {}
+        self._batch: tuple[Mapping[str, TopicConfig], frozenset[str]] = self.table, frozenset()
         self._listeners: Listeners[[]] = Listeners()
 
     def load(self) -> None:
@@ -175,6 +176,16 @@ class TopicTable:
 
     def names(self) -> list[str]:
         return sorted(self.table)
+
+    @property
+    def in_batch_queues(self) -> frozenset[str]:
+        """The topics that RocketMQ keeps in batch queues; no other queue may have a file."""
+        table, batch = self._batch
+        if table is not self.table:
+            table = self.table
+            batch = frozenset(name for name, each in table.items() if each.in_batch_queues)
+            self._batch = table, batch
+        return batch
 
     def is_deleted(self, name: str) -> bool:
         """Whether a topic of which the log has records was deleted: the table is whole, and has

@@ -24,9 +24,11 @@ from tandemlog.format.errors import FormatError
 from tandemlog.format.words import counted
 
 from ..config import ConfirmSource
+from ..disk.files import remove_tree
 from ..disk.small_files import read_small
-from ..errors import DiskFullError
+from ..errors import DiskFullError, StoreLayoutError
 from ..inspect.examination import Examination
+from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
 from ..producers.snapshot import snapshot_offset
 from ..progress import Progress
 from ..queues.queue_checkpoint import QueueCheckpoint
@@ -52,6 +54,10 @@ def recover(
     """
     if found.point is not None and found.point.offsets:
         parts.consumer_offsets.check_found()
+    elif (folder := config_in_rocksdb(parts.files, parts.paths)) is not None:
+        if not parts.consumer_offsets.found:
+            raise StoreLayoutError(f"{folder}: {CONFIG_WAY_OUT}")
+        logger.warning("%s is left alone: the tables are those of the JSON files", folder)
     report = RecoveryReport.of(found)
     tables = parts.topics, parts.groups, parts.consumer_offsets, parts.group_members
     for loaded in (*tables, parts.epochs, parts.log_identity):
@@ -106,7 +112,9 @@ def _lower_checkpoint(parts: StoreParts, log_end: int) -> None:
 
 
 def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) -> None:
-    point, begins = found.point, _begins(parts, found, report)
+    batch = parts.topics.in_batch_queues
+    _remove_queues(parts, batch, report)
+    point, begins = found.point, _without(_begins(parts, found, report), batch)
     if point is None:
         # Dispatched again from the first record on: what is there is compared and skipped.
         context = LoadContext(
@@ -118,7 +126,9 @@ def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) 
             found.log_start,
             found.log_end,
             dispatched,
-            QueueCheckpoint(point.dispatched, point.queues, point.least),
+            QueueCheckpoint(
+                point.dispatched, _without(point.queues, batch), _without(point.least, batch)
+            ),
             found.clean,
             begins,
         )
@@ -127,6 +137,24 @@ def _load_queues(parts: StoreParts, found: Examination, report: RecoveryReport) 
     )
     report.queues_cut = findings.cut
     report.queues_rebuilt = dict(findings.damaged)
+
+
+def _without(numbers: Numbers, topics: frozenset[str]) -> Numbers:
+    return {topic: queues for topic, queues in numbers.items() if topic not in topics}
+
+
+def _remove_queues(parts: StoreParts, topics: frozenset[str], report: RecoveryReport) -> None:
+    """A broker does not start if a topic of batch queues has another queue too, as older versions
+    of this program made of its ordinary records."""
+    for topic in sorted(topics):
+        path = parts.paths.queues / topic
+        if parts.files.status(path) is not None:
+            remove_tree(parts.files, path)
+            parts.files.fsync_directory(parts.paths.queues)
+            report.notes.append(
+                f"{path} is removed: topic {topic} has batch queues (queue.type BatchCQ), and a "
+                "broker does not start beside other ones"
+            )
 
 
 def _begins(parts: StoreParts, found: Examination, report: RecoveryReport) -> Numbers:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..clock import Clock, SystemClock
 from ..config import StoreConfig
-from ..disk.files import FileSystem
+from ..disk.files import FileSystem, remove_tree
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..disk.real_files import RealFileSystem
 from ..dispatch.source import DispatchSource
@@ -89,7 +89,7 @@ def rebuild(
     finally:
         lock.release()
     report = recover(config, files, clock, progress)
-    _remove(files, aside)
+    remove_tree(files, aside)
     made = Geometry.of(config, files)
     return RebuildReport(
         queues=queues,
@@ -202,15 +202,3 @@ def _set_queues_aside(files: FileSystem, queues: Path, aside: Path) -> None:
         if status is not None and status.is_directory:
             files.rename(queues / name, aside / name)
     files.fsync_directory(queues)
-
-
-def _remove(files: FileSystem, path: Path) -> None:
-    status = files.status(path)
-    if status is None:
-        return
-    if not status.is_directory:
-        files.unlink(path)
-        return
-    for name in files.listdir(path):
-        _remove(files, path / name)
-    files.remove_directory(path)

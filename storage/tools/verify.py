@@ -27,6 +27,7 @@ from tandemlog.format.columns.dispatch import (
     dispatch_columns,
     group_by_queue,
     unit_columns,
+    without_units,
 )
 from tandemlog.format.columns.light_queues import LIGHT_PREFIX
 from tandemlog.format.files.queue_unit import PRE_BLANK_SIZE, DelayLevels, is_extended_address
@@ -119,6 +120,9 @@ class _Verification:
         self._keeps_light = any(topic.startswith(LIGHT_PREFIX) for topic, _ in self._queues)
         self._point = RecoveryPointFile(paths.recovery_point, files).load()
         self._delay_levels = DelayLevels(self._config.delay_levels)
+        self._topics = TopicTable(paths.topics, files)
+        with contextlib.suppress(CorruptStoreError):  # small_faults names it
+            self._topics.load()
         self._next: dict[tuple[str, int], int] = {}
         # the first record of each stretch whose unit is not there or says something else: its
         # number, and the fault that this is unless the queue begins again at or below it
@@ -153,6 +157,19 @@ class _Verification:
         ]
         if not scanner.at_zeros and not scanner.damages:
             report.notes.append(f"the log ends at {scanner.end}: {scanner.reason}")
+        batch = sorted(self._topics.in_batch_queues)
+        if batch:
+            names = counted(len(batch), "topic")
+            report.notes.append(
+                f"{names} with batch queues (queue.type BatchCQ: {', '.join(batch[:5])}): their "
+                "records are checked, their queues are not read"
+            )
+            report.faults += [
+                Fault(str(paths), 0, "a broker does not start with it: opening the store (recover) "
+                      "removes it, since the topic has batch queues")
+                for topic in batch
+                if self._files.status(paths := self._paths.queues / topic) is not None
+            ]  # fmt: skip
         self._check_ends()
         self._index.finish(scanner.end)
         for fault in small_faults(
@@ -201,6 +218,8 @@ class _Verification:
     # ---- queues
 
     def _check_units(self, columns: DispatchColumns) -> None:
+        if not self._topics.in_batch_queues.isdisjoint(columns.topics):
+            columns = without_units(columns, self._topics.in_batch_queues)
         found = unit_columns(columns)
         groups = group_by_queue(found)
         for number in range(groups.count):
@@ -322,16 +341,13 @@ class _Verification:
 
     def _judge_unmatched(self) -> None:
         """What the log has and no queue, once all of it is known."""
-        topics = TopicTable(self._paths.topics, self._files)
-        with contextlib.suppress(CorruptStoreError):  # small_faults names it
-            topics.load()
         deleted: set[tuple[str, int]] = set()
         faults: list[Fault] = []
         for (topic, queue_id), unmatched in self._unmatched.items():
             if not unmatched:
                 continue
             if (topic, queue_id) not in self._queues and (
-                topics.is_deleted(topic) or self._topic_begun_again(topic)
+                self._topics.is_deleted(topic) or self._topic_begun_again(topic)
             ):
                 deleted.add((topic, queue_id))
                 continue
@@ -357,6 +373,8 @@ class _Verification:
     def _check_ends(self) -> None:
         """Units behind the last record of their queue, which point to no record."""
         for key, queue in self._queues.items():
+            if key[0] in self._topics.in_batch_queues:
+                continue
             known = self._next.get(key)
             start = queue.first if known is None else max(known, queue.first)
             for offset, unit in self._units_from(queue, start):

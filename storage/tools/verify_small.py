@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from tandemlog.format.constants import group_fault, topic_fault
+from tandemlog.format.constants import stored_name_fault
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files.checkpoint import CHECKPOINT_SIZE, decode_checkpoint
 from tandemlog.format.files.epochs import decode_epochs
@@ -25,6 +25,7 @@ from ..disk.files import FileSystem
 from ..disk.small_files import backup_of, read_small
 from ..errors import StoreError
 from ..index.index_state import decode_index_state
+from ..inspect.geometry import CONFIG_WAY_OUT, config_in_rocksdb
 from ..metadata.json_file import Json, parse
 from ..producers.producer_table import ProducerTable
 from ..state_files.fsync_flag import LOWERED, RAISED
@@ -77,6 +78,9 @@ def small_faults(
         if fault is not None:
             yield fault
     offsets = paths.consumer_offsets
+    folder = config_in_rocksdb(files, paths)
+    if folder is not None and _has_nothing(files, offsets):
+        yield Fault(str(folder), 0, CONFIG_WAY_OUT)
     for path in (paths.topics, paths.groups, offsets):
         if _has_nothing(files, path) and not _has_nothing(files, backup_of(path)):
             yield Fault(str(path), 0, f"it is missing or empty: {path.name}.bak is taken instead")
@@ -180,7 +184,7 @@ def _document(data: bytes, *tables: str) -> tuple[Json, ...]:
 
 def _topics(data: bytes) -> None:
     for name, topic in _document(data, "topicConfigTable")[0].items():
-        _name_is(name, topic, "topicName", topic_fault)
+        _name_is(name, topic, "topicName")
         for member in ("readQueueNums", "writeQueueNums"):
             _number(name, topic, member, MOST_QUEUES)
         _number(name, topic, "perm", 15)
@@ -188,13 +192,11 @@ def _topics(data: bytes) -> None:
 
 def _groups(data: bytes) -> None:
     for name, group in _document(data, "subscriptionGroupTable")[0].items():
-        _name_is(name, group, "groupName", group_fault)
+        _name_is(name, group, "groupName")
 
 
-def _name_is(
-    name: str, entry: object, member: str, name_fault: Callable[[str], str | None]
-) -> None:
-    fault = name_fault(name)
+def _name_is(name: str, entry: object, member: str) -> None:
+    fault = stored_name_fault(name)
     if fault is not None:
         raise FormatError(f"{name!r}: {fault}")
     if not isinstance(entry, dict) or entry.get(member) != name:

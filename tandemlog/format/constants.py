@@ -125,8 +125,14 @@ def group_fault(group: str) -> str | None:
     return _name_fault(group, MAX_GROUP) if group else "the name is empty"
 
 
-def _name_fault(name: str, limit: int) -> str | None:
-    if len(name) > limit:
+def stored_name_fault(name: str) -> str | None:
+    """Why no broker can have made a topic or group of this name, or None; of any length, since our
+    limits are for what is created here, and not for what is read."""
+    return _name_fault(name) if name else "the name is empty"
+
+
+def _name_fault(name: str, limit: int | None = None) -> str | None:
+    if limit is not None and len(name) > limit:
         return f"it has {len(name)} characters, the limit is {limit}"
     for character in name:
         if character not in _NAME_CHARACTERS:

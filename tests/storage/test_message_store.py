@@ -12,6 +12,8 @@ from storage.errors import BatchRefusedError
 from storage.metadata.topics import MetadataError, TopicConfig
 from storage.queues.search import Boundary
 from storage.reads.results import GetStatus, NoRecordError
+from storage.tools.rebuild import rebuild
+from storage.tools.verify import verify
 from tandemlog.format.record.record import decode_record
 
 
@@ -222,6 +224,29 @@ def test_a_topic_of_batch_queues_takes_no_puts() -> None:
     with pytest.raises(BatchRefusedError, match="batch queues") as refused:
         bench.put()
     assert refused.value.code == "INVALID_ARGUMENT"
+
+
+def test_ordinary_records_of_a_topic_of_batch_queues_are_in_no_queue() -> None:
+    """A broker does not start beside files of another kind of queue."""
+    bench = Bench(topics=("T", "U"))
+    bench.put(3)
+    bench.put(2, topic="U")
+    bench.settle()
+    bench.store.persist()
+    attributes = {"queue.type": "BatchCQ"}
+    bench.store.topics.create(TopicConfig("T", 4, 4, attributes=attributes), 1, update=True)
+    queues = bench.store.directory / "consumequeue"
+    assert not verify(bench.config, bench.files).holds
+    for open_again in (bench.reopen, bench.kill):
+        store = open_again()
+        assert bench.files.listdir(queues) == ["U"]
+        assert (bench.bodies(), len(bench.bodies("U"))) == ([], 2)
+        store.close()
+        assert verify(bench.config, bench.files).holds
+        store = bench.open()
+    store.close()
+    rebuild(bench.config, files=bench.files)
+    assert bench.files.listdir(queues) == ["U"]
 
 
 @pytest.mark.parametrize("dispatched", [True, False])

@@ -13,8 +13,8 @@ by its keys too: its queue is one of RocketMQ's batch queues, whose units have a
 schedule topic the tags code is the time of delivery.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -186,6 +186,14 @@ def dispatch_columns(
         producer_marks=_marks(data, marks),
         light=_light(data, headers, topics, topic_index, light),
     )
+
+
+def without_units(columns: DispatchColumns, topics: Collection[str]) -> DispatchColumns:
+    """The same, but the records of these topics have no unit in their own queue: RocketMQ keeps
+    them in batch queues, and does not start beside a queue of the usual form."""
+    apart = [number for number, topic in enumerate(columns.topics) if topic in topics]
+    mask = columns.dispatch_mask & ~np.isin(columns.topic_index, apart)
+    return replace(columns, dispatch_mask=mask)
 
 
 def in_own_queue(sys_flag: NDArray[np.int32]) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from ..log.end import LogEnd, Tail
 from ..log.files import LogFiles
 from ..log.source import LocalLogSource, LogSource, open_store
 from ..log.spans import TARGET_BYTES, Span, grouped, pieces_wanted, split
+from ..tasks.store_settings import batch_topics
 from .missing_files import lost_end
 from .result import JobProgress, JobResult, no_progress, within
 
@@ -212,6 +213,9 @@ class _Judgement:
                 if before is not None and part.first != before[0] + 1:
                     found.append(QueueBreak(*queue, *before, part.first, part.first_at))
                 last[queue] = part.last, part.last_at
+        # a record of a batch queue takes as many numbers as it has messages
+        batch = batch_topics(self._source.files.store)
+        found = [each for each in found if each.topic not in batch]
         # where the number after a break does not run on either; the last record has none after it
         ends = {(each.topic, each.queue_id, each.before_at) for each in found}
         ends |= {(*queue, at) for queue, (_, at) in last.items()}

@@ -42,7 +42,13 @@ from ..tasks.rebuild import (
     make_part,
 )
 from ..tasks.store_delays import stored_delay_levels
-from ..tasks.store_settings import INDEX, check_index_sizes, indexes_tags, own_log_begin
+from ..tasks.store_settings import (
+    INDEX,
+    batch_topics,
+    check_index_sizes,
+    indexes_tags,
+    own_log_begin,
+)
 from .missing_files import lacking_files
 from .result import JobProgress, JobResult, no_progress, within
 
@@ -162,6 +168,7 @@ class _Rebuild:
             levels = stored_delay_levels(self._source)
         count = pieces_wanted(end - start, options.target_bytes, cores)
         spans = split(self._source.files, start, end, -(-(end - start) // count))
+        batch = batch_topics(self._source.files.store)
         tasks = [
             PartTask(
                 source=self._source,
@@ -172,6 +179,7 @@ class _Rebuild:
                 index=options.index,
                 index_tags=tags,
                 delay_levels=levels,
+                without_queues=batch,
             )
             for number, group in enumerate(grouped(spans, count))
         ]

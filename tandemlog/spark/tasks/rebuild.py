@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tandemlog.format.columns.dispatch import unit_columns
+from tandemlog.format.columns.dispatch import unit_columns, without_units
 from tandemlog.format.files.names import names_a_folder
 from tandemlog.format.files.queue_unit import DelayLevels
 
@@ -39,7 +39,8 @@ _CHUNK_ITEMS = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """Step 1 for some spans, in order; `index` False leaves out the index entries."""
+    """Step 1 for some spans, in order; `index` False leaves out the index entries; records of the
+    topics `without_queues` are in no queue."""
 
     source: LogSource
     spans: tuple[Span, ...]
@@ -49,6 +50,7 @@ class PartTask:
     index: bool
     index_tags: bool
     delay_levels: str
+    without_queues: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ def make_part(task: PartTask) -> PartOutcome:
                 ):
                     counts[topic] = counts.get(topic, 0) + count
                 if task.queues:
-                    mine = unit_columns(found)
+                    mine = unit_columns(without_units(found, task.without_queues))
                     collector.add(
                         mine.topics, mine.topic_index, mine.queue_id, mine.queue_offset, mine.units
                     )

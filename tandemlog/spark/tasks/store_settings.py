@@ -22,6 +22,7 @@ from tandemlog.format.files.index_layout import (
     index_file_size,
 )
 from tandemlog.format.files.names import parse_index_file_name
+from tandemlog.format.files.store_json import loads
 
 from ..errors import StoreLayoutError
 from ..log.dispatch import dispatched, index_items
@@ -67,6 +68,23 @@ def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
         if verdict is not None:
             return verdict
     return None
+
+
+def batch_topics(store: str | Path | None) -> frozenset[str]:
+    """Topics of RocketMQ's batch queues, by config/topics.json; none if that cannot be read."""
+    if store is None:
+        return frozenset()
+    try:
+        document = loads((Path(store) / "config" / "topics.json").read_bytes())
+    except (OSError, FormatError):
+        return frozenset()
+    table = document.get("topicConfigTable") if isinstance(document, dict) else None
+    found = []
+    for name, topic in table.items() if isinstance(table, dict) else ():
+        attributes = topic.get("attributes") if isinstance(topic, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            found.append(str(name))
+    return frozenset(found)
 
 
 def own_log_begin(store: str | Path | None) -> int:

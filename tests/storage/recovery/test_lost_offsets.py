@@ -2,9 +2,11 @@
 
 import pytest
 
-from fakes.stores import DIRECTORY, Bench
-from storage.errors import CorruptStoreError
+from fakes.stores import CONFIG, DIRECTORY, Bench
+from storage.errors import CorruptStoreError, StoreLayoutError
+from storage.message_store import MessageStore
 from storage.tools.verify import verify
+from tandemlog.testing.memory_files import MemoryFiles
 
 OFFSETS = DIRECTORY / "config" / "consumerOffset.json"
 BACKUP = OFFSETS.with_name("consumerOffset.json.bak")
@@ -64,3 +66,16 @@ def test_offsets_that_were_not_saved_yet_are_not_missed() -> None:
     bench.store.consumer_offsets.commit("g", "T", 0, 1)
     bench.store.persist()
     bench.kill().close()
+
+
+def test_tables_in_a_rocksdb_are_named_and_not_taken_for_none() -> None:
+    files = MemoryFiles()
+    folder = DIRECTORY / "config" / "consumerOffsets"
+    files.make_directory(folder)
+    files.atomic_replace(folder / "CURRENT", b"MANIFEST-000005\n")
+    (fault,) = verify(CONFIG, files).faults
+    assert "rocksDBConfigToJson" in str(fault)
+    with pytest.raises(StoreLayoutError, match="follow the running broker"):
+        MessageStore.open(CONFIG, files=files)
+    files.atomic_replace(OFFSETS, b'{"offsetTable": {}}')
+    MessageStore.open(CONFIG, files=files).close()

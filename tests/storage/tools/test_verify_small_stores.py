@@ -1,5 +1,6 @@
 """verify on a small store of ours: the small files, tags by index file, descriptors."""
 
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from fakes.flipped_stores import CONFIG, TOPICS, base_store
 from fakes.stores import DIRECTORY
 from storage.clock import SystemClock
+from storage.config import StoreConfig
 from storage.disk.file_pool import FilePool
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreError
@@ -125,3 +127,28 @@ def test_what_is_no_file_is_an_error_that_names_it(store: Path, name: str, kind:
     except StoreError as fault:
         opened = str(fault)
     assert not opened or path.name in opened or path.parent.name in opened
+
+
+def test_names_that_a_broker_took_are_no_damage(tmp_path: Path) -> None:
+    """RocketMQ 5 takes groups of up to 255 characters; here new ones have 120."""
+    group = "g" * 134
+    config = tmp_path / "config"
+    config.mkdir()
+    tables = {
+        "subscriptionGroup.json": ("subscriptionGroupTable", {"groupName": group}, group),
+        "topics.json": (
+            "topicConfigTable",
+            {"topicName": "t" * 200, "readQueueNums": 1, "writeQueueNums": 1, "perm": 6},
+            "t" * 200,
+        ),
+    }
+    for file, (table, bean, name) in tables.items():
+        (config / file).write_text(json.dumps({table: {name: bean}}))
+    offsets = {"offsetTable": {f"T@{group}": {"0": 1}}}
+    (config / "consumerOffset.json").write_text(json.dumps(offsets))
+    assert verify(StoreConfig(tmp_path)).faults == []
+    store = MessageStore.open(StoreConfig(tmp_path, commit_log_file_size=1 << 20))
+    assert group in store.groups.names()
+    assert not store.groups.ensure(group, 1)
+    assert store.consumer_offsets.offset(group, "T", 0) == 1
+    store.close()

@@ -16,8 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from ha.protocol.replication_service import ReplicationService
+from storage.clock import duration
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
@@ -26,6 +28,7 @@ from .groups.coordinator import GroupCoordinator
 from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
+from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files
 from .process.memory import give_back_at_rest, machine_memory_bytes
@@ -53,8 +56,11 @@ from .services.leadership import Leadership
 from .settings.config import AUTO, NodeConfig
 from .settings.endpoints import Endpoints, ListenError, choose_endpoints
 from .settings.host_port import split_endpoint
+from .settings.running_settings import RunningSettings
 
 logger = logging.getLogger(__name__)
+
+CERTIFICATE_WARNING_S = 14 * 86_400
 
 STOP_GRACE_S = 1.0
 ADMIN_THREADS = 2
@@ -78,8 +84,12 @@ class Node:
     server: GrpcServer
     data: DataServer
 
-    def __init__(self, config: NodeConfig, machine: Machine | None = None) -> None:
+    def __init__(
+        self, config: NodeConfig, machine: Machine | None = None, *, path: Path | None = None
+    ) -> None:
+        """`path` is the file that `config` was read from, if it was."""
         self.config = config
+        self._settings = RunningSettings(config, path, self._apply_later)
         self._machine = machine or Machine()
         self._clock = self._machine.clock
         self._bounds = connection_bounds(open_files())
@@ -238,6 +248,8 @@ class Node:
                 self.statistics,
                 self.part.elections,
                 members=members,
+                settings=self._settings,
+                keeper=self._door.keeper,
             ),
             replication,
             self._door,
@@ -310,6 +322,18 @@ class Node:
         if not self.fatal.done():
             self.fatal.set_result(problem)
 
+    def _apply_later(self, config: NodeConfig) -> None:
+        """From any thread: see `_apply`."""
+        self.fatal.get_loop().call_soon_threadsafe(self._apply, config)
+
+    def _apply(self, config: NodeConfig) -> None:
+        """Settings that are LIVE count from now on."""
+        self.config = config
+        set_level(config.log.level)
+        self.store.set_retention(config.store_config(store_host="").retention)
+        self.groups.limits = GroupLimits(**config.groups.model_dump())
+        logger.info("settings changed while running: see `tandemlog config show`")
+
     # ---- what the node says of itself
 
     def data_offer(self) -> tuple[int, bytes]:
@@ -338,7 +362,24 @@ class Node:
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         """All nodes that are known; of this one also what its role does not know."""
-        return self.part.members(stopping=self._stopping)
+        members = self.part.members(stopping=self._stopping)
+        if fault := self._certificate_fault():
+            for member in members:
+                if member.node_id == self.config.node_id and fault not in member.faults:
+                    member.faults.append(fault)
+        return members
+
+    def _certificate_fault(self) -> str:
+        """What `tandemlog check` says of a certificate that expires soon."""
+        expiry_s = self.security.certificate_expiry_s()
+        left_s = None if expiry_s is None else expiry_s - time.time()
+        if left_s is None or left_s > CERTIFICATE_WARNING_S:
+            return ""
+        left = duration(round(left_s * 1000))
+        return (
+            f"the certificate {self.config.tls.cert_file} expires in {left}: replace the file "
+            "(docs/security.md), the node reads it while it runs"
+        )
 
     def status(self) -> common_pb2.NodeStatus:
         """This node as it stands in the list of members."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import signal
 import sys
+from pathlib import Path
 
 from .node import Node
 from .process.memory import collect_rarely
@@ -19,7 +20,9 @@ from .settings.config import NodeConfig
 logger = logging.getLogger(__name__)
 
 
-async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> None:
+async def run_node(
+    config: NodeConfig, *, path: Path | None = None, ignore_interrupt: bool = False
+) -> None:
     """Run a node until one of the signals that stop it; further ones change nothing.
 
     Raises what `Node.start` raises, and what made it end by itself.
@@ -30,7 +33,7 @@ async def run_node(config: NodeConfig, *, ignore_interrupt: bool = False) -> Non
         loop.add_signal_handler(number, stop.set)
     at_terminal = sys.stderr is not None and sys.stderr.isatty()
     loop.add_signal_handler(signal.SIGHUP, stop.set if at_terminal else _keep_running)
-    node = Node(config)
+    node = Node(config, path=path)
     await node.start()
     collect_rarely()
     stopped = asyncio.create_task(stop.wait())

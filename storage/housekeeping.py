@@ -16,6 +16,7 @@ from .log.commit_log import CommitLog
 from .store_keeper import Task
 from .store_parts import StoreParts
 
+RETENTION = "retention"
 OFFSETS_INTERVAL_S = 5.0
 FORGET_INTERVAL_S = 60.0
 MAPS_INTERVAL_S = 1.0
@@ -37,7 +38,7 @@ def housekeeping(
     return [
         Task("checkpoint", config.checkpoint_interval_ms / 1000, persist),
         Task("consumer-offsets", OFFSETS_INTERVAL_S, lambda: save_offsets(parts)),
-        Task("retention", config.retention.check_interval_ms / 1000, clean),
+        Task(RETENTION, config.retention.check_interval_ms / 1000, clean),
         Task("producers", FORGET_INTERVAL_S, lambda: forget_producers(parts)),
         Task("log-maps", MAPS_INTERVAL_S, lambda: release_maps(parts.log)),
         Task("unreadable", UNREADABLE_INTERVAL_S, parts.log.look_again),

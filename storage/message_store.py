@@ -28,7 +28,7 @@ from tandemlog.format.files.epochs import EpochEntry
 from tandemlog.format.record.batch import RecordBatch
 
 from .clock import Clock, SystemClock
-from .config import ConfirmSource, FlushMode, StoreConfig
+from .config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
 from .disk.files import Buffer, FileSystem
 from .disk.real_files import RealFileSystem
 from .disk_refusal import refusing
@@ -40,7 +40,7 @@ from .errors import (
     StoreError,
     StoreReadOnlyError,
 )
-from .housekeeping import housekeeping, save_offsets
+from .housekeeping import RETENTION, housekeeping, save_offsets
 from .log.flush import FlushService
 from .log.raw_intake import RawIntake, damage_end
 from .log.scan import Damage
@@ -156,9 +156,16 @@ class MessageStore:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong and stops nothing: a clock that has jumped, files that cannot be read."""
+        """What is wrong and stops nothing: a clock that has jumped, a disk that gets
+        full, files that cannot be read."""
         jump = self.clock.jump
         found = [] if jump is None else [jump.text()]
+        percent, limit = self._cleaner.disk_percent, self._cleaner.config.disk_max_used_percent
+        if percent >= limit:
+            found.append(
+                f"the disk of {self.directory} is {percent} % full; from {limit} % on expired log "
+                "files go at any hour, and later those that have not expired: free some space"
+            )
         return found + [str(error) for error in self.log.unreadable]
 
     @property
@@ -289,6 +296,13 @@ class MessageStore:
             if source.announced < flushed:
                 source.announced = 0
         return flushed
+
+    def set_retention(self, config: RetentionConfig) -> None:
+        """From the next round on. Any thread."""
+        self._cleaner.config = config
+        for task in self._keeper.tasks:
+            if task.name == RETENTION:
+                task.interval_s = config.check_interval_ms / 1000
 
     def _clean(self) -> None:
         self._cleaner.run(self._write_lock)

@@ -17,14 +17,18 @@ import pytest
 
 from node.cli import app
 from node.node import Node
-from node.settings.config import NodeConfig
+from node.settings.config import NodeConfig, load_config
 from node.settings.sections import StoreSection
 
 
-def serve(directory: Path, started: "Future[Node]", stop: "Future[None]") -> None:
+def serve(
+    directory: Path, started: "Future[Node]", stop: "Future[None]", path: Path | None = None
+) -> None:
     async def run() -> None:
         node = Node(
-            NodeConfig(
+            load_config(path)
+            if path is not None
+            else NodeConfig(
                 listen="127.0.0.1:0",
                 http_listen="",
                 store=StoreSection(
@@ -34,7 +38,8 @@ def serve(directory: Path, started: "Future[Node]", stop: "Future[None]") -> Non
                     index_slots=500,
                     index_entries=2_000,
                 ),
-            )
+            ),
+            path=path,
         )
         await node.start()
         started.set_result(node)

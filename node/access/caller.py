@@ -49,7 +49,7 @@ class Keeper(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Caller:
-    """See the module. `call` is the method, for the log. `holder` is whose share of a bound it
+    """See the module. `call` is the method, for people. `holder` is whose share of a bound it
     uses: its identity's, or its host's if it has none. That stays as it was when it came in,
     whatever the access file says later: what is counted is counted back."""
 
@@ -60,6 +60,9 @@ class Caller:
     usages: tuple[Usage, ...] = ()
     call: str = ""
     keeper: Keeper | None = None
+    stream: bool = False
+    began: float = 0.0
+    """Monotonic seconds."""
     counted: bool = False
     """Whether the door has given it a place."""
 

@@ -81,6 +81,8 @@ class Doorkeeper:
         self.streaming: set[str] = set()
         """Connections with a stream of replication, which is no call of a client."""
         self._met: OrderedDict[str, None] = OrderedDict()
+        self.callers: set[Caller] = set()
+        """Of all calls in progress."""
 
     # ---- who
 
@@ -193,7 +195,9 @@ class Doorkeeper:
             usage = self._new_connection(peer)
         usage.calls += 1
         usage.streams += stream
-        return Caller(peer, usages=(usage,), keeper=self)
+        caller = Caller(peer, usages=(usage,), keeper=self, stream=stream, began=self.monotonic())
+        self.callers.add(caller)
+        return caller
 
     @property
     def connections(self) -> int:
@@ -240,6 +244,7 @@ class Doorkeeper:
 
     def leave(self, caller: Caller, *, stream: bool) -> None:
         """The call is over."""
+        self.callers.discard(caller)
         for usage in caller.usages:
             usage.calls -= 1
             usage.streams -= stream

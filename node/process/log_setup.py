@@ -43,13 +43,18 @@ def set_up_logging(
         handler.setFormatter(JsonLines(node_id, cluster_id))
     else:
         handler.setFormatter(TextLines(prefix + _FORMAT, datefmt="%Y-%m-%dT%H:%M:%S"))
+    logging.getLogger().handlers[:] = [handler]
+    set_level(level)
+    grpc_core = logging.getLogger("grpc._cython.cygrpc")
+    grpc_core.filters[:] = [SeldomLines()]
+
+
+def set_level(level: str) -> None:
+    """Log from `level` on, one of LEVELS."""
     root = logging.getLogger()
-    root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, root.level))
-    grpc_core = logging.getLogger("grpc._cython.cygrpc")
-    grpc_core.filters[:] = [SeldomLines()]
 
 
 class TextLines(logging.Formatter):

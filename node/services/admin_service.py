@@ -10,6 +10,7 @@ they for it.
 # ruff: noqa: N802
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -25,11 +26,13 @@ from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from ..access.caller import Caller
+from ..access.doorkeeper import Doorkeeper
 from ..error_status import RequestRefusedError
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
-from ..settings.config import NodeConfig
+from ..settings.config import ConfigError, NodeConfig
+from ..settings.running_settings import RunningSettings, SettingRow
 from .elections import Elections, required
 from .group_service import GroupService
 
@@ -38,6 +41,7 @@ BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
 MAX_NAMES = 1_024
 
 Answer = TypeVar("Answer", bound=Message)
+Found = TypeVar("Found")
 
 
 class ClusterView(Protocol):
@@ -80,7 +84,11 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         elections: Elections | None = None,
         *,
         members: GroupService,
+        settings: RunningSettings,
+        keeper: Doorkeeper,
     ) -> None:
+        self._settings = settings
+        self._keeper = keeper
         self._members = members
         self._store = store
         self._view = view
@@ -278,6 +286,47 @@ class AdminService(admin_pb2_grpc.AdminServicer):
     async def Stats(self, request: admin_pb2.StatsRequest, context: Any) -> admin_pb2.StatsResponse:
         return admin_pb2.StatsResponse(values=self._statistics())
 
+    async def DescribeSettings(
+        self, request: admin_pb2.DescribeSettingsRequest, context: Any
+    ) -> admin_pb2.DescribeSettingsResponse:
+        rows = await self._in_settings(self._settings.rows)
+        return admin_pb2.DescribeSettingsResponse(
+            answered_by=self._config.node_id, settings=[_setting(row) for row in rows]
+        )
+
+    async def ChangeSetting(
+        self, request: admin_pb2.ChangeSettingRequest, context: Any
+    ) -> admin_pb2.ChangeSettingResponse:
+        row, before = await self._in_settings(
+            partial(
+                self._settings.change,
+                request.key,
+                request.value,
+                unset=request.unset,
+                dry_run=request.dry_run,
+            )
+        )
+        return admin_pb2.ChangeSettingResponse(
+            answered_by=self._config.node_id,
+            setting=_setting(row),
+            before=before,
+            needs_restart=bool(row.next_value) and not row.live,
+        )
+
+    async def _in_settings(self, work: Callable[[], Found]) -> Found:
+        """In a thread, as it reads and writes a file."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        except ConfigError as error:
+            raise RequestRefusedError(common_pb2.INVALID_ARGUMENT, str(error)) from None
+
+    async def ListConnections(
+        self, request: admin_pb2.ListConnectionsRequest, context: Any
+    ) -> admin_pb2.ListConnectionsResponse:
+        return admin_pb2.ListConnectionsResponse(
+            answered_by=self._config.node_id, connections=_connections(self._keeper)
+        )
+
     async def _read(self, caller: Caller, work: Callable[[], Answer]) -> Answer:
         return await self._turns.run(caller, work, room=MAX_BYTES, size_of=_size)
 
@@ -294,6 +343,42 @@ def _refuse_system_topic(name: str) -> None:
         raise RequestRefusedError(
             common_pb2.INVALID_TOPIC_NAME, f"topic {quoted(name)}: {fault}", field="name"
         )
+
+
+def _connections(keeper: Doorkeeper) -> list[admin_pb2.ConnectionInfo]:
+    """Those with calls in progress, the oldest first; slaves by their stream of replication."""
+    now, calls = keeper.monotonic(), defaultdict[str, list[Caller]](list)
+    for caller in keeper.callers:
+        calls[caller.peer].append(caller)
+    rows = [
+        admin_pb2.ConnectionInfo(
+            peer=peer,
+            identity=next((each.name for each in callers if each.name), ""),
+            seconds=max(now - each.began for each in callers),
+            calls=len(callers),
+            streams=sum(each.stream for each in callers),
+            long_polls=callers[0].usages[0].long_polls if callers[0].usages else 0,
+            methods=sorted({each.call.rpartition("/")[2] for each in callers}),
+        )
+        for peer, callers in calls.items()
+    ]
+    rows += [
+        admin_pb2.ConnectionInfo(peer=peer, calls=1, streams=1, methods=["Replicate"])
+        for peer in keeper.streaming
+        if peer not in calls
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _setting(row: SettingRow) -> admin_pb2.Setting:
+    return admin_pb2.Setting(
+        key=row.key,
+        value=row.value,
+        default_value=row.default,
+        source=row.source,
+        live=row.live,
+        next_value=row.next_value,
+    )
 
 
 def _topic(topic: TopicConfig) -> admin_pb2.Topic:

@@ -133,6 +133,7 @@ class CallDoor:
 
         async def serve(requests: AsyncIterator[bytes], context: CallContext) -> bytes | Parts:
             caller = self._enter(context)
+            caller.call = name
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=False)
             read: Message | None = None
@@ -180,6 +181,7 @@ class CallDoor:
 
         async def serve(data: bytes, context: CallContext) -> AsyncIterator[bytes]:
             caller = self._enter(context, stream=True)
+            caller.call = name
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=True)
             try:
@@ -230,6 +232,7 @@ class CallDoor:
             requests: AsyncIterator[Buffer], context: CallContext
         ) -> AsyncGenerator[Message, None]:
             caller = self._enter(context, stream=True)
+            caller.call = name
             if self.keeper.active:
                 await self._identify(caller, context, rule, name, stream=True)
             try:
@@ -287,6 +290,7 @@ class CallDoor:
 
         async def unary(data: bytes, context: Any) -> Any:
             caller = self._enter(context)
+            caller.call = name
             if self.keeper.active:  # no limit: a node that is busy still says that it is well
                 await self._identify(caller, context, rule, name, stream=False)
             return await given.unary_unary(await self._read(given, data, context), context)
@@ -330,6 +334,7 @@ class CallDoor:
 
     async def _admit(self, context: Any, rule: Rule, name: str) -> Caller:
         caller = self._enter(context, stream=True)
+        caller.call = name
         if self.keeper.active:
             await self._identify(caller, context, rule, name, stream=True)
         try:

@@ -137,6 +137,9 @@ RULES: Mapping[str, Rule] = {
     f"{ADMIN}/DeleteGroup": ADMINISTRATOR,
     f"{ADMIN}/ChangeCluster": ADMINISTRATOR,
     f"{ADMIN}/TakeOver": ADMINISTRATOR,
+    f"{ADMIN}/DescribeSettings": Rule("admin", _admin),
+    f"{ADMIN}/ChangeSetting": ADMINISTRATOR,
+    f"{ADMIN}/ListConnections": Rule("admin", _admin),
     f"{ADMIN}/ListTopics": Rule(
         "read or write of each topic; shows those that the caller may see",
         lambda caller, request: caller.require_see(request.names),

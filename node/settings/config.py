@@ -330,6 +330,11 @@ def load_config(path: Path | None) -> NodeConfig:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} is not TOML: {error}") from error
+    return config_of(content, path)
+
+
+def config_of(content: Mapping[str, Any], path: Path | None) -> NodeConfig:
+    """What the file `path` with this content and the environment make. Raises ConfigError."""
     faults = _unknown_variables(os.environ)
     try:
         config = NodeConfig(**content)

@@ -129,21 +129,7 @@ class AccessFile:
 
     def write(self) -> None:
         """In the place of the file, readable by its owner, or by whom it was readable before."""
-        draft = self.path.with_name(f".{self.path.name}.new")
-        draft.unlink(missing_ok=True)
-        mode, owner = MODE, None
-        if self.path.exists():
-            status = self.path.stat()
-            mode, owner = status.st_mode & 0o777, (status.st_uid, status.st_gid)
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            os.fchmod(handle, mode)
-            if owner not in (None, (os.geteuid(), os.getegid())):
-                os.fchown(handle, *owner)
-            file.write(tomlkit.dumps(self._document))
-            file.flush()
-            os.fsync(handle)
-        draft.replace(self.path)
+        replace_text(self.path, tomlkit.dumps(self._document))
 
     def _tables(self) -> list[Table]:
         found = self._document.get("identity")
@@ -165,6 +151,26 @@ class AccessFile:
             tables = self._document["identity"]
         tables.append(table)
         return self._tables()[-1]
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put `text` in the place of a file, durably, with the mode and owner that it had; a new one is
+    readable by its owner alone. Raises OSError."""
+    draft = path.with_name(f".{path.name}.new")
+    draft.unlink(missing_ok=True)
+    mode, owner = MODE, None
+    if path.exists():
+        status = path.stat()
+        mode, owner = status.st_mode & 0o777, (status.st_uid, status.st_gid)
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        os.fchmod(handle, mode)
+        if owner not in (None, (os.geteuid(), os.getegid())):
+            os.fchown(handle, *owner)
+        file.write(text)
+        file.flush()
+        os.fsync(handle)
+    draft.replace(path)
 
 
 def _extend(table: Table, key: str, values: tuple[str, ...]) -> None:

@@ -34,7 +34,10 @@ class Cleaner:
     def __init__(self, parts: StoreParts, sleep: Callable[[float], None] = time.sleep) -> None:
         self._parts = parts
         self._sleep = sleep
+        self.config = parts.config.retention
         self.disk_full: DiskFullError | None = None
+        self.disk_percent = 0
+        """Use of the disk, when it was last looked at."""
 
     def run(self, write_lock: AbstractContextManager[object]) -> int:
         """One round; returns how many files of the log went. Raises OSError if the disk cannot
@@ -46,7 +49,7 @@ class Cleaner:
             with write_lock:
                 gone = self._drop_next()
             dropped += gone
-            if not gone or dropped >= self._parts.config.retention.delete_batch_max:
+            if not gone or dropped >= self.config.delete_batch_max:
                 return dropped
             self._sleep(PAUSE_S)
 
@@ -70,11 +73,12 @@ class Cleaner:
         )
         decision = decide(
             oldest,
-            parts.config.retention,
+            self.config,
             local_hour=time.localtime(now / 1000).tm_hour,
             disk_used_percent=use.percent,
             keep_from=keep_from,
         )
+        self.disk_percent = use.percent
         self._note_disk(decision, use.percent)
         if decision.drop is None:
             return self._drop_missing(oldest, keep_from)
@@ -121,7 +125,7 @@ class Cleaner:
         return None
 
     def _note_disk(self, decision: Decision, percent: int) -> None:
-        limit = self._parts.config.retention.disk_warning_percent
+        limit = self.config.disk_warning_percent
         if decision.disk_full and self.disk_full is None:
             self.disk_full = DiskFullError(
                 f"the disk of {self._parts.config.directory} is {percent} % full, the limit "

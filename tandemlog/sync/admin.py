@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 from ..admin import AsyncAdmin, ProducerInfo, TopicInfo
 from ..cluster.connection import ConnectionOptions
 from ..cluster.elections import Changed, ClusterChange, Coordination, History
+from ..cluster.node_details import NodeConnection, NodeSetting, SettingChange
 from ..cluster.takeover import Takeover
 from ..cluster.topology import ReadFrom, Topology
 from ..consume.group_admin import GroupDescription, OffsetChange
@@ -168,6 +169,29 @@ class Admin:
         """Deletes a group and its offsets; `dry_run` only says whether it would be refused. Raises
         GroupHasMembersError while members are there, UnknownGroupError."""
         self._run(self._admin.delete_group(group, dry_run=dry_run))
+
+    def settings(self, node_id: str = "") -> list[NodeSetting]:
+        """All settings of a running node (default: of the one that is read from)."""
+        return self._run(self._admin.settings(node_id))
+
+    def change_setting(
+        self,
+        key: str,
+        value: str,
+        node_id: str = "",
+        *,
+        unset: bool = False,
+        dry_run: bool = False,
+    ) -> SettingChange:
+        """Gives one node's setting a value, in its file and, where the setting is live, at once;
+        see AsyncAdmin."""
+        return self._run(
+            self._admin.change_setting(key, value, node_id, unset=unset, dry_run=dry_run)
+        )
+
+    def connections(self, node_id: str = "") -> list[NodeConnection]:
+        """Who has calls in progress at a node (default: at the one that is read from)."""
+        return self._run(self._admin.connections(node_id))
 
     def stats(self) -> dict[str, float]:
         """Statistics of the node that is read from, by name."""

@@ -60,6 +60,246 @@ REINIT: ClusterAction.ValueType  # 8
 Global___ClusterAction: _TypeAlias = ClusterAction  # noqa: Y015
 
 @_typing.final
+class DescribeSettingsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeSettingsRequest: _TypeAlias = DescribeSettingsRequest  # noqa: Y015
+
+@_typing.final
+class Setting(_message.Message):
+    """A key of the configuration; values are as TOML would have them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    DEFAULT_VALUE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
+    NEXT_VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """store.flush"""
+    value: _builtins.str
+    """what the node runs with"""
+    default_value: _builtins.str
+    source: _builtins.str
+    """default, the path of the file, or a variable of the environment"""
+    live: _builtins.bool
+    """a change counts at once; else from the next start on"""
+    next_value: _builtins.str
+    """what it will have after a restart, if that is another one"""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        default_value: _builtins.str = ...,
+        source: _builtins.str = ...,
+        live: _builtins.bool = ...,
+        next_value: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["default_value", b"default_value", "key", b"key", "live", b"live", "next_value", b"next_value", "source", b"source", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Setting: _TypeAlias = Setting  # noqa: Y015
+
+@_typing.final
+class DescribeSettingsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    SETTINGS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    @_builtins.property
+    def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Setting]: ...
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        settings: _abc.Iterable[Global___Setting] | None = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "error", b"error", "settings", b"settings"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeSettingsResponse: _TypeAlias = DescribeSettingsResponse  # noqa: Y015
+
+@_typing.final
+class ChangeSettingRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    UNSET_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    value: _builtins.str
+    """as TOML, or bare text"""
+    unset: _builtins.bool
+    """take the key out of the file: the default counts"""
+    dry_run: _builtins.bool
+    """check everything, change nothing"""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.str = ...,
+        unset: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "key", b"key", "unset", b"unset", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeSettingRequest: _TypeAlias = ChangeSettingRequest  # noqa: Y015
+
+@_typing.final
+class ChangeSettingResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    SETTING_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    NEEDS_RESTART_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    before: _builtins.str
+    """what it had, or would have had after a restart"""
+    needs_restart: _builtins.bool
+    @_builtins.property
+    def setting(self) -> Global___Setting:
+        """after the change"""
+
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        setting: Global___Setting | None = ...,
+        before: _builtins.str = ...,
+        needs_restart: _builtins.bool = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "setting", b"setting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "before", b"before", "error", b"error", "needs_restart", b"needs_restart", "setting", b"setting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeSettingResponse: _TypeAlias = ChangeSettingResponse  # noqa: Y015
+
+@_typing.final
+class ListConnectionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsRequest: _TypeAlias = ListConnectionsRequest  # noqa: Y015
+
+@_typing.final
+class ConnectionInfo(_message.Message):
+    """Clients, slaves and other callers with a call in progress."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PEER_FIELD_NUMBER: _builtins.int
+    IDENTITY_FIELD_NUMBER: _builtins.int
+    SECONDS_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    STREAMS_FIELD_NUMBER: _builtins.int
+    LONG_POLLS_FIELD_NUMBER: _builtins.int
+    METHODS_FIELD_NUMBER: _builtins.int
+    peer: _builtins.str
+    """address and port that the node sees"""
+    identity: _builtins.str
+    """empty where it need not say who it is"""
+    seconds: _builtins.float
+    """since the oldest of these calls began"""
+    calls: _builtins.int
+    """in progress"""
+    streams: _builtins.int
+    """of them streams: puts, replication"""
+    long_polls: _builtins.int
+    """of them pulls that wait"""
+    @_builtins.property
+    def methods(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """in progress"""
+
+    def __init__(
+        self,
+        *,
+        peer: _builtins.str = ...,
+        identity: _builtins.str = ...,
+        seconds: _builtins.float = ...,
+        calls: _builtins.int = ...,
+        streams: _builtins.int = ...,
+        long_polls: _builtins.int = ...,
+        methods: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "identity", b"identity", "long_polls", b"long_polls", "methods", b"methods", "peer", b"peer", "seconds", b"seconds", "streams", b"streams"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConnectionInfo: _TypeAlias = ConnectionInfo  # noqa: Y015
+
+@_typing.final
+class ListConnectionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
+    CONNECTIONS_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    answered_by: _builtins.str
+    @_builtins.property
+    def connections(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConnectionInfo]: ...
+    @_builtins.property
+    def error(self) -> _common_pb2.Error: ...
+    def __init__(
+        self,
+        *,
+        answered_by: _builtins.str = ...,
+        connections: _abc.Iterable[Global___ConnectionInfo] | None = ...,
+        error: _common_pb2.Error | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answered_by", b"answered_by", "connections", b"connections", "error", b"error"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConnectionsResponse: _TypeAlias = ListConnectionsResponse  # noqa: Y015
+
+@_typing.final
 class DescribeClusterRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -70,6 +70,21 @@ class AdminStub:
                 request_serializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.SerializeToString,
                 response_deserializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.FromString,
                 _registered_method=True)
+        self.DescribeSettings = channel.unary_unary(
+                '/tandemlog.v1.Admin/DescribeSettings',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsResponse.FromString,
+                _registered_method=True)
+        self.ChangeSetting = channel.unary_unary(
+                '/tandemlog.v1.Admin/ChangeSetting',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeSettingRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeSettingResponse.FromString,
+                _registered_method=True)
+        self.ListConnections = channel.unary_unary(
+                '/tandemlog.v1.Admin/ListConnections',
+                request_serializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+                response_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer:
@@ -145,6 +160,25 @@ class AdminServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeSettings(self, request, context):
+        """Of the answering node alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ChangeSetting(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConnections(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -202,6 +236,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.TakeOver,
                     request_deserializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.FromString,
                     response_serializer=tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.SerializeToString,
+            ),
+            'DescribeSettings': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeSettings,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsResponse.SerializeToString,
+            ),
+            'ChangeSetting': grpc.unary_unary_rpc_method_handler(
+                    servicer.ChangeSetting,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ChangeSettingRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ChangeSettingResponse.SerializeToString,
+            ),
+            'ListConnections': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConnections,
+                    request_deserializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.FromString,
+                    response_serializer=tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -501,6 +550,87 @@ class Admin:
             '/tandemlog.v1.Admin/TakeOver',
             tandemlog_dot_v1_dot_admin__pb2.TakeOverRequest.SerializeToString,
             tandemlog_dot_v1_dot_admin__pb2.TakeOverResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeSettings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/DescribeSettings',
+            tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.DescribeSettingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ChangeSetting(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/ChangeSetting',
+            tandemlog_dot_v1_dot_admin__pb2.ChangeSettingRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ChangeSettingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConnections(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tandemlog.v1.Admin/ListConnections',
+            tandemlog_dot_v1_dot_admin__pb2.ListConnectionsRequest.SerializeToString,
+            tandemlog_dot_v1_dot_admin__pb2.ListConnectionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

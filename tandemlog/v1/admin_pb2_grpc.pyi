@@ -45,6 +45,10 @@ class AdminStub:
     """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
     wait for. Says what it waits for otherwise, and changes nothing.
     """
+    DescribeSettings: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeSettingsRequest, _admin_pb2.DescribeSettingsResponse]
+    """Of the answering node alone."""
+    ChangeSetting: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ChangeSettingRequest, _admin_pb2.ChangeSettingResponse]
+    ListConnections: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]
 
 @_typing.type_check_only
 class AdminAsyncStub(AdminStub):
@@ -65,6 +69,10 @@ class AdminAsyncStub(AdminStub):
     """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
     wait for. Says what it waits for otherwise, and changes nothing.
     """
+    DescribeSettings: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeSettingsRequest, _admin_pb2.DescribeSettingsResponse]  # type: ignore[assignment]
+    """Of the answering node alone."""
+    ChangeSetting: _aio.UnaryUnaryMultiCallable[_admin_pb2.ChangeSettingRequest, _admin_pb2.ChangeSettingResponse]  # type: ignore[assignment]
+    ListConnections: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListConnectionsRequest, _admin_pb2.ListConnectionsResponse]  # type: ignore[assignment]
 
 class AdminServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -148,5 +156,27 @@ class AdminServicer(metaclass=_abc_1.ABCMeta):
         """Of a node that follows a RocketMQ broker: become the master of its log, if nothing is left to
         wait for. Says what it waits for otherwise, and changes nothing.
         """
+
+    @_abc_1.abstractmethod
+    def DescribeSettings(
+        self,
+        request: _admin_pb2.DescribeSettingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeSettingsResponse, _abc.Awaitable[_admin_pb2.DescribeSettingsResponse]]:
+        """Of the answering node alone."""
+
+    @_abc_1.abstractmethod
+    def ChangeSetting(
+        self,
+        request: _admin_pb2.ChangeSettingRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ChangeSettingResponse, _abc.Awaitable[_admin_pb2.ChangeSettingResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListConnections(
+        self,
+        request: _admin_pb2.ListConnectionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.ListConnectionsResponse, _abc.Awaitable[_admin_pb2.ListConnectionsResponse]]: ...
 
 def add_AdminServicer_to_server(servicer: AdminServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -60,6 +60,9 @@ FORBIDDEN: dict[str, tuple[Any, str]] = {
     "DeleteGroup": (admin_pb2.DeleteGroupRequest(group="other"), "admin"),
     "ChangeCluster": (admin_pb2.ChangeClusterRequest(action=admin_pb2.PAUSE), "admin"),
     "TakeOver": (admin_pb2.TakeOverRequest(), "admin"),
+    "DescribeSettings": (admin_pb2.DescribeSettingsRequest(), "admin"),
+    "ChangeSetting": (admin_pb2.ChangeSettingRequest(key="log.level", value="debug"), "admin"),
+    "ListConnections": (admin_pb2.ListConnectionsRequest(), "admin"),
     "ListTopics": (admin_pb2.ListTopicsRequest(names=["other", "secret"]), "read"),
 }
 REFUSED_BY_A_FRAME = {"Replicate"}

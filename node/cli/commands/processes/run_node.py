@@ -68,7 +68,7 @@ def node_command(
         )
         prepare_process()
         try:
-            asyncio.run(run_node(settings, ignore_interrupt=with_parent is not None))
+            asyncio.run(run_node(settings, path=config, ignore_interrupt=with_parent is not None))
         except ListenError as error:
             raise _failure(error) from None
 

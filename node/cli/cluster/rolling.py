@@ -1,0 +1,150 @@
+"""A rolling restart: which node is next, and when the cluster can do without one more.
+
+    all well? ─▶ slave, slave, … ─▶ switchover ─▶ the old master ─▶ done
+       ▲              │ restarted: it answers, its store was opened since, it is in sync again
+       └──────────────┘
+
+Deciding is pure (`obstacle`, `order`, `is_back`); the loop below asks and waits. How a process is
+restarted is the operator's: a command for each node, or a hand.
+"""
+
+import asyncio
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from tandemlog.admin import AsyncAdmin
+from tandemlog.cluster.elections import ClusterChange
+from tandemlog.cluster.topology import NodeInfo, Topology
+from tandemlog.errors import TandemlogError
+
+from ..frame.exit_codes import REFUSED
+from ..frame.failures import CommandError
+from ..showing.output import Format
+from .switching import Wish, carry_out
+
+LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """`command` with {node} and {host}, empty: an operator does it; `timeout_s` for each node."""
+
+    command: str
+    timeout_s: float
+    dry_run: bool
+
+
+def obstacle(topology: Topology, needs: Sequence[str]) -> str:
+    """Why no node may be taken down now; empty if one may. `needs` are the nodes that have to be
+    there."""
+    master = topology.master
+    if master is None:
+        return f"there is no master: {topology.asked_text()}"
+    nodes = {node.node_id: node for node in topology.nodes}
+    for node_id in needs:
+        node = nodes.get(node_id)
+        if node is None or not node.reachable:
+            return f"{node_id} cannot be reached"
+        if node.alarm:
+            return f"alarm of {node_id}: {node.alarm}"
+        if node_id != master.node_id and not node.in_sync:
+            return f"{node_id} is {node.state}, {node.lag_bytes:,} bytes behind"
+    return ""
+
+
+def order(topology: Topology) -> list[NodeInfo]:
+    """Slaves by their names, then the master."""
+    nodes = [node for node in topology.nodes if not node.is_broker]
+    return sorted(nodes, key=lambda node: (node.node_id == topology.master_id, node.node_id))
+
+
+def is_back(node: NodeInfo, seconds: float) -> bool:
+    """Whether a node was restarted within the last `seconds`."""
+    return node.reachable and node.uptime_seconds < seconds
+
+
+async def restart_all(admin: AsyncAdmin, work: Restarting) -> None:
+    """Raises CommandError where it stops."""
+    topology = await admin.cluster()
+    nodes = order(topology)
+    needs = [node.node_id for node in nodes]
+    if why := obstacle(topology, needs):
+        raise CommandError(f"nothing is restarted: {why}", REFUSED)
+    if len(nodes) > 1 and topology.coordinator is None:
+        raise CommandError(
+            "nothing is restarted: the roles of this cluster are configured, so puts would stop "
+            "while the master restarts; restart its slaves one by one, then see "
+            "docs/replication.md to change the roles",
+            REFUSED,
+        )
+    for node in nodes:
+        master = topology.master_id == node.node_id and len(nodes) > 1
+        if master and not work.dry_run:
+            await _switch(admin, work)
+        typer.echo(f"{node.node_id}{' (after a switchover)' if master else ''}: {_how(work, node)}")
+        if work.dry_run:
+            continue
+        topology = await _restart(admin, work, node, needs)
+    if not work.dry_run:
+        typer.echo(f"all {len(nodes)} nodes are restarted, {topology.master_id} is the master")
+
+
+async def _switch(admin: AsyncAdmin, work: Restarting) -> None:
+    wish = Wish(ClusterChange.SWITCHOVER, "", False, True, work.timeout_s, Format.TABLE)
+    before = await admin.coordination()
+    await carry_out(admin, wish, before, lambda target: [f"{target} becomes the master first"])
+
+
+async def _restart(
+    admin: AsyncAdmin, work: Restarting, node: NodeInfo, needs: Sequence[str]
+) -> Topology:
+    began = time.monotonic()
+    if work.command:
+        code = await asyncio.to_thread(_run, _filled(work.command, node))
+        if code:
+            raise CommandError(
+                f"{node.node_id}: the command ended with {code}; the nodes behind it were not "
+                "restarted",
+                REFUSED,
+            )
+    why = "it has not been restarted"
+    back = False
+    while time.monotonic() - began < work.timeout_s:
+        await asyncio.sleep(LOOK_S)
+        try:
+            topology = await admin.cluster()
+        except TandemlogError as error:
+            why = str(error)
+            continue
+        now = next((each for each in topology.nodes if each.node_id == node.node_id), None)
+        back = back or (now is not None and is_back(now, time.monotonic() - began))
+        if back and not (why := obstacle(topology, needs)):
+            typer.echo(f"{node.node_id}: in sync again after {time.monotonic() - began:.0f} s")
+            return topology
+    raise CommandError(
+        f"{node.node_id}: not back within {work.timeout_s:g} s: {why}; the nodes behind it were "
+        "not restarted",
+        REFUSED,
+    )
+
+
+def _how(work: Restarting, node: NodeInfo) -> str:
+    if work.command:
+        return _filled(work.command, node)
+    return "restart it now" if not work.dry_run else "an operator restarts it"
+
+
+def _filled(command: str, node: NodeInfo) -> str:
+    host = node.endpoint.rpartition(":")[0].strip("[]")
+    return command.replace("{node}", shlex.quote(node.node_id)).replace("{host}", shlex.quote(host))
+
+
+def _run(command: str) -> int:
+    """Its output is shown as it comes."""
+    return subprocess.run(command, shell=True, check=False, stdout=sys.stderr).returncode

@@ -1,0 +1,240 @@
+"""The settings of a running node: what each is, where it came from, and changing one.
+
+    file ──┐
+    environment ──▶ NodeConfig ──▶ the node      show: value, source, and what a restart changes
+    default ──┘         ▲
+                        └── set KEY VALUE: the whole configuration is checked, the file written,
+                            and what is LIVE counts at once
+
+A change is written into the node's own file, so that it holds over restarts and stands where an
+operator looks; comments and order of the file stay. What the environment gives cannot be changed
+here, as it counts more than the file. Secrets are never shown.
+"""
+
+import os
+import threading
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from tomlkit.exceptions import TOMLKitError
+
+from ..tokens.access_editing import replace_text
+from .config import ConfigError, NodeConfig, config_of
+from .config_sources import givers
+
+LIVE = ("log.level", "store.retention", "groups")
+"""Keys and sections of which a change counts at once; see Node.apply_settings."""
+DEFAULT = "default"
+HIDDEN = "***"
+
+Location = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One key; values as TOML writes them. `next_value` is what a restart would make of it."""
+
+    key: str
+    value: str
+    default: str
+    source: str
+    live: bool
+    next_value: str
+
+
+class RunningSettings:
+    """See the module. `path` is the node's file, None without one; `apply` gives the node a
+    changed configuration. Methods read and write files: call them in a thread."""
+
+    def __init__(
+        self, config: NodeConfig, path: Path | None, apply: Callable[[NodeConfig], None]
+    ) -> None:
+        self.config = config
+        self._path = None if path is None else path.absolute()
+        self._apply = apply
+        self._lock = threading.Lock()
+
+    def rows(self) -> list[SettingRow]:
+        """Every key, in the order of docs/configuration.md. Raises ConfigError if the file cannot
+        be read."""
+        content = self._content()
+        try:
+            following = config_of(content, self._path)
+        except ConfigError:
+            following = self.config  # a restart would say what is wrong with the file
+        return [self._row(location, content, following) for location in locations(NodeConfig)]
+
+    def change(
+        self, key: str, text: str, *, unset: bool = False, dry_run: bool = False
+    ) -> tuple[SettingRow, str]:
+        """Give `key` a value, in the file and, if it is live, in the node; returns the new row and
+        the value before. Raises ConfigError, and then nothing has changed."""
+        location = tuple(key.split("."))
+        if location not in set(locations(NodeConfig)):
+            raise ConfigError(f"there is no setting {key!r}: `tandemlog config show` lists them")
+        with self._lock:
+            if variables := givers(location, os.environ):
+                raise ConfigError(
+                    f"{key} is given by {', '.join(variables)} in the node's environment, which "
+                    "counts more than its file: change it there and restart the node"
+                )
+            if self._path is None:
+                raise ConfigError(
+                    "this node was started without a configuration file, so a change could not "
+                    "last: start it with --config FILE"
+                )
+            document = self._document(self._path)
+            before = _shown(location, _value(config_of(document.unwrap(), self._path), location))
+            _put(document, location, None if unset else _parsed(text))
+            content = document.unwrap()
+            following = config_of(content, self._path)
+            if not dry_run:
+                self._write(self._path, tomlkit.dumps(document))
+                if _is_live(location):
+                    self.config = _with(self.config, location, following)
+                    self._apply(self.config)
+            return self._row(location, content, following), before
+
+    def _row(
+        self, location: Location, content: Mapping[str, Any], following: NodeConfig
+    ) -> SettingRow:
+        value = _shown(location, _value(self.config, location))
+        after = _shown(location, _value(following, location))
+        variables = givers(location, os.environ)
+        source = DEFAULT
+        if variables:
+            source = ", ".join(variables)
+        elif _in(content, location):
+            source = str(self._path)
+        return SettingRow(
+            ".".join(location),
+            value,
+            _shown(location, _field(location).get_default(call_default_factory=True)),
+            source,
+            _is_live(location),
+            "" if after == value else after,
+        )
+
+    def _content(self) -> dict[str, Any]:
+        return {} if self._path is None else self._document(self._path).unwrap()
+
+    def _write(self, path: Path, text: str) -> None:
+        try:
+            replace_text(path, text)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+    def _document(self, path: Path) -> tomlkit.TOMLDocument:
+        try:
+            return tomlkit.parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+        except (TOMLKitError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def locations(model: type[BaseModel], above: Location = ()) -> Iterator[Location]:
+    """Every key of a configuration that has a value of its own."""
+    for name, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield from locations(annotation, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def _is_live(location: Location) -> bool:
+    key = ".".join(location)
+    return any(key == each or key.startswith(f"{each}.") for each in LIVE)
+
+
+def _value(config: NodeConfig, location: Location) -> object:
+    found: Any = config
+    for name in location:
+        found = getattr(found, name)
+    return found
+
+
+def _field(location: Location) -> FieldInfo:
+    model: type[BaseModel] = NodeConfig
+    for name in location[:-1]:
+        annotation = model.model_fields[name].annotation
+        assert isinstance(annotation, type)
+        assert issubclass(annotation, BaseModel)
+        model = annotation
+    return model.model_fields[location[-1]]
+
+
+def _with(config: NodeConfig, location: Location, source: NodeConfig) -> NodeConfig:
+    """`config` with the value that `source` has at `location`."""
+
+    def changed(model: BaseModel, other: Any, names: Location) -> BaseModel:
+        name, *below = names
+        value = getattr(other, name)
+        if below:
+            value = changed(getattr(model, name), value, tuple(below))
+        return model.model_copy(update={name: value})
+
+    made = changed(config, source, location)
+    assert isinstance(made, NodeConfig)
+    return made
+
+
+def _shown(location: Location, value: object) -> str:
+    """As TOML writes it; empty for None, and a secret hidden."""
+    if value is None:
+        return ""
+    if value and not _field(location).repr:
+        return HIDDEN
+    return str(tomlkit.item(_plain(value)).as_string())
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # 72 and 72.0 are one value
+    if isinstance(value, tuple | list | frozenset | set):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _parsed(text: str) -> object:
+    """A TOML value, else the text itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _in(content: Mapping[str, Any], location: Location) -> bool:
+    found: Any = content
+    for name in location:
+        if not isinstance(found, Mapping) or name not in found:
+            return False
+        found = found[name]
+    return True
+
+
+def _put(document: tomlkit.TOMLDocument, location: Location, value: object) -> None:
+    """None takes the key out."""
+    table: Any = document
+    for name in location[:-1]:
+        if name not in table:
+            if value is None:
+                return
+            table[name] = tomlkit.table()
+        table = table[name]
+    if value is None:
+        table.pop(location[-1], None)
+    else:
+        table[location[-1]] = value

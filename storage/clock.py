@@ -30,13 +30,16 @@ MAX_AHEAD_MS = 3_600_000
 
 class Clock(Protocol):
     """Milliseconds since the epoch for what is stored; monotonic seconds for intervals; seconds
-    of processor time that the calling thread has used."""
+    of processor time that the calling thread has used; seconds by which a test has moved the date
+    on purpose, which are no jump and count for ages: 0 on a machine."""
 
     def now_ms(self) -> int: ...
 
     def monotonic(self) -> float: ...
 
     def thread_time(self) -> float: ...
+
+    def moved_s(self) -> float: ...
 
 
 class SystemClock:
@@ -51,11 +54,14 @@ class SystemClock:
     def thread_time(self) -> float:
         return time.thread_time()
 
+    def moved_s(self) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class ClockJump:
     """The wall clock is `apart_ms` away from where the monotonic clock says that it must be, since
-    `since` (monotonic seconds)."""
+    `since` (seconds of SteadyClock.elapsed)."""
 
     apart_ms: int
     since: float
@@ -84,14 +90,14 @@ class SteadyClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # wall time and monotonic time of the last moment in which the two agreed
-        self._agreed = (clock.now_ms(), clock.monotonic())
+        self._agreed = (clock.now_ms(), self.elapsed())
         self._lock = threading.Lock()
         self.jump: ClockJump | None = None
         self.settled_at: float | None = None
-        """Monotonic time at which a jump was last taken for right."""
+        """When a jump was last taken for right, by `elapsed`."""
 
     def now_ms(self) -> int:
-        wall, now = self._clock.now_ms(), self._clock.monotonic()
+        wall, now = self._clock.now_ms(), self.elapsed()
         agreed, at = self._agreed
         expected = agreed + round((now - at) * 1000)
         if -JUMP_MS <= wall - expected <= JUMP_MS:
@@ -104,8 +110,15 @@ class SteadyClock:
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
+    def elapsed(self) -> float:
+        """Seconds that only run: for ages, and to tell a jump."""
+        return self._clock.monotonic() + self._clock.moved_s()
+
     def thread_time(self) -> float:
         return self._clock.thread_time()
+
+    def moved_s(self) -> float:
+        return self._clock.moved_s()
 
     def _came_back(self) -> None:
         with self._lock:

@@ -160,12 +160,8 @@ class MessageStore:
         full, files that cannot be read."""
         jump = self.clock.jump
         found = [] if jump is None else [jump.text()]
-        percent, limit = self._cleaner.disk_percent, self._cleaner.config.disk_max_used_percent
-        if percent >= limit:
-            found.append(
-                f"the disk of {self.directory} is {percent} % full; from {limit} % on expired log "
-                "files go at any hour, and later those that have not expired: free some space"
-            )
+        if disk := self._cleaner.disk_fault:
+            found.append(disk)
         return found + [str(error) for error in self.log.unreadable]
 
     @property
@@ -300,9 +296,7 @@ class MessageStore:
     def set_retention(self, config: RetentionConfig) -> None:
         """From the next round on. Any thread."""
         self._cleaner.config = config
-        for task in self._keeper.tasks:
-            if task.name == RETENTION:
-                task.interval_s = config.check_interval_ms / 1000
+        self._keeper.set_interval(RETENTION, config.check_interval_ms / 1000)
 
     def _clean(self) -> None:
         self._cleaner.run(self._write_lock)

@@ -60,6 +60,12 @@ class StoreKeeper:
             self._thread.join(JOIN_TIMEOUT_S)
             self._thread = None
 
+    def set_interval(self, name: str, interval_s: float) -> None:
+        """Of the task with that name, from its next turn on."""
+        for task in self.tasks:
+            if task.name == name:
+                task.interval_s = interval_s
+
     def run_due(self) -> float:
         """Run what is due; returns the seconds until the next task is."""
         now = self._clock.monotonic()

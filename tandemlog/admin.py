@@ -334,7 +334,7 @@ class AsyncAdmin:
 
     async def settings(self, node_id: str = "") -> list[NodeSetting]:
         """All settings of a running node (default: of the one that is read from)."""
-        node = await self._node(node_id)
+        node = await self._reader.node_named(node_id)
         request = admin_pb2.DescribeSettingsRequest()
         answer = await node.ask(node.admin.DescribeSettings, request, self._timeout_ms)
         return [setting_of(row) for row in answer.settings]
@@ -352,29 +352,16 @@ class AsyncAdmin:
         setting is live, at once; `unset` takes the key out of the file. Raises
         InvalidArgumentError for a value that does not fit the rest, and for a key that the
         environment gives."""
-        node = await self._node(node_id)
+        node = await self._reader.node_named(node_id)
         request = admin_pb2.ChangeSettingRequest(key=key, value=value, unset=unset, dry_run=dry_run)
         return change_of(await node.ask(node.admin.ChangeSetting, request, self._timeout_ms))
 
     async def connections(self, node_id: str = "") -> list[NodeConnection]:
         """Who has calls in progress at a node (default: at the one that is read from)."""
-        node = await self._node(node_id)
+        node = await self._reader.node_named(node_id)
         request = admin_pb2.ListConnectionsRequest()
         answer = await node.ask(node.admin.ListConnections, request, self._timeout_ms)
         return connections_of(answer)
-
-    async def _node(self, node_id: str) -> Node:
-        """Raises InvalidArgumentError if the cluster has no such node."""
-        if not node_id:
-            return await self._reader.node()
-        known = {each.node_id: each for each in (await self.cluster()).nodes}
-        if node_id not in known or not known[node_id].endpoint:
-            raise InvalidArgumentError(
-                f"there is no node {node_id!r} that can be asked; there are: "
-                f"{', '.join(sorted(known))}",
-                field="node_id",
-            )
-        return self._connection.node(known[node_id].endpoint)
 
     async def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all)."""

@@ -39,6 +39,18 @@ class Cleaner:
         self.disk_percent = 0
         """Use of the disk, when it was last looked at."""
 
+    @property
+    def disk_fault(self) -> str:
+        """What `check` says of a disk that gets full; empty if there is room."""
+        limit = self.config.disk_max_used_percent
+        if self.disk_percent < limit:
+            return ""
+        return (
+            f"the disk of {self._parts.config.directory} is {self.disk_percent} % full; from "
+            f"{limit} % on expired log files go at any hour, and later those that have not "
+            "expired: free some space"
+        )
+
     def run(self, write_lock: AbstractContextManager[object]) -> int:
         """One round; returns how many files of the log went. Raises OSError if the disk cannot
         be asked or a file not be deleted."""

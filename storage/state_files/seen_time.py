@@ -36,7 +36,7 @@ class SeenTime:
         self.path = path
         self._files = files
         self._clock = clock
-        self._began = clock.monotonic()
+        self._began = clock.elapsed()
         self._before_ms = 0
         self._steady_from_ms = 0
         self._first_seen: dict[str, int] = {}
@@ -77,7 +77,7 @@ class SeenTime:
         now = self.now_ms
         seen = {name: min(self._first_seen.get(name, now), now) for name in names}
         changed, self._first_seen = seen != self._first_seen, seen
-        if changed or self._clock.monotonic() - self._saved_at >= SAVE_INTERVAL_S:
+        if changed or self._clock.elapsed() - self._saved_at >= SAVE_INTERVAL_S:
             self.save()
 
     def age_ms(self, name: str) -> int:
@@ -96,7 +96,7 @@ class SeenTime:
             "first_seen": self._first_seen,
         }
         write_small(self._files, self.path, encode_checked(document))
-        self._saved_at = self._clock.monotonic()
+        self._saved_at = self._clock.elapsed()
 
     def _ms_since(self, monotonic: float) -> int:
-        return max(0, round((self._clock.monotonic() - monotonic) * 1000))
+        return max(0, round((self._clock.elapsed() - monotonic) * 1000))

@@ -16,7 +16,7 @@ from typing import TypeVar
 from ..cluster.connection import Connection
 from ..cluster.node import Node
 from ..cluster.topology import ReadFrom
-from ..errors import NoNodeError, TandemlogError
+from ..errors import InvalidArgumentError, NoNodeError, TandemlogError
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,20 @@ class Reader:
         self._current = self.connection.node(untried[0].endpoint)
         logger.debug("reading from %s (%s)", untried[0].node_id, untried[0].role)
         return self._current
+
+    async def node_named(self, node_id: str) -> Node:
+        """The node with that id, or the one that is read from for an empty one. Raises
+        InvalidArgumentError if the cluster has no such node, NoNodeError."""
+        if not node_id:
+            return await self.node()
+        known = {each.node_id: each for each in (await self.connection.refresh()).nodes}
+        if node_id not in known or not known[node_id].endpoint:
+            raise InvalidArgumentError(
+                f"there is no node {node_id!r} that can be asked; there are: "
+                f"{', '.join(sorted(known))}",
+                field="node_id",
+            )
+        return self.connection.node(known[node_id].endpoint)
 
     def leave(self, node: Node, reason: str) -> None:
         """`node` failed or is behind: the next read goes to another one."""

@@ -47,3 +47,6 @@ class NodeClock:
 
     def thread_time(self) -> float:
         return time.thread_time()
+
+    def moved_s(self) -> float:
+        return self._ahead_ms / 1000

@@ -19,6 +19,9 @@ class FakeClock:
     def thread_time(self) -> float:
         return self._thread_time
 
+    def moved_s(self) -> float:
+        return 0.0
+
     def advance(self, seconds: float) -> None:
         self._now_ms += round(seconds * 1000)
         self._monotonic += seconds

@@ -4,7 +4,7 @@
        ▲              │ restarted: it answers, its store was opened since, it is in sync again
        └──────────────┘
 
-Deciding is pure (`obstacle`, `order`, `is_back`); the loop below asks and waits. How a process is
+`obstacle`, `order` and `is_back` decide, the loop below asks and waits. How a process is
 restarted is the operator's: a command for each node, or a hand.
 """
 

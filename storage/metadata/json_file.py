@@ -9,6 +9,7 @@ with an empty table would silently lose every topic or consumer offset.
 """
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from ..errors import CorruptStoreError
 logger = logging.getLogger(__name__)
 
 VERSION = "dataVersion"
+_INTEGER = re.compile("-?[0-9]{1,19}")
+_LONGS = range(-(1 << 63), 1 << 63)
 
 Json = dict[str, object]
 
@@ -115,11 +118,10 @@ def table(document: Mapping[str, object], name: str) -> Json:
 
 
 def integer(value: object, default: int) -> int:
-    """`value` as an int; fastjson writes some numbers as text."""
-    if isinstance(value, bool):
-        return default
-    if isinstance(value, int):
+    """`value` as an int of 64 bits; fastjson writes some numbers as text. A number that Java has
+    no long for is no number, as it fits neither the messages to a slave nor a column."""
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value in _LONGS:
         return value
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
-        return int(value)
     return default

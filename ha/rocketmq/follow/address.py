@@ -4,9 +4,13 @@ rocketmq://HOST:PORT                       the broker's own port (listenPort)
 rocketmq://HOST:PORT,HOST:PORT/NAME        ports of name servers, and the broker's name
 """
 
+import re
 from dataclasses import dataclass
 
+from tandemlog.format.words import quoted
+
 SCHEME = "rocketmq://"
+_PORT = re.compile("[0-9]{1,5}")
 FORMS = (
     "give rocketmq://HOST:PORT with the broker's listen port, or "
     "rocketmq://HOST:PORT,HOST:PORT/NAME with its name servers and its name"
@@ -43,10 +47,10 @@ def parse_address(text: str) -> BrokerAddress:
 def split_place(text: str) -> tuple[str, int]:
     """Host and port of `host:port` or `[v6]:port`. Raises ValueError."""
     host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not host:port")
+    if not colon or not host or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
+        raise ValueError(f"{quoted(text)} is not host:port")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"an IPv6 address must be in brackets: {text!r}")
+        raise ValueError(f"an IPv6 address must be in brackets: {quoted(text)}")
     return host.strip("[]"), int(port)
 
 

@@ -1,14 +1,20 @@
 """What a broker says of itself, by remoting: who it is, and how long its log is.
 
 The HA wire tells neither, so both are asked for before each connection to it.
+
+A broker is checked like a stranger. An answer has a bound, a number has the range that it can have
+in RocketMQ and here, a name has a length: what lies beyond is a BrokerError that names the key, and
+the node asks again later, since the broker may have been corrected by then.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from storage.config import LOG_FILE_SIZES
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
+from tandemlog.format.words import quoted, shortened
 
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, BrokerRefusedError, WrongBrokerError
@@ -21,7 +27,19 @@ from .address import BrokerAddress, split_place
 
 PERM_WRITE = 2
 MASTER_ID = "0"
-_VERSION = re.compile(r"V(\d+)_(\d+)_(\d+)")
+_VERSION = re.compile(r"V(\d{1,4})_(\d{1,4})_(\d{1,4})", re.ASCII)
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+ANSWER_BYTES = 1 << 20
+"""Of the settings, the runtime information and a name server's table: a broker's have some 20 KB.
+They are read in the event loop."""
+MAX_NAME = 255
+"""Characters of the name of a broker or a cluster."""
+PORTS = range(1, 1 << 16)
+PERMISSIONS = range(1 << 31)
+OFFSETS = range(-1, 1 << 62)
+"""Of a log; a broker without a log file says -1."""
+TIMES_MS = range(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +99,7 @@ async def find_broker(address: BrokerAddress) -> tuple[str, int]:
     for host, port in address.places:
         try:
             async with RemotingClient(host, port) as client:
-                body = (await client.call(GET_BROKER_CLUSTER_INFO)).body
+                body = (await client.call(GET_BROKER_CLUSTER_INFO, most_bytes=ANSWER_BYTES)).body
             return _master_of(address.broker_name, body, f"{host}:{port}")
         except BrokerError as error:
             faults.append(str(error))
@@ -91,8 +109,8 @@ async def find_broker(address: BrokerAddress) -> tuple[str, int]:
 async def ask_facts(client: RemotingClient, host: str, port: int) -> BrokerFacts:
     """Raises BrokerError, and WrongBrokerError for a broker that cannot be followed."""
     try:
-        settings = properties((await client.call(GET_BROKER_CONFIG)).body)
-        runtime = _runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body)
+        settings = properties((await client.call(GET_BROKER_CONFIG, most_bytes=ANSWER_BYTES)).body)
+        runtime = await _ask_runtime(client)
     except BrokerRefusedError as error:
         raise BrokerError(
             f"{error}: give the listen port of a broker, and switch access control off for this "
@@ -103,7 +121,7 @@ async def ask_facts(client: RemotingClient, host: str, port: int) -> BrokerFacts
 
 async def ask_span(client: RemotingClient) -> LogSpan:
     """Raises BrokerError."""
-    return _span(_runtime((await client.call(GET_BROKER_RUNTIME_INFO)).body))
+    return _span(await _ask_runtime(client))
 
 
 def facts_of(
@@ -115,15 +133,15 @@ def facts_of(
     facts = BrokerFacts(
         host=host,
         port=port,
-        ha_port=_number(settings, "haListenPort"),
+        ha_port=_number(settings, "haListenPort", PORTS),
         cluster=_text(settings, "brokerClusterName"),
         name=_text(settings, "brokerName"),
         role=settings.get("brokerRole", ""),
         version=_version(runtime),
-        file_size=_number(settings, "mappedFileSizeCommitLog"),
+        file_size=_number(settings, "mappedFileSizeCommitLog", LOG_FILE_SIZES),
         begin_offset=span.begin_offset,
         end_offset=span.end_offset,
-        takes_writes=bool(_number(settings, "brokerPermission") & PERM_WRITE),
+        takes_writes=bool(_number(settings, "brokerPermission", PERMISSIONS) & PERM_WRITE),
         boot_ms=span.boot_ms,
     )
     if settings.get("enableControllerMode") == "true":
@@ -149,8 +167,8 @@ def properties(data: bytes) -> dict[str, str]:
     return {key.strip(): value.strip() for key, equals, value in lines if equals}
 
 
-def _runtime(body: bytes) -> Mapping[str, str]:
-    document = _document(body)
+async def _ask_runtime(client: RemotingClient) -> Mapping[str, str]:
+    document = _document((await client.call(GET_BROKER_RUNTIME_INFO, most_bytes=ANSWER_BYTES)).body)
     table = document.get("table")
     if not isinstance(table, dict):
         raise BrokerError("the broker's runtime information has no table")
@@ -173,7 +191,7 @@ def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
     if not isinstance(row, dict):
         known = ", ".join(sorted(map(str, table))) if isinstance(table, dict) else ""
         raise BrokerError(
-            f"name server {server} knows no broker {name!r}; it knows: {known or 'none'}"
+            f"name server {server} knows no broker {name!r}; it knows: {shortened(known) or 'none'}"
         )
     addresses = row.get("brokerAddrs")
     found = (
@@ -189,22 +207,38 @@ def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
 
 def _span(runtime: Mapping[str, str]) -> LogSpan:
     """A broker without a log file says that its log begins at -1."""
-    begin, end = (_number(runtime, f"commitLog{which}Offset") for which in ("Min", "Max"))
-    boot = _number(runtime, "bootTimestamp") if "bootTimestamp" in runtime else 0
+    begin, end = (_number(runtime, f"commitLog{which}Offset", OFFSETS) for which in ("Min", "Max"))
+    boot = _number(runtime, "bootTimestamp", TIMES_MS) if "bootTimestamp" in runtime else 0
+    if begin > max(end, 0):
+        raise BrokerError(
+            f"the broker says that its log begins at {begin}, its commitLogMinOffset, and ends at "
+            f"{end}, its commitLogMaxOffset: follow a broker whose log begins before it ends"
+        )
     return LogSpan(max(begin, 0), max(end, 0), boot)
 
 
-def _number(table: Mapping[str, str], key: str) -> int:
+def _number(table: Mapping[str, str], key: str, allowed: range) -> int:
     text = table.get(key, "")
-    if not text.lstrip("-").isdecimal():
-        raise BrokerError(f"the broker does not say its {key} (it says {text!r})")
+    if not text:
+        raise BrokerError(f"the broker does not say its {key}")
+    if _INTEGER.fullmatch(text) is None or int(text) not in allowed:
+        raise BrokerError(
+            f"the broker gives {quoted(text)} as its {key}, which must be {allowed[0]} .. "
+            f"{allowed[-1]}: correct it there, or follow another broker"
+        )
     return int(text)
 
 
 def _text(table: Mapping[str, str], key: str) -> str:
-    if not table.get(key):
+    text = table.get(key, "")
+    if not text:
         raise BrokerError(f"the broker does not say its {key}")
-    return table[key]
+    if len(text) > MAX_NAME:
+        raise BrokerError(
+            f"the broker gives {quoted(text)} as its {key}, which may have {MAX_NAME} characters: "
+            "correct it there, or follow another broker"
+        )
+    return text
 
 
 def _version(runtime: Mapping[str, str]) -> str:

@@ -111,9 +111,10 @@ class FollowSession:
         if self.received == 0 and data:
             data = self._with_first_byte(data)
         actions: list[Action] = []
-        while data:
-            piece = self._piece(data)
-            data = data[len(piece) :]
+        at = 0
+        while at < len(data):
+            piece = data[at : at + self._left(len(data) - at)]
+            at += len(piece)
             if self.received < self.own_end:
                 actions.append(Compare(self.received, piece))
             else:
@@ -158,12 +159,12 @@ class FollowSession:
             return [Compared()]
         return [Differs(self.received)] if self.received == self.ask.end else []
 
-    def _piece(self, data: bytes) -> bytes:
-        """As much of `data` as belongs together: no file's end and no end of a comparison lies
-        inside it."""
+    def _left(self, count: int) -> int:
+        """How many of the next `count` bytes belong together: no file's end and no end of a
+        comparison lies inside them."""
         ends = [self.received - self.received % self._file_size + self._file_size]
         ends += [end for end in (self.ask.end, self.own_end) if end > self.received]
-        return data[: min(ends) - self.received]
+        return min(count, min(ends) - self.received)
 
     def _with_first_byte(self, data: bytes) -> bytes:
         """The log from its byte 0 on, as far as it is here; empty until that byte can be told."""

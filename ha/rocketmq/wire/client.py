@@ -5,9 +5,11 @@ import socket
 from collections.abc import Mapping
 from itertools import count
 
+from tandemlog.format.words import quoted, shortened
+
 from ...errors import ProtocolError
 from .errors import BrokerError, BrokerRefusedError, NoBrokerError
-from .remoting import SUCCESS, Command, CommandReader, encode_command
+from .remoting import MAX_COMMAND_BYTES, SUCCESS, Command, CommandReader, encode_command
 
 CONNECT_S = 3.0
 CALL_S = 5.0
@@ -38,9 +40,16 @@ class RemotingClient:
             writer.close()
 
     async def call(
-        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
+        self,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        most_bytes: int = MAX_COMMAND_BYTES,
     ) -> Command:
-        """The response to the request `code`. Raises BrokerRefusedError if it says no."""
+        """The response to the request `code`, of at most `most_bytes`. Raises BrokerRefusedError if
+        it says no."""
+        self._commands.max_bytes = most_bytes
         request = Command(code, next(self._opaque), fields=fields or {}, body=body)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -50,11 +59,11 @@ class RemotingClient:
                 f"{self.address} did not answer request {code} within {self._timeout_s:g} s"
             ) from None
         except (OSError, ProtocolError) as error:
-            raise BrokerError(f"{self.address}: {error}") from error
+            raise BrokerError(f"{self.address}, request {code}: {error}") from error
         if response.code != SUCCESS:
             raise BrokerRefusedError(
                 f"{self.address} refused request {code} with code {response.code}: "
-                f"{response.remark or 'no reason given'}",
+                f"{shortened(response.remark) or 'no reason given'}",
                 response.code,
             )
         return response
@@ -90,6 +99,9 @@ async def connected_socket(host: str, port: int) -> socket.socket:
         raise NoBrokerError(f"no process listens on {place}") from None
     except OSError as error:
         raise BrokerError(f"{place} cannot be reached: {error.strerror or error}") from error
+    except (ValueError, OverflowError) as error:
+        # a host that no resolver takes, or a port that no socket takes, as a name server gave it
+        raise BrokerError(f"{quoted(place)} is no host and port: {error}") from None
 
 
 async def _open(host: str, port: int) -> socket.socket:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from struct import Struct, error
 from typing import Any
 
+from tandemlog.format.words import shortened
+
 from ...errors import ProtocolError
 
 JSON_HEADER = 0
@@ -23,6 +25,10 @@ SUCCESS = 0
 SYSTEM_ERROR = 1
 NOT_SUPPORTED = 3
 MAX_COMMAND_BYTES = 64 << 20
+MAX_HEADER_BYTES = 1 << 20
+"""Fields are short texts, and a remark is a stack trace at the most."""
+MAX_FAULT = 300
+"""Characters of a fault that may quote what the peer sent."""
 VERSION = 394
 """RocketMQ's number of its version 4.9.7, which every later peer knows."""
 PYTHON = 3
@@ -79,11 +85,12 @@ def encode_command(command: Command) -> bytes:
 
 
 class CommandReader:
-    """A peer's stream, taken apart."""
+    """A peer's stream, taken apart. A command of more than `max_bytes` is refused by its length,
+    before its bytes are waited for."""
 
     def __init__(self, max_bytes: int = MAX_COMMAND_BYTES) -> None:
         self._held = bytearray()
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands that are whole. Raises ProtocolError for what is no remoting."""
@@ -91,10 +98,10 @@ class CommandReader:
         commands = []
         while len(self._held) >= 2 * _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._held)
-            if not _LENGTH.size <= length <= self._max_bytes:
+            if not _LENGTH.size <= length <= self.max_bytes:
                 raise ProtocolError(
-                    f"a command of {length} bytes came: is it the port of a RocketMQ broker or "
-                    "name server?"
+                    f"a command of {length} bytes came, the most here is {self.max_bytes}: is it "
+                    "the port of a RocketMQ broker or name server?"
                 )
             if len(self._held) < _LENGTH.size + length:
                 break
@@ -109,6 +116,8 @@ def _decode(data: bytes) -> Command:
     end = _LENGTH.size + length
     if end > len(data):
         raise ProtocolError(f"a header of {length} bytes came in a command of {len(data)} bytes")
+    if length > MAX_HEADER_BYTES:
+        raise ProtocolError(f"a header of {length} bytes came, the most is {MAX_HEADER_BYTES}")
     header, body = data[_LENGTH.size : end], data[end:]
     if header_format == JSON_HEADER:
         return _from_json(header, body)
@@ -152,7 +161,9 @@ def _from_json(header: bytes, body: bytes) -> Command:
         OverflowError,
         RecursionError,
     ) as fault:
-        raise ProtocolError(f"a remoting header cannot be read: {fault!r}") from None
+        raise ProtocolError(
+            f"a remoting header cannot be read: {shortened(repr(fault), MAX_FAULT)}"
+        ) from None
 
 
 def _binary_header(command: Command) -> bytes:
@@ -190,7 +201,9 @@ def _from_binary(header: bytes, body: bytes) -> Command:
             name = header[at + _SHORT.size : at + _SHORT.size + length].decode()
             fields[name], at = _text(header, at + _SHORT.size + length)
     except (error, UnicodeDecodeError) as fault:
-        raise ProtocolError(f"a remoting header cannot be read: {fault!r}") from None
+        raise ProtocolError(
+            f"a remoting header cannot be read: {shortened(repr(fault), MAX_FAULT)}"
+        ) from None
     return Command(code, opaque, flag, remark, fields, body, BINARY_HEADER)
 
 

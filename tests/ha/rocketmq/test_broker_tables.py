@@ -6,6 +6,7 @@ import pytest
 
 from fakes.fake_rocketmq import default_tables
 from fakes.stores import CONFIG, DIRECTORY, Bench
+from ha.rocketmq.follow import tables
 from ha.rocketmq.follow.tables import BROKER_GROUPS, BrokerTables, TableKeeper
 from ha.rocketmq.wire.errors import BrokerError
 from ha.rocketmq.wire.requests import (
@@ -14,6 +15,7 @@ from ha.rocketmq.wire.requests import (
     GET_ALL_SUBSCRIPTION_GROUP_CONFIG,
     GET_ALL_TOPIC_CONFIG,
 )
+from storage.metadata.json_file import parse
 
 
 @pytest.fixture
@@ -100,3 +102,74 @@ def test_request_modes_are_kept_for_rocketmq(bench: Bench, keeper: TableKeeper) 
     keeper.take(BrokerTables({GET_ALL_MESSAGE_REQUEST_MODE: b'{"messageRequestModeMap":{}}'}), 1)
     data = bench.files.read_file(DIRECTORY / "config/messageRequestMode.json")
     assert json.loads(data) == {"messageRequestModeMap": {}}
+
+
+def topics_body(**rows: object) -> bytes:
+    return json.dumps({"topicConfigTable": rows}).encode()
+
+
+def test_a_row_that_no_topic_can_be_is_left_out_and_named(
+    bench: Bench, keeper: TableKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows: dict[str, object] = {
+        "Good": {"readQueueNums": 4, "writeQueueNums": 0, "perm": 6},
+        "host.example.com": {},
+        "Many": {"readQueueNums": 10**9},
+        "Text": {"writeQueueNums": "--5"},
+        "Long": {"perm": 10**30},
+        "../up": {},
+        "red\x1b[31m": {},
+        "n" * 256: {},
+    }
+    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(**rows)}), 1)
+    assert bench.store.topics.names() == ["Good", "host.example.com"]
+    assert "6 rows of the broker's answer to request 21 left out" in caplog.text
+    assert "'Many': readQueueNums must be 0 .. 65536: '1000000000'" in caplog.text
+    assert "'Many'" not in bench.store.topics.to_json().decode()
+
+
+def test_groups_and_offsets_that_cannot_be_are_left_out(
+    bench: Bench, keeper: TableKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = {"good": {"groupName": "good"}, "none": 7, "g\x9b": {}}
+    offsets = (
+        b'{"offsetTable":{"T@good":{0:3,"1":"4"},"T@far":{0:99999999999999999999},'
+        b'"T@queue":{1048576:1},"T@text":{0:"--5"},"T@list":[1]}}'
+    )
+    keeper.take(
+        BrokerTables(
+            {
+                GET_ALL_SUBSCRIPTION_GROUP_CONFIG: json.dumps(
+                    {"subscriptionGroupTable": groups}
+                ).encode(),
+                GET_ALL_CONSUMER_OFFSET: offsets,
+            }
+        ),
+        1,
+    )
+    assert bench.store.groups.names() == ["good"]
+    assert bench.store.consumer_offsets.pairs() == [("T", "good")]
+    assert bench.store.consumer_offsets.of_pair("T", "good") == {0: 3, 1: 4}
+    assert keeper.groups == {"good"}
+    assert "4 rows of the broker's answer to request 43 left out" in caplog.text
+
+
+def test_a_version_that_is_no_number_is_none(bench: Bench, keeper: TableKeeper) -> None:
+    version = {"counter": "9" * 5_000, "timestamp": 10**30}
+    body = json.dumps({"dataVersion": version, "topicConfigTable": {"T": {}}}).encode()
+    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: body}), 1)
+    assert bench.store.topics.names() == ["T"]
+    assert bench.store.topics.version == 0
+
+
+def test_what_cannot_be_read_is_not_parsed_again(
+    bench: Bench, keeper: TableKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr(tables, "parse", lambda body: parsed.append(body) or parse(body))
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="request 21 cannot be read"):
+            keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: b"{" * 50}), 1)
+    assert len(parsed) == 1
+    keeper.take(BrokerTables({GET_ALL_TOPIC_CONFIG: topics_body(T={})}), 1)
+    assert bench.store.topics.names() == ["T"]

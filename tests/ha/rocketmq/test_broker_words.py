@@ -41,6 +41,7 @@ def test_an_address_is_read_and_written_the_same(text: str, address: BrokerAddre
         ("rocketmq://10.0.0.1", "'10.0.0.1' is not host:port"),
         ("rocketmq://h:0", "'h:0' is not host:port"),
         ("rocketmq://h:99999", "'h:99999' is not host:port"),
+        pytest.param("rocketmq://h:" + "1" * 5_000, "is not host:port", id="digits"),
         ("rocketmq://::1:10911", "must be in brackets"),
         ("rocketmq://a:1,b:2", "several places and no name"),
         ("rocketmq://a:1/", "no name behind the slash"),
@@ -80,6 +81,44 @@ def test_a_peer_that_does_not_say_what_a_broker_says_is_none(key: str) -> None:
         return  # 4.9 has it always; without it the log is taken all the same
     with pytest.raises(BrokerError, match=f"does not say its {key}"):
         facts_of("h", 1, settings, RUNTIME)
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "--5", "-5", "4095", str(1 << 31), str(1 << 70), "9" * 5_000, "\u0663" * 5, "1e9"]
+)
+def test_a_size_that_no_log_file_has_is_named(text: str) -> None:
+    with pytest.raises(BrokerError, match="as its mappedFileSizeCommitLog, which must be 4096 "):
+        facts_of("h", 1, {**SETTINGS, "mappedFileSizeCommitLog": text}, RUNTIME)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"haListenPort": "0"}, "haListenPort, which must be 1 .. 65535"),
+        ({"haListenPort": "99999"}, "haListenPort, which must be 1 .. 65535"),
+        ({"brokerPermission": "-1"}, "brokerPermission, which must be 0 .. "),
+        ({"brokerName": "b" * 70_000}, r"\(70000 characters\) as its brokerName, .* 255 char"),
+        ({"brokerClusterName": "c" * 256}, "as its brokerClusterName, "),
+    ],
+)
+def test_what_no_broker_says_of_itself_is_named(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(BrokerError, match=words) as caught:
+        facts_of("h", 1, {**SETTINGS, **changed}, RUNTIME)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"commitLogMinOffset": "-2"}, "commitLogMinOffset, which must be -1 .. "),
+        ({"commitLogMinOffset": "78"}, "begins at 78, its commitLogMinOffset, and ends at 77"),
+        ({"commitLogMaxOffset": str(1 << 63)}, "commitLogMaxOffset, which must be -1 .. "),
+        ({"bootTimestamp": "9" * 5_000}, "bootTimestamp, which must be 0 .. "),
+    ],
+)
+def test_a_log_that_cannot_be_is_named(changed: dict[str, str], words: str) -> None:
+    with pytest.raises(BrokerError, match=words):
+        facts_of("h", 1, SETTINGS, {**RUNTIME, **changed})
 
 
 def test_properties_are_lines() -> None:

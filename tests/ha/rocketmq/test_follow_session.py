@@ -1,5 +1,7 @@
 """One HA connection, step by step: what is compared, what is stored, what is acknowledged."""
 
+from typing import Any
+
 from ha.rocketmq.follow.comparison import Ask
 from ha.rocketmq.follow.session import (
     HEARTBEAT_S,
@@ -100,3 +102,26 @@ def test_a_silence_of_our_own_does_not_count() -> None:
     follow.start(0.0)
     follow.stand_still(19.0)
     assert not any(isinstance(each, Disconnect) for each in follow.tick(30.0))
+
+
+def test_many_small_files_in_one_run_are_taken_apart_in_one_pass() -> None:
+    follow = FollowSession(Ask(4096, 4096), 4096, 4096, 0.0)
+    follow.start(0.0)
+    data, before = CountedBytes(1 << 20), CountedBytes.copied
+    pieces = follow.receive(Run(4096, data), 0.1)
+    assert len(pieces) == 256
+    assert all(isinstance(piece, Append) and len(piece.data) == 4096 for piece in pieces)
+    assert CountedBytes.copied - before == len(data)
+
+
+class CountedBytes(bytes):
+    """Counts the bytes of the slices that are taken of it, and of those."""
+
+    copied = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if not isinstance(key, slice):
+            return found
+        CountedBytes.copied += len(found)
+        return CountedBytes(found)

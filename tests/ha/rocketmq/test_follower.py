@@ -17,6 +17,8 @@ from ha.rocketmq.follow.address import parse_address
 from ha.rocketmq.follow.follower import BrokerFollower
 from ha.rocketmq.follow.note import FollowingFile
 from ha.rocketmq.follow.takeover import Presence
+from ha.rocketmq.wire.client import connected_socket
+from ha.rocketmq.wire.errors import BrokerError
 from ha.rocketmq.wire.requests import GET_ALL_SUBSCRIPTION_GROUP_CONFIG
 from ha.state import HaState
 from storage.errors import FlushFailedError
@@ -464,3 +466,31 @@ async def test_what_a_failed_connection_had_written_is_durable_before_the_next_o
     told = max(itertools.chain.from_iterable(pair.broker.acks))
     await pair.restarted("crash")
     assert pair.bench.store.log.wrote.value >= told
+
+
+@pytest.mark.parametrize("size", ["0", "--5", "9" * 5_000, str(1 << 70)])
+async def test_a_broker_that_says_nonsense_is_asked_again(pair: Pair, size: str) -> None:
+    pair.put(20)
+    pair.broker.settings["mappedFileSizeCommitLog"] = size
+    pair.follow()
+    await pair.fault("as its mappedFileSizeCommitLog, which must be 4096 .. 2147483647")
+    del pair.broker.settings["mappedFileSizeCommitLog"]
+    await pair.equal()
+
+
+async def test_settings_without_end_are_refused_by_their_length(pair: Pair) -> None:
+    pair.broker.settings["filler"] = "x" * (2 << 20)
+    pair.follow()
+    await pair.fault("request 26: a command of 20")
+    await pair.fault("the most here is 1048576")
+
+
+async def test_an_ha_port_that_cannot_be_is_named(pair: Pair) -> None:
+    pair.broker.settings["haListenPort"] = "70000"
+    pair.follow()
+    await pair.fault("'70000' as its haListenPort, which must be 1 .. 65535")
+
+
+async def test_a_host_that_no_resolver_takes_is_an_error_of_the_broker() -> None:
+    with pytest.raises(BrokerError, match="is no host and port"):
+        await connected_socket("a" * 70 + ".example", 1)

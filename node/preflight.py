@@ -111,12 +111,25 @@ def _directory(config: NodeConfig, _: FileSystem, __: int) -> Iterator[Exception
         yield StoreLayoutError(
             f"store.directory: {nearest} is not a folder; give another one, or move it away"
         )
-    elif not os.access(nearest, os.R_OK | os.W_OK | os.X_OK):
+        return
+    if not _may_write(nearest):
         what = "" if nearest == directory else f", and {directory} is not there yet"
         yield StoreLayoutError(
             f"store.directory: user {os.geteuid()} may not write to {nearest}{what}; give the "
             "folder to that user, or run the node as its owner"
         )
+        return
+    paths = StorePaths(directory)
+    for folder in (paths.own, paths.config, paths.commit_log, paths.queues, paths.index):
+        if folder.is_dir() and not _may_write(folder):
+            yield StoreLayoutError(
+                f"store.directory: user {os.geteuid()} may not write to {folder}, where the store "
+                "keeps files; give the folder to that user, or run the node as its owner"
+            )
+
+
+def _may_write(folder: Path) -> bool:
+    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
 
 
 def _store(config: NodeConfig, files: FileSystem, _: int) -> Iterator[Exception]:

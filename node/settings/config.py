@@ -328,7 +328,7 @@ def load_config(path: Path | None) -> NodeConfig:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # also a number of thousands of digits
             raise ConfigError(f"{path} is not TOML: {error}") from error
     return config_of(content, path)
 

@@ -212,7 +212,7 @@ def _parsed(text: str) -> object:
     """A TOML value, else the text itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also a number of thousands of digits
         return text
 
 

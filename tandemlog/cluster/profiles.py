@@ -129,7 +129,7 @@ def _read(path: Path, name: str) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise InvalidArgumentError(f"cannot read {path}: {error.strerror}", field=name) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise InvalidArgumentError(f"{path} is not TOML: {error}", field=name) from None
 
 

@@ -122,6 +122,7 @@ def test_cells() -> None:
     assert cell_text(1.5) == "1.5"
     assert cell_text("a\nb") == "a\\nb"
     assert cell_text("\x1b[31m\r\x9b\u2028\0标签") == "\\x1b[31m\\r\\x9b\\u2028\\x00标签"
+    assert cell_text("a\u202eb\u200bc") == "a\\u202eb\\u200bc"
     assert cell_text({"k": "v"}) == "k=v"
     assert len(cell_text("x" * 500)) == MAX_CELL
 

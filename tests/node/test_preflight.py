@@ -81,6 +81,18 @@ def test_a_folder_that_the_user_may_not_write_to(
     )
 
 
+def test_a_folder_of_the_store_that_may_not_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("commitlog", "config"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "config")
+    (line,) = said(config(tmp_path))
+    assert (
+        f"user {os.geteuid()} may not write to {tmp_path / 'config'}, where the store keeps" in line
+    )
+
+
 def test_a_folder_of_another_node(tmp_path: Path) -> None:
     other = config(tmp_path, node_id="n7").ha_config(
         endpoint="127.0.0.1:1", http_endpoint="", store_host="127.0.0.1:1"

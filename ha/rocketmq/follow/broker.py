@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from storage.config import LOG_FILE_SIZES
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
-from tandemlog.format.words import quoted, shortened
+from tandemlog.format.words import quoted, shortened, visible
 
 from ..wire.client import RemotingClient
 from ..wire.errors import BrokerError, BrokerRefusedError, WrongBrokerError
@@ -76,8 +76,8 @@ class BrokerFacts:
 
     @property
     def title(self) -> str:
-        """For people: which broker this is."""
-        return f"broker {self.name} of cluster {self.cluster} at {self.address}"
+        """For people: which broker this is, on any terminal."""
+        return visible(f"broker {self.name} of cluster {self.cluster} at {self.address}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from storage.disk.files import FileSystem
 from storage.disk.small_files import read_small, write_small
 from storage.disk_refusal import refusing
 from storage.store_paths import StorePaths
+from tandemlog.format.words import visible
 
 from ...errors import StateFileError
 
@@ -41,7 +42,7 @@ class Following:
 
     @property
     def title(self) -> str:
-        return f"broker {self.broker} of cluster {self.cluster}"
+        return visible(f"broker {self.broker} of cluster {self.cluster}")
 
 
 class FollowingFile:

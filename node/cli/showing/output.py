@@ -20,6 +20,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from tandemlog.format.words import visible
+
 PAGE = 200
 MAX_CELL = 60
 NO_LIMIT = 1 << 30
@@ -27,7 +29,8 @@ NO_LIMIT = 1 << 30
 TIMES = "_timestamp"
 """How the name of a column ends that has milliseconds since 1970, or -1."""
 
-# Control characters (C0, DEL, C1) and the two Unicode ends of a line, as Python writes them.
+# Control characters (C0, DEL, C1) and the two Unicode ends of a line, as Python writes them; what
+# else a terminal obeys, as marks of direction, is that of `visible`.
 _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
 
 
@@ -200,5 +203,5 @@ def cell_text(value: Any, limit: int = MAX_CELL) -> str:
     else:
         text = str(value)
     if not text.isprintable():
-        text = text.translate(_ESCAPES)
+        text = visible(text.translate(_ESCAPES))
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -4,6 +4,7 @@ import pytest
 
 from ha.rocketmq.follow.address import BrokerAddress, parse_address
 from ha.rocketmq.follow.broker import facts_of, properties
+from ha.rocketmq.follow.note import Following
 from ha.rocketmq.wire.errors import BrokerError, WrongBrokerError
 
 SETTINGS = {
@@ -119,6 +120,13 @@ def test_what_no_broker_says_of_itself_is_named(changed: dict[str, str], words: 
 def test_a_log_that_cannot_be_is_named(changed: dict[str, str], words: str) -> None:
     with pytest.raises(BrokerError, match=words):
         facts_of("h", 1, SETTINGS, {**RUNTIME, **changed})
+
+
+def test_the_title_of_a_broker_moves_no_terminal() -> None:
+    name = "a\x1b[2J\u202e\x9b"
+    facts = facts_of("h", 1, {**SETTINGS, "brokerName": name}, RUNTIME)
+    assert facts.title == "broker a\\u001b[2J\\u202e\\u009b of cluster shop at h:1"
+    assert Following("shop", name).title == "broker a\\u001b[2J\\u202e\\u009b of cluster shop"
 
 
 def test_properties_are_lines() -> None:

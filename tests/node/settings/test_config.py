@@ -70,6 +70,8 @@ def test_the_environment_replaces_one_key_of_a_section_that_is_an_object(
         ("[replication]\nmin_in_sync = 2", 'needs replication.mode = "sync"'),
         ("[replication]\ndead_after_ms = 1", "dead_after_ms (1) must be at least twice"),
         ("role =", "is not TOML"),
+        pytest.param("role = " + "9" * 5_000, "is not TOML", id="digits"),
+        pytest.param("role = " + "[" * 5_000, "is not TOML", id="brackets"),
     ],
 )
 def test_a_fault_names_the_key(tmp_path: Path, text: str, said: str) -> None:

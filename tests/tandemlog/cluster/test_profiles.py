@@ -79,6 +79,8 @@ def test_without_anything() -> None:
         (None, "clusters.toml does not exist; it names clusters"),
         ("[other]\n[another]\n", "has no cluster 'prod'; there are: another, other"),
         ("[prod\n", "is not TOML"),
+        pytest.param("a = " + "9" * 5_000, "is not TOML", id="digits"),
+        pytest.param("a = " + "[" * 5_000, "is not TOML", id="brackets"),
         ("[prod]\ntokenfile = 'x'\n", r"\[prod\] tokenfile: unknown key: is token_file meant"),
         ("[prod]\ntoken = 3\n", r"\[prod\] token: must be text in quotes"),
         ("[prod]\ninsecure = 'yes'\n", "insecure: must be true or false"),

@@ -48,6 +48,7 @@ from .errors import (
     UnknownTopicError,
 )
 from .forks import inherited, watch
+from .format.constants import DEFAULT_QUEUES as DEFAULT_QUEUES
 from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
@@ -56,7 +57,6 @@ from .v1 import admin_pb2, broker_pb2
 
 PERM_READ = 4
 PERM_WRITE = 2
-DEFAULT_QUEUES = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from storage.clock import Clock
 from storage.disk.files import FileSystem
 from storage.errors import StoreError
 from storage.message_store import MessageStore
+from tandemlog.cluster.takeover import DRY_RUN
 from tandemlog.v1 import common_pb2
 
 from ..error_status import RequestRefusedError
@@ -181,7 +182,7 @@ class FollowingRoles:
         look = await self.follower.look()
         reason = obstacle(look, force=force)
         if reason or dry_run:
-            return self._outcome(reason or "a dry run changes nothing", look.broker_end)
+            return self._outcome(reason or DRY_RUN, look.broker_end)
         await self._stop_following()
         try:
             if self._store.log.wrote.value != look.durable:

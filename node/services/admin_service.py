@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 from ha.protocol.versions import FEATURES, VERSION
 from storage.message_store import MessageStore
 from storage.metadata.topics import PERM_READ, PERM_WRITE, TopicConfig
-from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.constants import DEFAULT_QUEUES, client_topic_fault, is_system_topic
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
@@ -36,7 +36,6 @@ from ..settings.running_settings import RunningSettings, SettingRow
 from .elections import Elections, required
 from .group_service import GroupService
 
-DEFAULT_QUEUES = 8
 BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
 MAX_NAMES = 1_024
 

@@ -14,7 +14,7 @@ does not wait, because its caller comes again. But after a crash a node still ha
 to dispatch, and no client may see a queue shorter than it was: so pulls wait for the confirmed part
 of that.
 """
-# The methods have the names of broker.proto.
+# The methods have the names of broker.proto; grpc_server.py has those that answer in bytes.
 # ruff: noqa: N802
 
 import asyncio
@@ -89,13 +89,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
         # where the log ended when this node began to serve
         self._begin = store.log.wrote.value
 
-    async def Append(
-        self, request_iterator: Any, context: Any
-    ) -> AsyncIterator[broker_pb2.AppendResponse]:
-        encoded = (request.SerializeToString() async for request in request_iterator)
-        async for response in self.append_bytes(encoded, Caller()):
-            yield response
-
     async def append_bytes(
         self, request_iterator: AsyncIterator[Buffer], caller: Caller
     ) -> AsyncIterator[broker_pb2.AppendResponse]:
@@ -128,9 +121,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
                     await asyncio.sleep(wait_s)
         finally:
             stream.end()
-
-    async def Pull(self, request: broker_pb2.PullRequest, context: Any) -> broker_pb2.PullResponse:
-        return broker_pb2.PullResponse.FromString(await self.pull_bytes(request, context))
 
     async def pull_bytes(self, request: broker_pb2.PullRequest, caller: Caller) -> bytes:
         """The encoded answer to a pull, as it is served (raw_messages.py says why)."""
@@ -206,11 +196,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             )
         return offsets
 
-    async def QueryByKey(
-        self, request: broker_pb2.QueryByKeyRequest, context: Any
-    ) -> broker_pb2.RecordsResponse:
-        return broker_pb2.RecordsResponse.FromString(await self.query_bytes(request, context))
-
     async def query_bytes(self, request: broker_pb2.QueryByKeyRequest, caller: Caller) -> bytes:
         """The encoded answer to a query, as it is served."""
         await self._dispatched()
@@ -235,11 +220,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             max_looked_up=MAX_LOOKED_UP,
             tags=request.tags,
         )
-
-    async def GetByOffset(
-        self, request: broker_pb2.GetByOffsetRequest, context: Any
-    ) -> broker_pb2.RecordsResponse:
-        return broker_pb2.RecordsResponse.FromString(await self.by_offset_bytes(request, context))
 
     async def by_offset_bytes(
         self, request: broker_pb2.GetByOffsetRequest, caller: Caller
@@ -329,12 +309,6 @@ class BrokerService(broker_pb2_grpc.BrokerServicer):
             last_sequence=state.last_sequence,
             last_timestamp=state.timestamp,
         )
-
-    async def FetchSegmentRange(
-        self, request: broker_pb2.FetchSegmentRangeRequest, context: Any
-    ) -> AsyncIterator[broker_pb2.SegmentChunk]:
-        async for chunk in self.segment_bytes(request, context):
-            yield broker_pb2.SegmentChunk.FromString(chunk)
 
     def segment_bytes(
         self, request: broker_pb2.FetchSegmentRangeRequest, caller: Caller

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ..v1 import admin_pb2
 
+DRY_RUN = "a dry run changes nothing"
+"""What a takeover waits for that was only asked about, if nothing else is in its way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Takeover:

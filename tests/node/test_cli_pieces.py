@@ -148,7 +148,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 async def test_lines_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\n\ntwo\r\nlast")
-    assert [line async for line in lines_of(path)] == [b"one", b"", b"two\r", b"last"]
+    assert [line async for line in lines_of(path)] == [b"one", b"", b"two", b"last"]
 
 
 async def test_lines_of_a_pipe_come_as_they_are_written(

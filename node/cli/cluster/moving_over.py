@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tandemlog.cluster.takeover import Takeover
+from tandemlog.cluster.takeover import DRY_RUN, Takeover
 from tandemlog.cluster.topology import Topology
 from tandemlog.format.words import counted
 
@@ -19,7 +19,7 @@ def plan_lines(found: Takeover) -> list[str]:
         f"{found.node_id} becomes the master of the log of {found.broker}, and follows no longer.",
         f"The broker's log {seen}; this node has it up to {found.end_offset}.",
     ]
-    if found.waits_for:
+    if found.waits_for not in ("", DRY_RUN):
         lines.append(f"Now it waits: {found.waits_for}.")
     return lines
 

@@ -16,18 +16,18 @@ MAX_SIZE = 1 << 30
 
 
 async def lines_of(file: Path | None) -> AsyncIterator[bytes]:
-    """Lines without their newline, as they come: a pipe is read while it is written."""
+    """Lines without their newline, LF or CRLF, as they come: a pipe is read while it is written."""
     rest: list[bytes] = []
     async for chunk in _chunks(file):
         *lines, last = chunk.split(b"\n")
         for line in lines:
             rest.append(line)
-            yield b"".join(rest)
+            yield b"".join(rest).removesuffix(b"\r")
             rest = []
         if last:
             rest.append(last)
     if rest:
-        yield b"".join(rest)
+        yield b"".join(rest).removesuffix(b"\r")
 
 
 async def whole(file: Path | None) -> bytes:

@@ -31,7 +31,7 @@ from tandemlog.message import Message, SendResult
 from tandemlog.produce.framing import join_keys
 from tandemlog.produce.producer import AsyncProducer
 
-from ..frame.exit_codes import USAGE
+from ..frame.exit_codes import FAULT, USAGE
 from ..frame.failures import CommandError, exit_code_of, said
 from ..showing.output import Format, error_console, write_lines, write_rows
 from .line_fields import ToMessage
@@ -194,7 +194,19 @@ class Sending:
             else:
                 raise problem
         if rows and self._form is Format.JSONL:
+            self._write(rows)
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        """Raises CommandError if nothing reads the answers any more: the rest is not sent."""
+        try:
             write_lines(rows)
+        except BrokenPipeError:
+            sys.stdout = open("/dev/null", "w")  # noqa: SIM115 - lives to the end of the process
+            raise CommandError(
+                f"the reader of the answers has gone after {self._totals.acknowledged} "
+                "acknowledged messages: the rest was not sent",
+                FAULT,
+            ) from None
 
     def _stop(self, problem: TandemlogError, place: str) -> None:
         """The first problem of this kind ends the run."""

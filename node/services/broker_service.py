@@ -31,7 +31,7 @@ from storage.reads.results import FoundRecords
 from tandemlog.cluster.histories import history_of, put_history
 from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
 from tandemlog.format.files.log_history import MAX_TERMS
-from tandemlog.v1 import broker_pb2, broker_pb2_grpc, common_pb2
+from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..access.caller import Caller
 from ..access.errors import NotKnownError
@@ -60,7 +60,7 @@ DISPATCH_LOOK_S = 0.005
 Answer = TypeVar("Answer", bound=Message)
 
 
-class BrokerService(broker_pb2_grpc.BrokerServicer):
+class BrokerService:
     """See the module."""
 
     def __init__(

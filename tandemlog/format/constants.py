@@ -141,7 +141,7 @@ def _name_fault(name: str, limit: int | None = None) -> str | None:
 
 
 DEFAULT_QUEUES: Final = 4
-"""Of a new topic, if whoever makes it names no number."""
+"""Of a new topic, if the request for it names no number."""
 MAX_QUERY: Final = 64
 """Messages of one answer to a query by key, RocketMQ's limit."""
 MAX_QUERY_ALL: Final = 100_000

@@ -305,29 +305,6 @@ async def test_the_stores_own_topics_are_neither_made_nor_deleted(master: Node, 
         assert (answer.error.field, name in answer.error.message) == ("name", True)
 
 
-async def test_record_bytes_pass_the_generated_handlers_by(
-    master: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They decode and encode every record once more; which handler wins is gRPC's rule."""
-
-    def generated(*_: object) -> None:
-        raise AssertionError("decoded as a protobuf message")
-
-    for name in ("Append", "Pull", "FetchSegmentRange"):
-        monkeypatch.setattr(BrokerService, name, generated)
-    async with AsyncAdmin(master.endpoints.listen) as admin:
-        await admin.create_topic("t", 1)
-    async with stubs(master) as channel:
-        await append(channel, put_request())
-        positions = [broker_pb2.QueuePosition(topic="t")]
-        pulled = await channel.broker.Pull(
-            broker_pb2.PullRequest(positions=positions, wait_ms=10_000)
-        )
-        assert pulled.queues[0].count == 1
-        chunks = channel.broker.FetchSegmentRange(broker_pb2.FetchSegmentRangeRequest())
-        assert (await chunks.read()).data
-
-
 async def test_raw_bytes_of_the_log(master: Node) -> None:
     async with AsyncAdmin(master.endpoints.listen) as admin:
         await admin.create_topic("t", 1)

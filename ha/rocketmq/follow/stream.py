@@ -14,9 +14,12 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
 from storage.clock import Clock
+from storage.errors import StoreError
 
+from ...errors import HaError
 from ...slave.stream import StoreThreads
 from ..wire.client import connected_socket
 from ..wire.frames import FrameReader, encode_offset
@@ -75,10 +78,17 @@ class FollowStream:
             self._obey(self.session.start(self._clock.monotonic()))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             return await self._finish(tasks)
+        except (HaError, StoreError) as error:
+            raise without_frames(error) from error.__cause__
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            del task
+            # a task has the error, the error this frame: not even they may be a ring
+            tasks.clear()
+            ends.clear()
+            self._work.clear()
             link.close()
             await self._threads.wait()
 
@@ -193,6 +203,20 @@ class FollowStream:
         """Close the connection; the next one begins with another look at the broker."""
         if not self._ended.done():
             self._ended.set_result(reason)
+
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+def without_frames(error: Error) -> Error:
+    """`error`, its tracebacks dropped. Their frames hold the bytes of the connection, and tasks
+    that hold the error: a ring that only a full collection frees, many connections later. What the
+    error says is all that is logged of it."""
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__
+    return error
 
 
 def _size_of(work: Work) -> int:

@@ -2,12 +2,15 @@
 
 import asyncio
 import contextlib
+import gc
 import itertools
+import weakref
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from fakes import fake_rocketmq
 from fakes.fake_rocketmq import FakeRocketmq, log_bytes, lost_tail
 from fakes.log_builder import LogBuilder
 from fakes.replicas import eventually
@@ -16,6 +19,7 @@ from ha.master.term import next_epoch
 from ha.rocketmq.follow.address import parse_address
 from ha.rocketmq.follow.follower import BrokerFollower
 from ha.rocketmq.follow.note import FollowingFile
+from ha.rocketmq.follow.stream import FollowStream
 from ha.rocketmq.follow.takeover import Presence
 from ha.rocketmq.wire.client import connected_socket
 from ha.rocketmq.wire.errors import BrokerError
@@ -489,6 +493,32 @@ async def test_an_ha_port_that_cannot_be_is_named(pair: Pair) -> None:
     pair.broker.settings["haListenPort"] = "70000"
     pair.follow()
     await pair.fault("'70000' as its haListenPort, which must be 1 .. 65535")
+
+
+async def test_a_connection_that_is_over_holds_no_memory(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """16 MiB frames of zeros came to 700 MB: each connection was a ring of tasks, errors and
+    frames, that only a full collection freed."""
+    pair.put(20)
+    monkeypatch.setattr(fake_rocketmq, "log_bytes", lambda _, start, end: bytes(end - start))
+    streams = weakref.WeakSet[FollowStream]()
+    begin = FollowStream.run
+
+    async def run(self: FollowStream, host: str, port: int) -> str:
+        streams.add(self)
+        return await begin(self, host, port)
+
+    monkeypatch.setattr(FollowStream, "run", run)
+    gc.collect()
+    gc.disable()
+    try:
+        pair.follow()
+        await eventually(lambda: len(pair.broker.acks) == 4)
+        assert len(streams) <= 2
+    finally:
+        gc.enable()
+    await pair.fault("bytes that are no record")
 
 
 async def test_a_host_that_no_resolver_takes_is_an_error_of_the_broker() -> None:

@@ -168,6 +168,10 @@ class Commits:
             if gone is not None:  # given up while this commit waited for another one
                 raise gone
 
+    def _is_lost(self, queue: Queue, turns: Mapping[Queue, int]) -> bool:
+        """Whether this queue is not read any more as it was then."""
+        return not turns[queue] or self._progress.turn(queue) != turns[queue]
+
     def _of_a_cut_log(self, offsets: Mapping[Queue, int]) -> list[Queue]:
         is_cut = self._progress.is_of_a_cut_log
         return [queue for queue, offset in offsets.items() if is_cut(queue, offset)]
@@ -251,22 +255,25 @@ class Commits:
     ) -> None:
         """Where the master has another log than the one that was read, positions are compared
         first. Of queues that were cut it sends how far they are then, or raises LogCutError where
-        the caller has named an offset."""
+        the caller has named an offset. A queue that was lost meanwhile has nothing to compare:
+        what its offset is in this log is not known."""
+        turns = {queue: self._progress.turn(queue) for queue in offsets}
         try:
             await self._send_once(offsets, log_term)
         except LogCutError as error:
             await self._of.log.catch_up()
             now = self._of.log.log_term
-            cut = self._of_a_cut_log({queue: offsets[queue] for queue in error.refused})
             if now == log_term:
                 raise
+            cut = self._of_a_cut_log({queue: offsets[queue] for queue in error.refused})
+            lost = [each for each in error.refused if self._is_lost(each, turns)]
             done = self._progress.done
-            rest = {each: offsets[each] for each in error.refused if each not in cut}
+            rest = {each: offsets[each] for each in error.refused if each not in {*cut, *lost}}
             if not named:
                 rest.update((each, done[each]) for each in cut if each in done)
             await self._send_once(rest, now)
-            if cut and named:
-                raise _cut_off(self._group or "", cut) from error
+            if named and (cut or lost):
+                raise _cut_off(self._group or "", sorted({*cut, *lost})) from error
 
     async def _send_once(self, offsets: Mapping[Queue, int], log_term: tuple[int, int]) -> None:
         """Until the answer has come it is not known which of the two offsets the group has: a send

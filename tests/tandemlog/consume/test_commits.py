@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -138,6 +138,65 @@ async def test_what_the_group_has_is_not_sent_again() -> None:
     await commits.save(progress.done)
     assert server.offsets == {ZERO: 7}
     assert server.calls == calls
+
+
+class CutLog(Of):
+    """A stream whose log was cut: it hears of that when it compares its positions; `meanwhile`
+    happens to the queue before."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self.log_term = (1, 11)
+        self._meanwhile = meanwhile
+
+    async def catch_up(self) -> None:
+        self._meanwhile()
+        self.log_term = (2, 22)
+
+
+class AfterTheCut(Server):
+    """It takes offsets of its own log alone."""
+
+    async def commit(
+        self,
+        group: str,
+        offsets: Mapping[Queue, int],
+        member: tuple[str, int] | None = None,
+        log_term: tuple[int, int] = (0, 0),
+    ) -> None:
+        if log_term != (2, 22):
+            error = errors.LogCutError("these messages are not in the log")
+            error.refused = tuple(offsets)
+            raise error
+        await super().commit(group, offsets, member, log_term)
+
+
+@pytest.mark.parametrize("meanwhile", ["lost", "lost and begun again"])
+async def test_a_place_in_a_queue_that_is_lost_is_none_in_another_log(meanwhile: str) -> None:
+    """Nothing compares it: sent as a place in the log of now, it would skip what is there."""
+    server, progress = AfterTheCut(turns=0), Progress()
+
+    def happens() -> None:
+        progress.forget([ZERO])
+        if meanwhile != "lost":
+            progress.begin(ZERO, 3)
+
+    commits = Commits(server, progress, "g", CutLog(happens))
+    for queue in (ZERO, ONE):
+        progress.begin(queue, 0)
+        deliver(progress, queue, 7)
+    await commits.save(progress.done)
+    assert server.offsets == {ONE: 7}
+
+
+async def test_a_commit_by_name_in_a_queue_that_is_lost_says_so() -> None:
+    server, progress = AfterTheCut(turns=0), Progress()
+    commits = Commits(server, progress, "g", CutLog(lambda: progress.forget([ZERO])))
+    progress.begin(ZERO, 0)
+    deliver(progress, ZERO, 7)
+    with pytest.raises(errors.LogCutError):
+        await commits.commit({ZERO: 7})
+    assert server.offsets == {}
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -4,6 +4,8 @@ PYTHONPATH=tests python -m sim 5000            seeds 0..4999, on all processors
 PYTHONPATH=tests python -m sim 5000 7000       seeds 5000..6999
 PYTHONPATH=tests python -m sim 123 --shortest  the shortest part of seed 123 that fails
 PYTHONPATH=tests python -m sim --elections 5000  worlds that elect, a third of them in each mode
+PYTHONPATH=tests python -m sim --served 5000     the same with real clients in them
+PYTHONPATH=tests python -m sim --blackouts 5000  the power of all nodes fails, after any history
 """
 
 import logging
@@ -16,7 +18,8 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 
 from ha.config import Replication
-from sim import election_world
+from sim import election_world, served_run
+from sim.election_blackouts import blackouts_of
 from sim.ha_nodes import ViolationError
 from sim.store_run import play, shortest
 
@@ -40,6 +43,22 @@ def outcome_of_elections(seed: int) -> Outcome:
     try:
         mode = list(Replication)[seed % 3]
         return seed, "", election_world.play(seed, mode=mode).counters
+    except Exception as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
+def outcome_of_clients(seed: int) -> Outcome:
+    logging.disable(logging.CRITICAL)
+    try:
+        return seed, "", served_run.play(seed).counters
+    except Exception as fault:
+        return seed, f"seed {seed}: {fault}", {}
+
+
+def outcome_of_blackouts(seed: int) -> Outcome:
+    logging.disable(logging.CRITICAL)
+    try:
+        return seed, "", blackouts_of(seed).counters
     except Exception as fault:
         return seed, f"seed {seed}: {fault}", {}
 
@@ -69,14 +88,22 @@ def search(seeds: range, play_one: Callable[[int], Outcome] = outcome) -> int:
     return found.total()
 
 
+OTHER_WORLDS = {
+    "--elections": outcome_of_elections,
+    "--served": outcome_of_clients,
+    "--blackouts": outcome_of_blackouts,
+}
+
+
 def main(arguments: list[str]) -> int:
     numbers = [int(each) for each in arguments if each.isdigit()]
     if "--shortest" in arguments:
         steps, text = shortest(numbers[0])
         print(f"{steps} steps: {text}" if text else f"seed {numbers[0]} keeps every promise")
         return bool(text)
-    if "--elections" in arguments:
-        return bool(search(range(*numbers), outcome_of_elections))
+    for option, play_one in OTHER_WORLDS.items():
+        if option in arguments:
+            return bool(search(range(*numbers), play_one))
     return bool(search(range(*numbers)))
 
 

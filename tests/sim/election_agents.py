@@ -28,11 +28,6 @@ class NodeHost:
         self._cluster = cluster
         self._node = node
 
-    @property
-    def _process(self) -> Process:
-        assert self._node.process is not None
-        return self._node.process
-
     def own_log(self) -> OwnLog:
         state, store = self._cluster.state(self._node), self._node.store
         assert store is not None
@@ -59,10 +54,10 @@ class NodeHost:
         return
 
     def fence(self, reason: str) -> None:
-        self._process.pending.clear()
+        self._cluster.fence(self._node, reason)
 
     def hold_puts(self, reason: str) -> None:
-        self._process.held_back = reason
+        self._cluster.hold_puts(self._node, reason)
 
     def durable_on(self, member: Member) -> int | None:
         master = self._node.master

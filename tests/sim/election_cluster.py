@@ -19,6 +19,7 @@ from ha.master.record_keeper import DeposedError, RecordKeeper
 from ha.master.session import MasterSession
 from ha.master.term import WonTerm
 from ha.protocol.frames import Hello, SlaveFrame
+from ha.protocol.versions import OURS
 from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore, set_log_aside
 from ha.state import HaState, Member, started_over
@@ -77,7 +78,7 @@ class ElectionCluster(Cluster, ABC):
             return
         node.lives += 1
         node.has_power, node.read_to = True, 0
-        store = ElectedStore(node.disk, node.before, self.flush)
+        store = self.new_store(node)
         state = self.state(node)
         state = replace(state, starts=state.starts + 1)
         doubt = store.doubt
@@ -90,6 +91,10 @@ class ElectionCluster(Cluster, ABC):
         store.become_slave()
         node.store = store
         node.process = self.new_process(node, state)
+
+    def new_store(self, node: ElectedNode) -> ElectedStore:
+        """Of what is on its disk."""
+        return ElectedStore(node.disk, node.before, self.flush)
 
     @abstractmethod
     def new_process(self, node: ElectedNode, state: HaState) -> Process:
@@ -154,6 +159,16 @@ class ElectionCluster(Cluster, ABC):
                 slave.stream.slave_open = False
             node.slave = None
 
+    def fence(self, node: ElectedNode, reason: str) -> None:
+        """Nothing is acknowledged any more."""
+        if node.process is not None:
+            node.process.pending.clear()
+
+    def hold_puts(self, node: ElectedNode, reason: str) -> None:
+        """Puts wait a moment; with no reason they go on."""
+        if node.process is not None:
+            node.process.held_back = reason
+
     def belong(self, node: ElectedNode, uuid: str) -> None:
         state = self.state(node)
         if uuid and state.cluster_uuid != uuid:
@@ -216,7 +231,7 @@ class ElectionCluster(Cluster, ABC):
             self.probe(node)
             return
         config = self.config(node.name)
-        hello = Hello("sim", node.name, "", endpoint=f"{node.name}:1")
+        hello = Hello("sim", node.name, "", endpoint=f"{node.name}:1", build=OURS)
         hello, me = slave.stored.greeting(hello, distrust=slave.distrust)
         self.serial += 1
         stream = FakeStream(self.serial)
@@ -315,18 +330,25 @@ class ElectionCluster(Cluster, ABC):
             return
         for put in [put for put in process.pending if put.end <= group.tracker.value]:
             process.pending.remove(put)
-            held = self.acked.get(put.start)
-            if held is not None and held != put:
-                raise ViolationError(f"two records acknowledged at {put.start}")
-            alone = group.acts_alone()  # then its lease still counts
-            if process.woke is not None and put.end > process.woke and not alone:
-                raise ViolationError(f"{node.name} woke up and acknowledged {put.start} at once")
-            self.leads_alone(node, group.view.epoch)
-            if alone:
-                self.check_deposed(node, put)
-            self.acked[put.start] = put
-            self.count("acked")
-            self.check_members(node, put)
+            self.promise(node, put)
+
+    def promise(self, node: ElectedNode, put: Put) -> None:
+        """A client is told that this is stored."""
+        master, process = node.master, node.process
+        assert master is not None
+        assert process is not None
+        held = self.acked.get(put.start)
+        if held is not None and held != put:
+            raise ViolationError(f"two records acknowledged at {put.start}")
+        alone = master.group.acts_alone()  # then its lease still counts
+        if process.woke is not None and put.end > process.woke and not alone:
+            raise ViolationError(f"{node.name} woke up and acknowledged {put.start} at once")
+        self.leads_alone(node, master.group.view.epoch)
+        if alone:
+            self.check_deposed(node, put)
+        self.acked[put.start] = put
+        self.count("acked")
+        self.check_members(node, put)
 
     # --- checks
 

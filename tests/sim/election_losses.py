@@ -25,8 +25,6 @@ from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import Put, SimNode, ViolationError, holds, piece
 
 PATIENCE_S = 25.0
-LEAST_RECORD = 8
-"""Bytes that the beginnings of two records may have in common by chance."""
 
 
 def is_filler(log: bytes, at: int) -> bool:
@@ -46,6 +44,8 @@ class Forcing:
 class ElectionLosses(ElectionDisks, ABC):
     """See the module."""
 
+    least_record = 8
+    """Bytes that the beginnings of two records may have in common by chance."""
     forcing: Forcing | None = None
     unclean_epoch = 0
 
@@ -164,7 +164,7 @@ class ElectionLosses(ElectionDisks, ABC):
         pairs = enumerate(zip(mine, masters, strict=True))
         equal = low + next((index for index, (a, b) in pairs if a != b), len(mine))
         point = hello.confirm_offset - int(told[1])
-        by_chance = LEAST_RECORD
+        by_chance = self.least_record
         if is_filler(mine, point - low):  # two logs may have the same one
             by_chance += disk.file_size - point % disk.file_size
         if not 0 <= equal - point < by_chance:

@@ -25,6 +25,9 @@ HEALED_WITHIN_S = 40.0
 class ElectionWorld(ElectionLosses):
     """See the module."""
 
+    calm_s = 0.02
+    """Of a moment in which all is well."""
+
     def __init__(self, seed: int, flush: FlushMode, mode: Replication = Replication.SYNC) -> None:
         super().__init__(seed, flush, mode)
         self.expires = self.rng.choice((0.0, 0.0, 0.3))
@@ -289,7 +292,7 @@ class ElectionWorld(ElectionLosses):
 
     def calm(self) -> None:
         """A moment in which every node does all that it should."""
-        self.clock.advance(0.02)
+        self.clock.advance(self.calm_s)
         self.coordination.pass_time()
         self.coordination.deliver()
         for stream in self.streams:

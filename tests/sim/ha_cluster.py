@@ -42,7 +42,15 @@ from ha.protocol.frames import (
 from ha.protocol.handshake import proven_prefix
 from ha.protocol.log_crc import log_crc
 from ha.protocol.prologue import prologue_frames
-from ha.slave.session import Disconnect, Prepared, SeeMembers, Send, SlaveAction, SlaveSession
+from ha.slave.session import (
+    Disconnect,
+    Prepared,
+    SeeMembers,
+    Send,
+    SlaveAction,
+    SlaveSession,
+    StoreAction,
+)
 from ha.slave.store import SlaveStore
 from ha.state import HaState, Member, decode_state, encode_state
 from sim.ha_nodes import (
@@ -265,6 +273,7 @@ class Cluster:
             return
         batch = [slave.work.popleft() for _ in range(min(count, len(slave.work)))]
         session = slave.session
+        self.ran(node, batch)
         try:
             prepared = slave.stored.run(batch)
             if not prepared and self.rng.random() < 0.3:
@@ -289,6 +298,13 @@ class Cluster:
             self.obey_slave(node, session.prepared(outcome.durable, outcome.reput, self.now))
         else:
             self.obey_slave(node, session.stored(outcome.durable, outcome.reput, self.now))
+        self.settled(node)
+
+    def ran(self, node: SimNode, batch: list[StoreAction]) -> None:
+        """A slave's store executes these."""
+
+    def settled(self, node: SimNode) -> None:
+        """What it has executed is durable."""
 
     # --- the master's side
 

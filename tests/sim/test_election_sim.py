@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from ha.config import Replication
+from sim.election_blackouts import blackouts_of
 from sim.election_mutations import MUTATIONS
 from sim.election_scenes import (
     acknowledged_before,
@@ -57,13 +58,14 @@ CAUGHT_AT = {
     "a disk that lost its tail keeps its name": 1,
     "a leader counts what it has not fsynced": 9,
     "a leaving member is not waited for any more": 1,
+    "a term that has ended still counts what is not fsynced": 43,
 }
 
 MODES = (Replication.ASYNC, Replication.SYNC_DEGRADE)
 
 
 BY_SCENE: dict[str, Callable[[int], ElectionWorld]] = {
-    "a term that has ended still counts what is not fsynced": rack_loses_power,
+    "a term that has ended still counts what is not fsynced": blackouts_of,
     "a master that rests still counts what is not fsynced": rack_loses_power,
     "a put does not wait for the note that it counts": rest_is_over,
     "a renewal proves nothing": sleeping_leader,
@@ -133,6 +135,11 @@ def test_other_modes_lose_what_they_may(mode: Replication) -> None:
 def test_two_misfortunes_at_once() -> None:
     for seed in range(SEEDS):
         two_at_once(seed)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nobody_has_to_force_a_leader_after_a_power_cut_of_all(seed: int) -> None:
+    blackouts_of(seed)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -98,6 +98,7 @@ def test_a_damaged_topic_table_without_backup_is_an_error() -> None:
     bench.store.close()
     path = DIRECTORY / "config" / "topics.json"
     bench.files.atomic_replace(path, b"{")
+    bench.files.unlink(path.with_name("topics.json.bak"))
     with pytest.raises(CorruptStoreError, match=r"topics\.json"):
         bench.open()
     bench.files.unlink(path)

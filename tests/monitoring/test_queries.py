@@ -13,6 +13,7 @@ QUERIES = [*panels(), *((rule["alert"], rule["expr"]) for rule in rules())]
 NOT_SHOWN = {
     "replicated_chunks_total", "calls_started_total", "answer_bytes", "metric_topics_folded",
     "metric_groups_folded", "isr_size", "clock_jump_seconds", "unreadable_files",
+    "coordinator_last_accepted_age_seconds", "coordinator_epoch",
 }  # fmt: skip
 
 

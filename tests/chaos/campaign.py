@@ -22,7 +22,7 @@ from chaos.cluster import EMBEDDED, ETCD, HEAL_S, ChaosCluster
 from chaos.faults import Fault, Scene, faults_for
 from chaos.load import StreamLoad
 from chaos.tally import Played, Tally
-from chaos.watchers import Follower, NodeWatcher, Witness
+from chaos.watchers import Follower, GroupReader, NodeWatcher, Witness
 from running import wait_until
 
 LIFE_S = 300.0
@@ -82,6 +82,8 @@ class Campaign:
                 clients.enter_context(NodeWatcher(node, witness))
             follower = Follower(endpoints, witness)
             clients.enter_context(follower)
+            group = GroupReader(endpoints, witness)
+            clients.enter_context(group)
             audit = Audit(cluster, load, witness)
             for fault in faults:
                 self.tally.add(self._play(cluster, load, audit, fault))
@@ -90,8 +92,8 @@ class Campaign:
             load.stop()
             self.tally.end(audit.at_the_end())
             wait_until(
-                f"the consumer to get all {audit.count} messages",
-                lambda: follower.delivered >= audit.count,
+                f"the consumer and the group to get all {audit.count} messages",
+                lambda: follower.delivered >= audit.count and group.delivered >= audit.count,
                 HEAL_S,
             )
 

@@ -22,6 +22,7 @@ from running import NodeProcess, ServerProcess
 from tandemlog.cluster.elections import ClusterChange
 from tandemlog.errors import TandemlogError
 from tandemlog.sync.admin import Admin
+from tandemlog.v1 import common_pb2
 
 SHORT_S = 2.0
 """Less than the lease of 6 s."""
@@ -31,6 +32,7 @@ LASTING_S = 25.0
 """Beyond every timeout of a client: it must find the next master while the fault lasts."""
 SPREAD = 0.15
 FLAPS, FLAP_S = 4, 0.6
+SIEGE_KILLS = 3
 
 
 class Scene:
@@ -171,6 +173,42 @@ def _two_at_once(scene: Scene) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _besieged(scene: Scene, cut: Sequence[NodeProcess]) -> Iterator[None]:
+    """`cut`, the master among them, have lost the coordinator alone: they hear everybody else, and
+    the master does not know that it is deposed. Whoever is elected meanwhile is killed, with puts
+    that are stored and not answered."""
+    scene.network.separate([node.node_id for node in cut], scene.coordinators)
+    others = [node for node in scene.all_nodes if node not in cut]
+    killed: list[NodeProcess] = []
+    for _ in range(SIEGE_KILLS):
+        leader = _elected(others)
+        if leader is None:
+            break
+        time.sleep(scene.rng.uniform(0.0, SHORT_S))
+        leader.kill()
+        killed.append(leader)
+        time.sleep(scene.rng.uniform(0.5, SHORT_S))
+        _start(leader)
+    yield
+    scene.network.heal()
+    for node in killed:
+        if not node.alive:
+            _start(node)
+
+
+def _elected(nodes: Sequence[NodeProcess]) -> NodeProcess | None:
+    """The first of these that leads; None if none does in time."""
+    deadline = time.monotonic() + LASTING_S
+    while time.monotonic() < deadline:
+        for node in nodes:
+            status = node.status() if node.alive else None
+            if status is not None and status.role == common_pb2.MASTER:
+                return node
+        time.sleep(0.1)
+    return None
+
+
 TWO = "two-at-once"
 FAULTS: tuple[Fault, ...] = (
     Fault("kill-master", lambda s: _killed([s.master]), LONG_S),
@@ -207,6 +245,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("master-without-slaves", lambda s: _separated(s, [s.leader], s.slave_ids), LONG_S),
     Fault("slave-without-master", lambda s: _separated(s, [s.leader], [s.slave.node_id]), LONG_S),
+    Fault("besieged-master", lambda s: _besieged(s, [s.master]), SHORT_S),
+    Fault("besieged-master-and-slave", lambda s: _besieged(s, [s.master, s.slave]), SHORT_S),
     Fault("flapping-master", _flapping, SHORT_S),
     Fault("coordinator-killed", lambda s: _killed([s.member]), LONG_S),
     Fault("coordinator-paused", lambda s: _paused([s.member]), LONG_S),

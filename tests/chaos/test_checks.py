@@ -7,7 +7,7 @@ from chaos.checks import Finding, duplicated, longest_gap, lost, two_leaders, va
 from chaos.cluster import EMBEDDED, ETCD
 from chaos.faults import FAULTS
 from chaos.tally import Played, Tally
-from chaos.watchers import Follower, Witness
+from chaos.watchers import Follower, GroupReader, Witness
 
 HELD = {(0, 0): b"0", (1, 0): b"1", (0, 1): b"2"}
 ACKNOWLEDGED = {0: (0, 0), 1: (1, 0), 2: (0, 1)}
@@ -117,3 +117,14 @@ def test_the_report_counts_by_kind_of_fault() -> None:
     assert (row["fault"], row["runs"], row["lost"], row["vanished"]) == ("kill-master", 2, 1, 0)
     assert (row["median_recovery_s"], row["worst_recovery_s"]) == (7.0, 7.5)
     assert (end["fault"], end["vanished"]) == ("at-the-end", 1)
+
+
+def test_a_group_may_get_a_message_again_and_passes_none() -> None:
+    witness = Witness()
+    group = GroupReader(["n0:1"], witness)
+    for offset in (0, 1, 2, 1, 2, 3):
+        group.deliver((0, offset), str(offset).encode())
+    assert (witness.findings, group.delivered) == ([], 4)
+    group.deliver((0, 6), b"6")
+    (finding,) = witness.findings
+    assert finding == Finding("skipped", "the group got (0, 6), and nothing from 4 on")

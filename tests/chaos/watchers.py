@@ -3,6 +3,7 @@
     NodeWatcher   pulls from one node itself, also while it is cut off, deposed or behind; and asks
                   it whether it leads, in which epoch
     Follower      the client's own consumer, reading from slaves: what it delivers has no gaps
+    GroupReader   the member of a group, which commits: it may get a message again, and passes none
 
 All of them write into one `Witness`.
 """
@@ -154,3 +155,45 @@ class Follower(_Reader):
         self._next[queue_id] = offset + 1
         self._witness.saw(place, body, "the consumer")
         self.delivered += 1
+
+
+class GroupReader(_Reader):
+    """See the module. `delivered` counts messages, each once; a stream that failed is opened again
+    where its group has come to."""
+
+    def __init__(self, endpoints: Sequence[str], witness: Witness) -> None:
+        super().__init__("group")
+        self._endpoints = list(endpoints)
+        self._witness = witness
+        self._next = dict.fromkeys(range(QUEUES), 0)
+
+    @property
+    def delivered(self) -> int:
+        return sum(self._next.values())
+
+    def _run(self) -> None:
+        options = FollowOptions(wait_ms=1_000, auto_commit_ms=500)
+        with Consumer(self._endpoints, group="chaos", options=options) as consumer:
+            while not self._end.is_set():
+                try:
+                    with consumer.follow(TOPIC) as stream:
+                        self._read(stream)
+                except TandemlogError:
+                    time.sleep(PAUSE_S)
+
+    def _read(self, stream: Stream) -> None:
+        while not self._end.is_set():
+            try:
+                batch = stream.next_batch(500)
+            except TimeoutError:
+                continue
+            for message in batch or ():
+                self.deliver((message.queue_id, message.queue_offset), message.body)
+
+    def deliver(self, place: Place, body: bytes) -> None:
+        queue_id, offset = place
+        if offset > self._next[queue_id]:
+            text = f"the group got {place}, and nothing from {self._next[queue_id]} on"
+            self._witness.findings.append(Finding("skipped", text))
+        self._next[queue_id] = max(self._next[queue_id], offset + 1)
+        self._witness.saw(place, body, "the group")

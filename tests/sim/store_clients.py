@@ -113,7 +113,7 @@ class Clients(StoreCluster):
             self.note(f"{request} is not taken: {fault}")
             return False
         request.result, request.life = result, self.life
-        self.ledger.appended(request, result)
+        self.ledger.appended(request, result, self.now)
         self.count("repeated" if result.duplicate else "stored")
         node.answers[:] = [each for each in node.answers if each is not request]
         node.answers.append(request)

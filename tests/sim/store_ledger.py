@@ -46,13 +46,17 @@ class Ledger:
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     acknowledged: list[Request] = field(default_factory=list)
     appended_at: dict[bytes, int] = field(default_factory=dict)
+    born_at: dict[bytes, float] = field(default_factory=dict)
     topics: set[str] = field(default_factory=set)
     dropped: int = 0
 
     # -- what clients are told
 
-    def appended(self, request: Request, result: AppendResult) -> None:
-        """The master has stored it, or says where it did before; nothing is promised yet."""
+    def appended(self, request: Request, result: AppendResult, now: float) -> None:
+        """The master has stored it, or says where it did before; nothing is promised yet. `now` is
+        the world's own time, in seconds."""
+        for put in request.puts:
+            self.born_at.setdefault(put.body, now)
         for segment in result.segments:
             for number in range(segment.count):
                 body = request.puts[segment.first_index + number].body
@@ -90,6 +94,15 @@ class Ledger:
         held = self.placed.setdefault(place, body)
         if held != body:
             raise ViolationError(f"{place} was {told(held)} and is {told(body)} now")
+
+    def check_age(self, start: int, end: int, now: float, least_s: float) -> None:
+        """Retention has deleted the log from `start` to before `end`: nothing younger than that."""
+        for fact in self.facts.values():
+            age_s = now - self.born_at[fact.body]
+            if start <= fact.start < end and age_s < least_s:
+                raise ViolationError(
+                    f"acknowledged {fact.place} {told(fact.body)} is deleted, {age_s:.0f} s old"
+                )
 
     # -- what a store holds
 

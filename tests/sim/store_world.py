@@ -7,6 +7,7 @@
 A full disk and a call that fails may last until after the next open, so that opens meet them too.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
@@ -23,6 +24,9 @@ from storage.errors import CorruptStoreError
 from storage.message_store import MessageStore
 
 SIZES = (1, 1, 2, 3, 3)
+DAY_S = 24 * HOUR_S
+FAR_JUMPS = bool(os.environ.get("TANDEMLOG_SIM_FAR_JUMPS"))
+"""Clocks that jump by days and years too."""
 
 
 class StoreWorld(Clients):
@@ -247,14 +251,20 @@ class StoreWorld(Clients):
                 self.task(node, "producers")
 
     def retain(self, node: StoreNode) -> None:
+        began = node.log_begin
         self.task(node, "retention")
+        if not node.files.full:  # that of a full disk does not ask for the age
+            self.ledger.check_age(began, node.log_begin, self.now, HOUR_S)
         self.ledger.dropped = max(self.ledger.dropped, node.log_begin)
         with self.on(node):
             self.positions(node)
 
     def jump(self) -> None:
+        """Forward or back, by minutes or hours, or it is set right again."""
         node = self.any_node()
-        node.clock.wrong_ms = round(self.rng.uniform(-3, 3) * HOUR_S * 1000)
+        far = (4 * DAY_S, 10 * 365 * DAY_S) if FAR_JUMPS else ()
+        most_s = self.rng.choice((0.0, 300.0, 3 * HOUR_S, 3 * HOUR_S, *far))
+        node.clock.wrong_ms = round(self.rng.uniform(-1, 1) * most_s * 1000)
         self.note(f"{node.name}: its clock is wrong by {node.clock.wrong_ms} ms")
 
     def new_topic(self) -> None:

@@ -109,6 +109,7 @@ class _Verification:
             files, paths.commit_log, self._config.commit_log_file_size, read_only=True
         )
         self._gaps: list[MissingFileError] = []
+        self._newest_time = 0
         self._queues = {
             (queue.topic, queue.queue_id): queue
             for queue in open_queues(self._geometry, files, self._gaps)
@@ -175,7 +176,7 @@ class _Verification:
         for fault in small_faults(
             self._paths,
             self._files,
-            newest_time=scanner.last_store_timestamp,
+            newest_time=self._newest_time,
             log_end=scanner.end,
         ):
             report.add(fault)
@@ -203,6 +204,8 @@ class _Verification:
         return self._point.dispatched if self._point is not None else (1 << 63) - 1
 
     def _part(self, part: ScanPart) -> None:
+        # not that of the last record: times step back once a wrong clock is set right
+        self._newest_time = max(self._newest_time, int(part.headers.store_timestamp.max()))
         found = dispatch_columns(
             part.data,
             part.walk.positions,

@@ -45,7 +45,7 @@ _LONGS: Final = 6
 def small_faults(
     paths: StorePaths, files: FileSystem, *, newest_time: int, log_end: int
 ) -> Iterator[Fault]:
-    """What is wrong with them; `newest_time` (ms) is the store time of the log's last record, 0 for
+    """What is wrong with them; `newest_time` (ms) is the newest store time in the log, 0 for
     none, and `log_end` where the log ends."""
     checks: list[tuple[Path, Callable[[bytes], object]]] = [
         (paths.lock, _one_of(b"", LOCK_TEXT)),

@@ -6,6 +6,7 @@ from fakes.batches import Put, batch_of
 from fakes.stores import Bench
 from storage.clock import MAX_AHEAD_MS, SETTLE_S
 from storage.queues.search import Boundary
+from storage.tools.verify import verify
 
 YEARS_S = 10 * 365 * 86_400
 
@@ -149,3 +150,20 @@ def test_producers_are_not_forgotten_by_a_jump(bench: Bench) -> None:
     bench.clock.jump(YEARS_S)
     settle_clock(bench)
     assert parts.seen_time.steady_ms <= 1000
+
+
+def test_a_store_with_wrong_times_holds(bench: Bench) -> None:
+    """The checkpoint on the disk may have the wrong time when the right one has come back."""
+    bench.put()
+    bench.clock.jump(YEARS_S)
+    settle_clock(bench)
+    bench.put()
+    bench.settle()
+    bench.store.persist()
+    bench.clock.jump(-YEARS_S)
+    settle_clock(bench)
+    bench.put(3)
+    bench.store.flush()
+    bench._abandon()
+    bench.files.crash()
+    assert verify(bench.config, bench.files).faults == []

@@ -26,6 +26,7 @@ from ..errors import (
     FencedMemberError,
     InternalError,
     InvalidArgumentError,
+    OutcomeUnknownError,
     TandemlogError,
 )
 from ..v1 import broker_pb2
@@ -202,7 +203,9 @@ class Membership:
                 await asyncio.sleep(_backoff_s(failures))
                 continue
             except TandemlogError as error:
-                if not (error.retryable or isinstance(error, InternalError)):
+                # a heartbeat may be repeated, also one whose outcome is not known
+                passing = error.retryable or isinstance(error, InternalError | OutcomeUnknownError)
+                if not passing:
                     raise self._explained(error) from error
                 logger.info("no heartbeat in group %s: %s", self._session.group, error)
                 self.last_failure = str(error)

@@ -247,6 +247,24 @@ async def test_what_a_master_refuses_ends_the_join(cluster: FakeCluster) -> None
         consumer(cluster, instance_id="i")
 
 
+async def test_a_master_whose_slaves_are_slow_ends_no_member(cluster: FakeCluster) -> None:
+    """A heartbeat without a settled answer may be repeated, and the master asks for that."""
+    slow = RefusedError(common_pb2.OUTCOME_UNKNOWN, "not yet on every in-sync replica")
+    async with consumer(cluster, group="g") as reader:
+        stream = await reader.follow("orders")
+        async with stream:
+            assert await stream.poll(10_000) is not None
+            cluster.groups.refusal = slow
+            heard = len(cluster.groups.heartbeats)
+            async with asyncio.timeout(20):
+                while len(cluster.groups.heartbeats) < heard + 2:
+                    await stream.poll(10)
+            cluster.groups.refusal = None
+            await fill(cluster, range(100, 202))
+            numbers = [int(message.body) async for message in stream.messages(timeout_ms=500)]
+            assert set(range(100, 202)) <= set(numbers)
+
+
 async def test_a_node_of_before_says_what_to_do(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -274,7 +274,10 @@ class Connection:
         ):
             raise next(iter(failures.values()))
         unanswered = {endpoint: each.reason or "refused" for endpoint, each in failures.items()}
-        known_before = replace(self.topology, newest_epoch=self.epochs.value)
+        known_before = self.topology
+        if self.epochs.value > known_before.newest_epoch:
+            # an answer named it, and not of whom: no master may say that it was its own
+            known_before = replace(known_before, newest_epoch=self.epochs.value, newest_of="")
         self.topology = merge_answers(answers, tuple(known), known_before, unanswered)
         self.epochs.value = self.topology.newest_epoch
         self._topology_at = time.monotonic()

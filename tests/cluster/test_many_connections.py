@@ -14,7 +14,7 @@ import pytest
 import tandemlog
 from running import Running
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 
 OPEN_FILES = 512
 CONNECTIONS = 700

@@ -15,7 +15,7 @@ from tandemlog.produce.options import ProducerOptions
 from tandemlog.transport.data_frames import Kind, frame
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.quiet]
 
 PRODUCERS = 20
 OPTIONS = [("grpc.max_receive_message_length", 64 << 20)]

@@ -224,6 +224,7 @@ def hostile(coordinator: Process, authority: Authority, who: str, what: str) -> 
             process.kill()
 
 
+@pytest.mark.quiet
 @pytest.mark.parametrize(
     ("who", "what"), [("stranger", "calls"), ("operator", "calls"), ("operator", "watches")]
 )

@@ -35,7 +35,7 @@ async def check_positions(
 
     Raises what the node refuses, InvalidArgumentError of an older node (see `is_unknown_call`),
     NodeUnavailableError if its log has not got as far as that of the positions, and BadRecordError
-    for an answer that is none.
+    for an answer that cannot be decoded.
     """
     cut: dict[Queue, int] = {}
     compared: LogHistory | None = None

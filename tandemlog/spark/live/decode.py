@@ -10,6 +10,6 @@ from ..arrow.schema import Columns, arrow_schema
 
 def decode(batch: ReceivedBatch, columns: Columns) -> pa.RecordBatch:
     """The given columns of schema.MESSAGES. Raises BadRecordError naming queue and offset for a
-    record that is none, or a body that cannot be decompressed. The CRCs are checked before
-    (progress.py)."""
+    record that cannot be decoded, or a body that cannot be decompressed. The CRCs were checked
+    before (progress.py)."""
     return columns_of([batch], arrow_schema(columns), verify_crc=False)

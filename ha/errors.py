@@ -1,5 +1,7 @@
 """The errors between a master and its slaves. Each docstring says what happens next."""
 
+from typing import TypeVar
+
 
 class HaError(Exception):
     """Base of this package's errors; callers that only retry later catch this one."""
@@ -56,3 +58,17 @@ class StateFileError(HaError):
 
 class NotRunningError(HaError):
     """A call that needs a started master or slave."""
+
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+def without_frames(error: Error) -> Error:
+    """`error`, its tracebacks dropped. Their frames hold the bytes of the connection, and tasks
+    that hold the error: a ring that only a full collection frees, many connections later. What the
+    error says is all that is logged of it."""
+    found: BaseException | None = error
+    while found is not None:
+        found.__traceback__ = None
+        found = found.__cause__ or found.__context__
+    return error

@@ -27,7 +27,7 @@ from tandemlog.format.errors import FormatError
 from tandemlog.v1 import common_pb2
 
 from ..config import HaConfig
-from ..errors import HaError
+from ..errors import HaError, without_frames
 from ..protocol.frames import (
     Ack,
     Hello,
@@ -149,11 +149,18 @@ class SlaveStream:
             self._obey(self.session.start(self._clock.monotonic()))
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             return await self._finish(tasks)
+        except (HaError, StoreError) as error:
+            raise without_frames(error) from error.__cause__
         finally:
             for task in tasks:
                 task.cancel()
             call.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            del task
+            # a task has the error, the error this frame: not even they may be a ring
+            tasks.clear()
+            ends.clear()
+            self._work.clear()
 
     async def _finish(self, tasks: Sequence[asyncio.Task[None]]) -> Disconnect:
         """Why the stream is over; what has been received is stored first."""

@@ -119,13 +119,21 @@ class Persistence:
             self._starting_over = False
 
     def _look_at_times(self, flushed: int) -> None:
-        """The store times (ms) that are durable: the appender's, on a slave those of dispatch."""
+        """The store times (ms) that are durable: the appender's, on a slave those of dispatch.
+
+        Once all that is durable is dispatched, the time is that of the last record, which is not
+        the newest where a wrong clock was set right: a checkpoint with a time that only records of
+        that hour had would be wrong as soon as retention takes them.
+        """
         parts = self._parts
         dispatched = parts.reput.store_timestamp
+        reputed = parts.reputed.value
         self._durable_time = max(self._durable_time, parts.log.flushed_timestamp)
-        if parts.reputed.value <= flushed:
-            self._durable_time = max(self._durable_time, dispatched)
-            self._dispatched_time = max(self._dispatched_time, dispatched)
+        if dispatched and reputed <= flushed:
+            self._dispatched_time = dispatched
+            self._durable_time = (
+                dispatched if reputed == flushed else max(self._durable_time, dispatched)
+            )
 
     def _save_index(self) -> int:
         """Returns the store time (ms) up to which the index is durable."""

@@ -60,8 +60,9 @@ class Load(Talker):
     Keys are `prefix-thread-number`, and no key is sent twice. With `rate` (messages a second) a
     thread waits for its turn, without it sends as fast as it can; `batch` puts so many messages
     into a send, which is how to fill a store quickly. With `messages` it ends after so many, or a
-    few more where they are no whole number of batches for each thread. A send waits for its answer:
-    what `rate` a load reaches depends on its threads.
+    few more where they are no whole number of batches for each thread; then a send waits 30 s for its
+    answer, so that a busy machine fails none, else 2 s. What `rate` a load reaches depends on its
+    threads.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Load(Talker):
         rate: float = 0,
         prefix: str = "load",
         messages: int = 0,
-        timeout_ms: int = 2_000,
+        timeout_ms: int = 0,
         version: str = VERSION,
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ class Load(Talker):
             "rate": rate,
             "prefix": prefix,
             "messages": -(-messages // threads),
-            "timeout_ms": timeout_ms,
+            "timeout_ms": timeout_ms or (30_000 if messages else 2_000),
             "file": str(self._file),
         }
         super().__init__(

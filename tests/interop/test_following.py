@@ -98,7 +98,7 @@ def test_a_broker_without_messages_keeps_the_connection(tmp_path: Path, version:
         node = pair.follow()
         time.sleep(2.5 * HEARTBEAT_S)
         assert "the broker closed the connection" not in node.tail(100_000)
-        with pair.load("first", messages=100, timeout_ms=30_000) as load:
+        with pair.load("first", messages=100) as load:
             assert load.wait_for_end().statuses == {"SEND_OK": 100}
             pair.equal()
             pair.served(load.acknowledged())
@@ -123,12 +123,12 @@ def test_a_sync_master_counts_on_this_node_alone(tmp_path: Path, version: str) -
     with side_by_side(tmp_path, version, **settings) as pair:
         node = pair.follow()
         pair.caught_up()
-        with pair.load("with", messages=400, timeout_ms=30_000) as load:
+        with pair.load("with", messages=400) as load:
             assert load.wait_for_end().statuses == {"SEND_OK": 400}
             promised = load.acknowledged()
         pair.client.set_broker_config("syncFlushTimeout", 2_000)
         node.kill()
-        with pair.load("without", messages=4, timeout_ms=30_000) as load:
+        with pair.load("without", messages=4) as load:
             summary = load.wait_for_end()
             assert summary.ok == 0
             assert summary.statuses.keys() <= {"FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}
@@ -136,7 +136,7 @@ def test_a_sync_master_counts_on_this_node_alone(tmp_path: Path, version: str) -
         pair.following()
         pair.caught_up()
         pair.client.set_broker_config("syncFlushTimeout", 20_000)
-        with pair.load("again", messages=100, timeout_ms=30_000) as load:
+        with pair.load("again", messages=100) as load:
             assert load.wait_for_end().statuses == {"SEND_OK": 100}
             promised |= load.acknowledged()
         pair.equal()

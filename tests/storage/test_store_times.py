@@ -167,3 +167,23 @@ def test_a_store_with_wrong_times_holds(bench: Bench) -> None:
     bench._abandon()
     bench.files.crash()
     assert verify(bench.config, bench.files).faults == []
+
+
+def test_the_checkpoint_gets_right_times_with_the_clock(bench: Bench) -> None:
+    """Times of the wrong hour leave the log with its first files; the checkpoint must not keep
+    them."""
+    right = bench.clock.now_ms()
+    bench.put()
+    bench.clock.jump(YEARS_S)
+    settle_clock(bench)
+    bench.put()
+    bench.settle()
+    bench.store.persist()
+    bench.clock.jump(-YEARS_S)
+    settle_clock(bench)
+    bench.put(3)
+    bench.settle()
+    bench.store.persist()
+    held = bench.store._parts.checkpoint.value
+    newest = max(held.physic_msg_timestamp, held.logics_msg_timestamp)
+    assert newest < right + YEARS_S * 500

@@ -14,12 +14,11 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 from storage.clock import Clock
 from storage.errors import StoreError
 
-from ...errors import HaError
+from ...errors import HaError, without_frames
 from ...slave.stream import StoreThreads
 from ..wire.client import connected_socket
 from ..wire.frames import FrameReader, encode_offset
@@ -203,20 +202,6 @@ class FollowStream:
         """Close the connection; the next one begins with another look at the broker."""
         if not self._ended.done():
             self._ended.set_result(reason)
-
-
-Error = TypeVar("Error", bound=BaseException)
-
-
-def without_frames(error: Error) -> Error:
-    """`error`, its tracebacks dropped. Their frames hold the bytes of the connection, and tasks
-    that hold the error: a ring that only a full collection frees, many connections later. What the
-    error says is all that is logged of it."""
-    found: BaseException | None = error
-    while found is not None:
-        found.__traceback__ = None
-        found = found.__cause__ or found.__context__
-    return error
 
 
 def _size_of(work: Work) -> int:

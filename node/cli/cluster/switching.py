@@ -76,7 +76,8 @@ async def carry_out(
         await withdraw(admin, request_id)
         text = f"not done within {wish.timeout_s:g} s, the request is withdrawn{why}"
         raise CommandError(text, REFUSED) from None
-    if after.leader_id != plan.node_id:
+    # Without a target the master chooses once more when it hands over: any other node will do.
+    if after.leader_id == before.leader_id or wish.target not in ("", after.leader_id):
         await withdraw(admin, request_id)
         text = f"{after.leader_id} leads epoch {after.epoch} instead: {after.reason}"
         raise CommandError(text, REFUSED)

@@ -1,6 +1,8 @@
 """How a stream ends: the reason is one line that a person can read."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from grpc import aio
 from fakes.clock import FakeClock
 from fakes.fake_store import FakeDisk, FakeStore
 from ha.config import HaConfig, Role
+from ha.errors import ProtocolError
 from ha.protocol.frames import Hello
 from ha.slave.session import Disconnect, SlaveSession
 from ha.slave.store import SlaveStore
@@ -50,6 +53,11 @@ class BrokenCall:
         return None
 
 
+class Garbage(BrokenCall):
+    async def read(self) -> bytes:
+        return b"no frame"
+
+
 @pytest.fixture
 def threads() -> Iterator[StoreThreads]:
     made = StoreThreads()
@@ -57,13 +65,13 @@ def threads() -> Iterator[StoreThreads]:
     made.close()
 
 
-async def ended(call: BrokenCall, threads: StoreThreads) -> str:
+def stream_of(threads: StoreThreads) -> SlaveStream:
     clock = FakeClock()
     stored = SlaveStore(
         FakeStore(FakeDisk()), HaState("c", "s", "i"), lambda _: None, lambda: "", CONFIG, clock
     )
     hello, me = stored.greeting(Hello("c", "s", ""), distrust=False)
-    stream = SlaveStream(
+    return SlaveStream(
         SlaveSession(hello, me, CONFIG, clock.monotonic()),
         stored,
         threads,
@@ -73,7 +81,10 @@ async def ended(call: BrokenCall, threads: StoreThreads) -> str:
         failed=lambda _: None,
         told=lambda _: None,
     )
-    why = await stream.run(call)  # type: ignore[arg-type]
+
+
+async def ended(call: BrokenCall, threads: StoreThreads) -> str:
+    why = await stream_of(threads).run(call)  # type: ignore[arg-type]
     return why.reason
 
 
@@ -85,6 +96,23 @@ async def test_a_stream_that_breaks_says_why_in_one_line(half: str, threads: Sto
 async def test_a_call_that_is_over_needs_no_more_words(threads: StoreThreads) -> None:
     over = asyncio.InvalidStateError("RPC already finished.")
     assert await ended(BrokenCall("write", over), threads) == "the stream to the master broke"
+
+
+async def test_a_stream_that_is_over_holds_no_memory(threads: StoreThreads) -> None:
+    """Its tasks, their error and the frames that the error holds were a ring, which only a full
+    collection frees."""
+    stream = stream_of(threads)
+    gone = weakref.ref(stream)
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(ProtocolError) as said:
+            await stream.run(Garbage("read", BROKEN))  # type: ignore[arg-type]
+        del said, stream
+        await asyncio.sleep(0)
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_status_without_details_says_so() -> None:

@@ -82,9 +82,22 @@ async def test_what_the_leader_refuses_is_the_answer() -> None:
 async def test_another_node_that_was_elected_meanwhile_is_no_success() -> None:
     admin = FakeAdmin(lambda _: replace(BEFORE, epoch=4, leader_id="n2", reason="a closed port"))
     with pytest.raises(CommandError, match="n2 leads epoch 4 instead: a closed port") as error:
-        await switched(admin)
+        await switched(admin, replace(WISH, target="n1"))
     assert error.value.exit_code == REFUSED
     assert admin.asked[-1][0] is ClusterChange.WITHDRAW
+
+
+async def test_the_same_node_elected_again_is_no_success() -> None:
+    admin = FakeAdmin(lambda _: replace(BEFORE, epoch=4, reason="its lease ended"))
+    with pytest.raises(CommandError, match="n0 leads epoch 4 instead: its lease ended"):
+        await switched(admin)
+
+
+async def test_a_switch_to_any_node_may_come_to_another_than_planned(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await switched(FakeAdmin(lambda _: replace(BEFORE, epoch=4, leader_id="n2")))
+    assert "n2 is the master, epoch 4, after" in capsys.readouterr().out
 
 
 async def test_a_request_that_takes_too_long_is_withdrawn() -> None:

@@ -13,6 +13,11 @@ confirmed at that moment is dispatched, so that a client finds the message it ha
 does not wait, because its caller comes again. But after a crash a node still has a part of its log
 to dispatch, and no client may see a queue shorter than it was: so pulls wait for the confirmed part
 of that.
+
+A reader that is ahead of a queue's end, by the master's word, goes back: its log was cut. A new
+master has all that was acknowledged before its term, but may not know yet that it was: so it says
+where queues end only when everything below the beginning of its term is confirmed and dispatched
+(Raft: a leader reads only when an entry of its own term is committed).
 """
 # The methods have the names of broker.proto; grpc_server.py has those that answer in bytes.
 # ruff: noqa: N802
@@ -142,7 +147,10 @@ class BrokerService:
     async def QueueRanges(
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
-        await self._dispatched()
+        if request.of_master:
+            await self._ends_known()
+        else:
+            await self._dispatched()
         return await self._read(context, partial(self._ranges, request, context))
 
     def _ranges(
@@ -322,6 +330,21 @@ class BrokerService:
         # a node that catches up: what it has is the answer
         if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:
             await self._reach(confirmed)
+
+    async def _ends_known(self) -> None:
+        """Wait until the queues have everything that was acknowledged before now. Raises
+        RequestRefusedError while that is not so."""
+        store = self._store
+        term = store.epochs.table.last
+        target = max(store.confirmed.value, 0 if term is None else term.start_offset)
+        await self._reach(target)
+        if store.reputed.value < target:
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"the log is confirmed up to {store.confirmed.value} and dispatched up to "
+                f"{store.reputed.value}, and what lies before {target} may have been acknowledged: "
+                "where queues end is known when it is there; try again in a moment",
+            )
 
     async def _reach(self, target: int) -> None:
         """Wait until the log is dispatched up to `target`, for a moment at most."""

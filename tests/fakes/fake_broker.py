@@ -60,6 +60,7 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     unheard_topics: set[str] = field(default_factory=set)
     epoch: int | None = None
     pulls_fail: bool = False
+    knows_ends: bool = True
     suggest_slave: bool = False
     lag_bytes: int = 0
     advertised: str = ""
@@ -262,6 +263,9 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         answer = broker_pb2.QueueRangesResponse()
+        if request.of_master and not self.knows_ends:
+            answer.error.CopyFrom(RefusedError(common_pb2.NOT_IN_SYNC, "not confirmed").error)
+            return answer
         for topic, queue_id in sorted(self.log.queues):
             queue, low, high = self._queue((topic, queue_id))
             if (request.topics and topic not in request.topics) or not high:

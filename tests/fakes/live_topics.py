@@ -83,10 +83,17 @@ class PlainCluster:
         stands = self.groups.get(group, {})
         return {queue: stands[queue] for queue in queues if queue in stands}
 
-    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+    def commit(
+        self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None = None
+    ) -> None:
         if self.broken:
             raise ClusterError("no master")
-        self.groups.setdefault(group, {}).update(offsets)
+        found = self.check(offsets, history)
+        gone = found.cut if found is not None else {}
+        taken = {queue: offset for queue, offset in offsets.items() if queue not in gone}
+        self.groups.setdefault(group, {}).update(taken)
+        if gone:
+            raise ClusterError("the log was cut")
 
     def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
         return {queue: self.sizes[queue] for queue in starts}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
-from tandemlog.cluster.knowing import MASTER_WAIT_MS, Knowing
+from tandemlog.cluster.knowing import MASTER_WAIT_MS, NO_MASTER, Knowing
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.paging import in_parts, pages_of_topics
 from tandemlog.cluster.pull_answer import PullAnswer
@@ -21,7 +21,6 @@ from tandemlog.consume.reading import Reader
 from tandemlog.consume.received_message import ReceivedMessage
 from tandemlog.errors import (
     InvalidArgumentError,
-    NodeUnavailableError,
     TandemlogError,
     UnknownTopicError,
 )
@@ -123,7 +122,7 @@ class Cluster:
             return await Knowing(connection_of(self._options)).ask_master(
                 compared, min(MASTER_WAIT_MS, self._options.retry_timeout_ms)
             )
-        except NodeUnavailableError:
+        except NO_MASTER:
             self.sure = False
             return None
         except InvalidArgumentError as error:
@@ -161,7 +160,7 @@ class Cluster:
             await Knowing(connection).ask_master(listed)
         except UnknownTopicError as error:
             return str(error)
-        except NodeUnavailableError:
+        except NO_MASTER:
             return None
         return None
 
@@ -183,12 +182,19 @@ class Cluster:
     async def _committed(self, group: str, topics: Sequence[str]) -> Offsets:
         return await self._positions().committed(group, topics)
 
-    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Where a group continues, kept by the cluster."""
-        run(self._commit(group, offsets), f"storing the offsets of group {group}")
+    def commit(
+        self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None = None
+    ) -> None:
+        """Where a group continues, kept by the cluster. `history`: of the log in which these are
+        offsets; those of messages that are not in the log any more are not kept, and raise
+        ClusterError."""
+        run(self._commit(group, offsets, history), f"storing the offsets of group {group}")
 
-    async def _commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        await self._positions().commit(group, offsets)
+    async def _commit(
+        self, group: str, offsets: Mapping[Queue, int], history: LogHistory | None
+    ) -> None:
+        log_term = history.newest if history is not None else (0, 0)
+        await self._positions().commit(group, offsets, log_term=log_term)
 
     def mean_sizes(self, starts: Mapping[Queue, int]) -> dict[Queue, float]:
         """Mean bytes of the first few messages from these places on."""

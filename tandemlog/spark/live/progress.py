@@ -15,7 +15,7 @@ CRCs are checked here, before a row counts as read. No I/O and no clock.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -29,7 +29,7 @@ from tandemlog.format.columns.crcs import first_bad_crc
 from tandemlog.v1 import broker_pb2
 
 from ..cluster.errors import ClusterError, DataLossError
-from ..cluster.offsets import QueueSpan
+from ..cluster.offsets import Queue, QueueSpan
 
 logger = logging.getLogger(__name__)
 
@@ -145,14 +145,17 @@ class PullProgress:
         """Whether that node has said that it lacks what is asked for."""
         return all(self._doubts.said_by(each.number, endpoint) for each in self._asked())
 
-    def give_up(self, reason: str, master: str | None) -> list[ReceivedBatch]:
+    def give_up(
+        self, reason: str, master: str | None, ends: Mapping[Queue, int] | None
+    ) -> list[ReceivedBatch]:
         """Nothing has moved for long, so the master alone decides. Messages that it does not have
         were cut off; raises DataLossError for these and for messages that it no longer has, or
-        skips them and returns the rows whose turn it is then. Raises ClusterError if the master
-        does not respond."""
+        skips them and returns the rows whose turn it is then. `ends` are those of the queues by
+        its word, None if it does not know them now: what it sends may end before what its log
+        has. Raises ClusterError if the master does not respond, or has the messages."""
         for each in self._asked():
             said = self._doubts.said_by(each.number, master) if master is not None else None
-            if said is None:
+            if said is None or (said.kind is not Kind.GONE and ends is None):
                 raise ClusterError(
                     f"{reason}: {each}; the nodes that answer are behind or lack messages, and "
                     "no master says that they are lost"
@@ -160,10 +163,11 @@ class PullProgress:
             if said.kind is Kind.GONE:
                 self._lost(each, said)
                 continue
-            self._report(
-                f"{reason}: {each}, and the master's queue ends at {said.max_offset}: its log was "
-                "cut"
-            )
+            assert ends is not None, "looked at above"
+            end = ends.get(each.span.queue, 0)
+            if end > each.position:
+                raise ClusterError(f"{reason}: {each}, though the master's queue ends at {end}")
+            self._report(f"{reason}: {each}, and the master's queue ends at {end}: its log was cut")
             each.position = each.span.end
         return self._ready()
 

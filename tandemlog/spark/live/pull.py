@@ -20,6 +20,8 @@ import pyarrow as pa
 
 from tandemlog.cluster.pull_answer import PullAnswer
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.positions import Positions
+from tandemlog.consume.reading import Reader
 from tandemlog.errors import (
     NodeUnavailableError,
     TandemlogError,
@@ -30,9 +32,9 @@ from tandemlog.format.record.tags import parse_tags, tag_hashes
 from tandemlog.v1 import broker_pb2
 
 from ..arrow.schema import Columns
-from ..cluster.connections import connection_of, start
+from ..cluster.connections import connection_of, run, start
 from ..cluster.errors import ClusterError
-from ..cluster.offsets import QueueSpan
+from ..cluster.offsets import Queue, QueueSpan
 from ..cluster.options import ClusterOptions
 from .decode import decode
 from .nodes import NodeChoice
@@ -89,7 +91,8 @@ def read_spans(
             heard = pulled.master is None or progress.has_heard(pulled.master)
             if not moved and heard and time.monotonic() > deadline:
                 reason = f"no node sent messages for {pulling.pull_timeout_ms} ms (pullTimeoutMs)"
-                found, moved = progress.give_up(reason, pulled.master), True
+                ends = puller.ends([span.topic for span in spans])
+                found, moved = progress.give_up(reason, pulled.master, ends), True
             if moved:
                 deadline = time.monotonic() + pulling.pull_timeout_ms / 1000
             pending = None if progress.done else puller.ask(progress, leave=not moved)
@@ -121,7 +124,7 @@ def _result(pending: Future[_Pulled], progress: PullProgress) -> _Pulled:
 
 
 class _Puller:
-    """Asks nodes; `ask` from the task's thread, the rest in the loop."""
+    """Asks nodes; `ask` and `ends` from the task's thread, the rest in the loop."""
 
     def __init__(self, pulling: Pulling, number: int, hashes: Sequence[int]) -> None:
         self._pulling = pulling
@@ -140,6 +143,14 @@ class _Puller:
             group=self._pulling.group,
         )
         return start(self._pull(request, leave))
+
+    def ends(self, topics: Sequence[str]) -> dict[Queue, int] | None:
+        """Where the queues of these topics end, by the master's word; None if there is none. Raises
+        ClusterError."""
+        positions = Positions(self._connection, Reader(self._connection, ReadFrom.MASTER))
+        work = positions.held_by_master(sorted(set(topics)))
+        held = run(work, "asking where queues end")
+        return None if held is None else {queue: each.max_offset for queue, each in held.items()}
 
     async def _pull(self, request: broker_pb2.PullRequest, leave: bool) -> _Pulled:
         if leave:

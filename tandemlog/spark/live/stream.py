@@ -101,10 +101,13 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             history = self._history()
             for _ in range(_TRIES):
-                offsets = self._first_offsets()
+                offsets, kept = self._first_offsets()
                 before, history = history, self._history()
                 if history is None or (before is not None and before.newest == history.newest):
                     break
+            group, new = self._options.group, offsets.keys() - kept.keys()
+            if group is not None and new:
+                self._cluster.commit(group, {queue: offsets[queue] for queue in new}, history)
             self._initial = StreamOffset(offsets, history, first=True)
             logger.info("the stream starts at %s", self._initial.to_json())
         return self._initial.to_json()
@@ -114,13 +117,14 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._cluster.check({}, None)
         return found.history if found is not None else None
 
-    def _first_offsets(self) -> Offsets:
+    def _first_offsets(self) -> tuple[Offsets, Offsets]:
+        """Where the stream starts, and what of that the group has."""
         held = self._cluster.held(self._cluster.queues())
         group = self._options.group
         kept = self._cluster.committed(group, held) if group is not None else {}
         rest = {queue: each for queue, each in held.items() if queue not in kept}
         if not rest:
-            return kept
+            return kept, kept
         position = self._options.start or Position(everywhere=LATEST)
         if kept and position.everywhere is None:
             # The option names every queue, also those at which the group stands already.
@@ -134,11 +138,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 strategy=self._options.time_strategy,
                 fail_on_data_loss=self._options.fail_on_data_loss or not sure,
             )
-        if group is not None:
-            self._cluster.commit(
-                group, {queue: found[queue] for queue in found if queue not in kept}
-            )
-        return found | kept
+        return found | kept, kept
 
     def prepareForTriggerAvailableNow(self) -> None:
         self.initialOffset()  # first: messages may come between the two
@@ -333,7 +333,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.group is None:
             return
         try:
-            self._cluster.commit(self._options.group, StreamOffset.from_json(end).offsets)
+            until = StreamOffset.from_json(end)
+            self._cluster.commit(self._options.group, until.offsets, until.history)
         except ClusterError as error:
             # The checkpoint has the truth; the next commit says the same and more.
             logger.warning("the progress of group %s is late: %s", self._options.group, error)

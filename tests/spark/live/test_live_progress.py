@@ -228,12 +228,12 @@ def test_a_node_that_never_answers_is_not_waited_for_for_ever() -> None:
     gone = part(broker_pb2.OFFSET_TOO_SMALL, [], 7, low=7)
     reading = progress(QueueSpan("t", 0, 5, 9), fail=False)
     assert take(reading, gone, all_nodes=nodes) == ([], False)
-    assert reading.give_up("nothing came", "m") == []
+    assert reading.give_up("nothing came", "m", None) == []
     assert asked(reading) == [(0, 7)]
     strict = progress(QueueSpan("t", 0, 5, 9))
     take(strict, gone, all_nodes=nodes)
     with pytest.raises(DataLossError, match=r"t/0: the messages 5\.\.7 are gone"):
-        strict.give_up("nothing came", "m")
+        strict.give_up("nothing came", "m", None)
 
 
 def test_only_the_master_says_that_a_log_was_cut() -> None:
@@ -242,16 +242,28 @@ def test_only_the_master_says_that_a_log_was_cut() -> None:
     take(reading, part(broker_pb2.FOUND, [5], 6), part(broker_pb2.FOUND, [0], 1, index=1))
     take(reading, at_end, by="s", all_nodes=None)
     with pytest.raises(ClusterError, match="t/0 at 6 of 9; the nodes that answer are behind"):
-        reading.give_up("nothing came", None)
+        reading.give_up("nothing came", None, None)
     assert not reading.has_heard("m")
     take(reading, at_end)
     assert reading.has_heard("m")
-    assert offsets_of(reading.give_up("nothing came", "m")) == [(1, 0)]
+    assert offsets_of(reading.give_up("nothing came", "m", {("t", 0): 6})) == [(1, 0)]
     assert reading.done
     strict = progress(QueueSpan("t", 0, 6, 9))
     take(strict, at_end)
     with pytest.raises(DataLossError, match="the master's queue ends at 6: its log was cut"):
-        strict.give_up("nothing came", "m")
+        strict.give_up("nothing came", "m", {("t", 0): 6})
+
+
+@pytest.mark.parametrize("ends", [None, {("t", 0): 9}])
+def test_a_new_master_that_does_not_send_what_its_log_has_has_lost_nothing(
+    ends: dict[tuple[str, int], int] | None,
+) -> None:
+    """It waits until its slaves have it, and until then its queue seems to end before."""
+    reading = progress(QueueSpan("t", 0, 6, 9), fail=False)
+    take(reading, part(broker_pb2.OFFSET_OVERFLOW_ONE, [], 6, high=6))
+    with pytest.raises(ClusterError, match="t/0 at 6 of 9"):
+        reading.give_up("nothing came", "m", ends)
+    assert asked(reading) == [(0, 6)]
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,36 @@ def test_progress_is_noted_one_batch_late_and_may_fail() -> None:
     assert plain.groups["g"] == {("t", 0): 7}
 
 
+def test_no_progress_is_noted_of_messages_that_were_cut() -> None:
+    """The group would skip those that have their offsets now."""
+    plain = with_log(t0=10, t1=10)
+    stream = reader(plain, groupId="g", startingOffsets="earliest")
+    end = stream.latestOffset(stream.initialOffset(), ALL)
+    plain.begin_log(1, (1, 0), (2, 500), t0=6)
+    plain.grow(t0=20, t1=20)
+    stream.commit(end)
+    assert plain.groups["g"] == {("t", 0): 0, ("t", 1): 10}
+
+
+def test_a_start_is_committed_in_the_log_in_which_it_was_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = with_log(t0=10)
+    ask, asked = plain.held, []
+
+    def held_before(queues: Any = ()) -> Any:
+        found = ask(queues)
+        if not asked:  # a change of master, which has lost some and got others
+            plain.begin_log(1, (1, 0), (2, 500), t0=6)
+            plain.grow(t0=12)
+        asked.append(found)
+        return found
+
+    monkeypatch.setattr(plain, "held", held_before)
+    assert only(reader(plain, groupId="g").initialOffset()) == t(12)
+    assert plain.groups["g"] == {("t", 0): 12}
+
+
 def test_available_now_ends_where_it_was_when_it_began() -> None:
     plain = cluster(t0=10)
     stream = reader(plain, startingOffsets="earliest", maxOffsetsPerTrigger="6")

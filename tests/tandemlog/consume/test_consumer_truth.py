@@ -3,6 +3,7 @@
 Nodes are real gRPC servers over one log; what each of them has is what the test says.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
@@ -83,6 +84,30 @@ async def test_a_deposed_master_that_does_not_know_it_loses_nothing(cluster: Fak
         await cluster.nodes["n1"].start()
         await fill(cluster, range(100, 101))
         assert await take(stream, 1) == [100]
+
+
+async def test_a_new_master_that_has_not_confirmed_its_log_has_lost_nothing(
+    cluster: FakeCluster,
+) -> None:
+    """It sends what is confirmed, which may end before what the old one has acknowledged."""
+    small = FollowOptions(patience_ms=1, wait_ms=10, max_messages=10, prefetch_bytes=1)
+    ahead = FollowOptions(patience_ms=1, wait_ms=10, on_data_loss="error")
+    async with (
+        consumer(cluster, options=small) as reader,
+        await reader.scan("t") as scan,
+        consumer(cluster, options=ahead) as other,
+        await other.follow("t", start={QUEUE: 100}) as stream,
+    ):
+        for node in cluster.nodes.values():
+            node.visible, node.knows_ends = 98, False
+        scanned = asyncio.ensure_future(scan.read_all())
+        await nothing_comes(stream)
+        assert not scanned.done()
+        for node in cluster.nodes.values():
+            node.visible, node.knows_ends = None, True
+        await fill(cluster, range(100, 101))
+        assert await take(stream, 1) == [100]
+        assert len(await scanned) == 100
 
 
 async def test_the_end_is_the_masters_to_say(cluster: FakeCluster) -> None:

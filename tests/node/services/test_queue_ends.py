@@ -1,0 +1,64 @@
+"""Where queues end, by the word of a master whose term has just begun: what its predecessor has
+acknowledged is in its log, and may not be confirmed here yet."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from fakes.stores import CONFIG, Bench
+from node.access.caller import Caller
+from node.error_status import RequestRefusedError
+from node.services import broker_service
+from node.services.broker_service import BrokerService
+from sim.served_node import AllKnown, Turns
+from storage.config import ConfirmSource
+from tandemlog.v1 import broker_pb2, common_pb2
+
+
+def service(bench: Bench) -> BrokerService:
+    nothing: Any = None
+    known: Any = AllKnown()
+    turns: Any = Turns()
+    return BrokerService(
+        bench.store, nothing, nothing, nothing, known, turns, nothing, require_master=lambda: None
+    )
+
+
+async def ends(broker: BrokerService, *, of_master: bool) -> list[int]:
+    caller: Any = Caller()
+    request = broker_pb2.QueueRangesRequest(topics=["T"], of_master=of_master)
+    return [each.max_offset for each in (await broker.QueueRanges(request, caller)).ranges]
+
+
+async def refused(broker: BrokerService) -> bool:
+    try:
+        await ends(broker, of_master=True)
+    except RequestRefusedError as error:
+        return error.code == common_pb2.NOT_IN_SYNC
+    return False
+
+
+@pytest.fixture(autouse=True)
+def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_service, "DISPATCH_WAIT_S", 0.0)
+
+
+async def test_a_new_master_does_not_know_the_ends_before_its_log_is_confirmed() -> None:
+    bench = Bench(replace(CONFIG, confirm=ConfirmSource.REPLICATION))
+    store, broker = bench.store, service(bench)
+    store.become_master(1)
+    bench.put(10)
+    store.advance_confirmed(store.log.wrote.value)
+    store.reput.run_to()
+    acknowledged = bench.put(3).end_offset  # by a master of which this store was the slave
+    store.become_slave()
+    store.become_master(2)
+    assert await refused(broker)
+    assert await ends(broker, of_master=False) == [10]
+    store.advance_confirmed(acknowledged)
+    assert await refused(broker), "confirmed, and not dispatched"
+    store.reput.run_to()
+    assert await ends(broker, of_master=True) == [13]
+    bench.put(4)  # nobody was told of these
+    assert await ends(broker, of_master=True) == [13]

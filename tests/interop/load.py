@@ -60,9 +60,9 @@ class Load(Talker):
     Keys are `prefix-thread-number`, and no key is sent twice. With `rate` (messages a second) a
     thread waits for its turn, without it sends as fast as it can; `batch` puts so many messages
     into a send, which is how to fill a store quickly. With `messages` it ends after so many, or a
-    few more where they are no whole number of batches for each thread; then a send waits 30 s for its
-    answer, so that a busy machine fails none, else 2 s. What `rate` a load reaches depends on its
-    threads.
+    few more where they are no whole number of batches for each thread; then a send waits 30 s for
+    its answer, so that a busy machine fails none, else 2 s. What `rate` a load reaches depends on
+    its threads.
     """
 
     def __init__(

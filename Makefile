@@ -27,13 +27,13 @@ demo: $(VENV)/.run
 	$(PYTHON) scripts/demo.py
 
 # Lint, format, strict types; then every group of tests: what runs inside one process on all cores,
-# then what starts processes, Spark, brokers or containers, in six lanes side by side
+# then what starts processes, Spark, brokers or containers, in lanes side by side
 # (tests/conftest.py has them); last what measures a node on a machine that does nothing else.
 # Groups whose needs are missing say so and are skipped, unless CI=true: then a missing need is a
 # failure.
 test: check
 	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
-	$(PYTEST) -n 6 --dist loadscope --max-worker-restart 0 -m "($(OUTSIDE)) and not quiet"
+	$(PYTEST) -n 4 --dist loadscope --max-worker-restart 0 -m "($(OUTSIDE)) and not quiet"
 	$(PYTEST) -m quiet
 
 check: $(VENV)/.dev

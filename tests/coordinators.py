@@ -8,14 +8,15 @@ import contextlib
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
+import forked
 import needs
+from forked import AnyProcess
 from ha.coordinator.methods import RANGE
 from running import LOOPBACK, ROOT, Place, ServerProcess, free_ports, wait_until
 from tandemlog.v1 import coordinator_pb2 as pb
@@ -43,7 +44,7 @@ class Process(ServerProcess):
     endpoint: str
     command: list[str]
     folder: Path
-    process: subprocess.Popen[bytes] | None = None
+    process: AnyProcess | None = None
     program: Path = ROOT
     log: Path = field(init=False)
 
@@ -53,9 +54,7 @@ class Process(ServerProcess):
 
     def start(self) -> "Process":
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.program
-            )
+            self.process = forked.start(self.command, out, cwd=self.program)
         return self
 
     def wait_ready(self) -> "Process":
@@ -160,7 +159,7 @@ class EmbeddedProcess(Process):
     def __init__(self, folder: Path, port: int | None = None, place: Place = LOOPBACK) -> None:
         endpoint = f"{place.host}:{port or free_ports(1)[0]}"
         self.data = folder / "data"
-        command = [*place.wrapper, sys.executable, "-m", "node", "coordinator"]
+        command = [*place.wrapper, *forked.PROGRAM, "coordinator"]
         command += ["--dir", str(self.data), "--listen", endpoint]
         if place is not LOOPBACK:  # a network of the test's own
             command.append("--insecure")

@@ -5,16 +5,16 @@ with Elected(folder) as cluster:
 """
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 from elected_nodes import ElectedNodes
 
+import forked
 from coordinators import EmbeddedProcess
-from running import ROOT, NodeProcess, wait_until
+from running import NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
 
 
@@ -58,26 +58,17 @@ class Elected(ElectedNodes):
         """Until the master has `count` nodes in sync, itself included, and takes puts."""
 
         def settled() -> bool:
-            done = self.run("check")
             found = [node for node in self.nodes if node.alive]
             states = [node.status() for node in found]
             in_sync = sum(state is not None and state.in_sync for state in states)
-            return in_sync >= count and done.returncode in (0, 1)
+            return in_sync >= count and self.run("check").returncode in (0, 1)
 
         wait_until(f"{count} nodes in sync", settled, 60)
 
-    def run(self, *arguments: str, timeout_s: float = 120) -> "subprocess.CompletedProcess[str]":
+    def run(self, *arguments: str, timeout_s: float = 120) -> CompletedProcess[str]:
         """The program, asked at all nodes."""
-        command = [sys.executable, "-m", "node", *arguments, "--endpoint", ",".join(self.endpoints)]
-        return subprocess.run(
-            command,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=timeout_s,
-        )
+        endpoints = ",".join(self.endpoints)
+        return forked.run(*arguments, "--endpoint", endpoints, timeout_s=timeout_s)
 
     def tandemlog(self, *arguments: str, code: int = 0) -> str:
         """What the program says on stdout and stderr; AssertionError for another exit code."""

@@ -14,8 +14,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -29,10 +27,10 @@ from typing import Any
 import grpc
 
 import borrowed_disk
+import forked
+from forked import ROOT, AnyProcess
 from tandemlog.format.record.record import Record, decode_record
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
-
-ROOT = Path(__file__).resolve().parent.parent
 
 SMALL = {
     "commit_log_file_size": 1 << 20,
@@ -163,7 +161,7 @@ def _stopped(pid: int) -> bool:
 class ServerProcess:
     """What the process of a server may suffer, once it was started."""
 
-    process: subprocess.Popen[bytes] | None
+    process: AnyProcess | None
     log: Path
 
     @property
@@ -203,7 +201,7 @@ class NodeProcess(ServerProcess):
     folder: Path
     settings: dict[str, Any]
     wrapper: tuple[str, ...] = ()
-    process: subprocess.Popen[bytes] | None = None
+    process: AnyProcess | None = None
     program: Path = ROOT
     log: Path = field(init=False)
 
@@ -232,14 +230,8 @@ class NodeProcess(ServerProcess):
         config = self.folder / "node.toml"
         config.write_text(toml(self.settings))
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                [*self.wrapper, sys.executable, "-m", "node", "node", "--config", str(config)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                cwd=self.program,
-                env=_environment(),
-            )
+            command = [*self.wrapper, *forked.PROGRAM, "node", "--config", str(config)]
+            self.process = forked.start(command, out, cwd=self.program, env=_environment())
         if wait:
             self.wait_ready(timeout_s)
         return self

@@ -65,7 +65,7 @@ SIGHUP changes nothing, unless the node runs in a terminal that is closed.
 
 ## Traces
 
-With `pip install tandemlog[otel]` and an OpenTelemetry SDK set up by the program, producers and
+With `pip install 'tandemlog[otel]'` and an OpenTelemetry SDK set up by the program, producers and
 consumers take part in its traces; see [client.md](client.md#traces). Nodes make no spans.
 
 ## Alerts

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import forked
 import tandemlog
 from running import ROOT, Running, wait_until
 
@@ -17,8 +18,7 @@ pytestmark = pytest.mark.cluster
 
 
 def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "node", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return forked.run(*arguments, timeout_s=60)
 
 
 def test_an_alarm_is_seen_everywhere(tmp_path: Path) -> None:

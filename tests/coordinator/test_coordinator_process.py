@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+import forked
 from conformance.coordinator_suite import put, told, value_of
 from coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
 from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
@@ -69,14 +70,7 @@ async def until_answered(client: EtcdCoordinator) -> None:
 
 def run(*arguments: str) -> tuple[int, str]:
     """Exit code and stderr of a coordinator that does not start."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "node", "coordinator", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-        cwd=ROOT,
-    )
+    ended = forked.run("coordinator", *arguments, timeout_s=30)
     return ended.returncode, ended.stderr
 
 

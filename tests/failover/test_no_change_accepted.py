@@ -1,16 +1,19 @@
 """etcd answers reads and renews leases, and accepts no change: no failover is possible, which
 `check` and the metrics tell before the master is lost."""
 
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from elected_nodes import ElectedNodes
 
+import forked
 from coordinators import EtcdProcesses, etcd_or_skip, etcdctl
-from running import ROOT, wait_until
+from running import wait_until
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = pytest.mark.cluster
 
@@ -18,10 +21,7 @@ QUOTA = 16 << 20
 
 
 def check(nodes: ElectedNodes) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "node", "check", "--endpoint", ",".join(nodes.endpoints)],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return forked.run("check", "--endpoint", ",".join(nodes.endpoints), timeout_s=60)
 
 
 def fill(endpoint: str) -> None:

@@ -3,21 +3,23 @@ start all the same, no put goes to it and nobody can miss it. Puts go on meanwhi
 
 import copy
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from elected import Elected
 from elected_nodes import Account
 
+import forked
 import tandemlog
 from coordinators import EmbeddedProcess
-from running import ROOT, NodeProcess, wait_until
+from running import NodeProcess, wait_until
 from tandemlog.v1 import common_pb2
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = pytest.mark.cluster
 
@@ -38,10 +40,7 @@ def changed(node: NodeProcess, **settings: Any) -> dict[str, Any]:
 
 
 def program(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "node", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    return forked.run(*arguments, timeout_s=60)
 
 
 def a_slave(cluster: Elected) -> NodeProcess:

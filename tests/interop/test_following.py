@@ -7,18 +7,18 @@ the broker acknowledged.
 import itertools
 import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+import forked
 import tandemlog
 from ha.rocketmq.follow.session import HEARTBEAT_S
 from interop.jars import VERSION
 from interop.live import QUEUES, SIZES, TOPIC, check_alone, check_same, side_by_side
-from running import ROOT, Running, wait_until
+from running import Running, wait_until
 from tandemlog import Message
 from tandemlog.errors import ChangeRefusedError
 from tandemlog.format.files.names import offset_file_name
@@ -29,10 +29,7 @@ VERSIONS = ["5.5.0", "4.9.7"]
 
 
 def takeover(endpoint: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "node", "takeover", "--endpoint", endpoint, "--yes", *options],
-        cwd=ROOT, capture_output=True, text=True, timeout=180, check=False,
-    )  # fmt: skip
+    return forked.run("takeover", "--endpoint", endpoint, "--yes", *options, timeout_s=180)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -6,19 +6,18 @@ follows the broker meanwhile, and takes over.
 """
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import forked
 import tandemlog
 from fakes.stores import records_of
 from interop.live import TOPIC, check_alone, side_by_side
 from interop.rocketmq import Broker, NameServer, StoreSizes
 from interop.store_client import StoreClient, served
 from interop.test_following import takeover
-from running import ROOT, wait_until
+from running import wait_until
 from storage.config import StoreConfig
 from storage.message_store import MessageStore
 from storage.tools.rebuild import rebuild
@@ -187,8 +186,5 @@ def test_the_commands_hold(written: Path, tmp_path: Path) -> None:
     store = shutil.copytree(written / "store", tmp_path / "store")
     sizes = ["--index-slots", str(SIZES.index_slots), "--index-entries", str(SIZES.index_entries)]
     for command in (["verify"], ["recover"], ["verify"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "node", *command, str(store), *sizes],
-            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        done = forked.run(*command, str(store), *sizes, timeout_s=120)
         assert done.returncode == 0, done.stdout + done.stderr

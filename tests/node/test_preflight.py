@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import forked
 from ha.state import HaState
 from ha.state_file import StateFile
 from node.certs.folder import make_authority, make_certificate
@@ -18,7 +18,7 @@ from node.certs.names import Kind, Owner
 from node.preflight import RELEASED_MS, faults, warnings
 from node.settings.config import NodeConfig
 from node.settings.sections import StoreSection
-from running import ROOT, free_ports, toml
+from running import free_ports, toml
 from storage.disk.real_files import RealFileSystem
 from storage.state_files.checkpoint import StoreCheckpoint
 from storage.store_paths import StorePaths
@@ -179,15 +179,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "node.toml"
     path.write_text(toml(settings))
-    return subprocess.run(
-        [sys.executable, "-m", "node", "node", "--config", str(path), *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    return forked.run("node", "--config", str(path), *options, timeout_s=60)
 
 
 def test_the_node_and_the_check_say_the_same(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ words of a library. Here each has one line that names the setting and the way ou
 created, locked or written; a port is bound for a moment.
 """
 
+import contextlib
 import os
 import socket
 import time
@@ -34,7 +35,7 @@ from .process.machine_bounds import (
     says_of_memory,
 )
 from .process.memory import machine_memory_bytes
-from .roles.following_roles import check_follows
+from .roles.following_roles import NOT_SERVED_YET, check_follows, serves_after_takeover
 from .security.files import check_security
 from .settings.config import ConfigError, NodeConfig
 from .settings.endpoints import ListenError, choose_endpoints
@@ -64,12 +65,16 @@ def faults(
 
 def warnings(config: NodeConfig) -> Iterator[str]:
     """What does not keep the node from starting, but from being of use: bounds that this machine
-    makes smaller, other processes that cannot be reached now."""
+    makes smaller, other processes that cannot be reached now, a section without effect."""
     others = [("coordinator.endpoints", each) for each in config.coordinator.endpoints]
     if config.master:
         others.append(("master", config.master))
     if config.follow:
         others += [("follow", join(*place)) for place in parse_address(config.follow).places]
+    if config.follow and config.rocketmq.on:
+        with contextlib.suppress(OSError, HaError):  # a fault, which `faults` names
+            if serves_after_takeover(config.store.directory, RealFileSystem()):
+                yield NOT_SERVED_YET
     yield from says_of_files(open_files_after_raise())
     yield from says_of_memory(_budgets(config), machine_memory_bytes())
     for key, endpoint in others:

@@ -46,6 +46,11 @@ from .waiting_role import WaitingRole
 
 logger = logging.getLogger(__name__)
 
+NOT_SERVED_YET = (
+    "rocketmq.listen: nothing listens there before this node has taken over (tandemlog takeover): "
+    "while it follows a broker, no broker can follow it. Let slave brokers follow that broker"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
@@ -137,6 +142,8 @@ class FollowingRoles:
             )
             await self._lead()
         else:
+            if self._brokers.endpoints is not None:
+                logger.warning("%s", NOT_SERVED_YET)
             await self._begin_relay()
 
     def start(self) -> None:
@@ -302,6 +309,12 @@ async def takeover_of(roles: FollowingRoles | None, *, force: bool, dry_run: boo
             "this node follows no RocketMQ broker (follow is not in its configuration)",
         )
     return await roles.takeover(force=force, dry_run=dry_run)
+
+
+def serves_after_takeover(directory: Path, files: FileSystem) -> bool:
+    """Whether the store there has not taken over yet. Raises StateFileError."""
+    note = FollowingFile(directory, files).load()
+    return note is None or note.taken_over is None
 
 
 def check_follows(directory: Path, files: FileSystem) -> None:

@@ -40,6 +40,7 @@ from ..state_files.abort_file import AbortFile
 from ..state_files.checkpoint import StoreCheckpoint
 from ..state_files.recovery_point import RecoveryPoint, RecoveryPointFile
 from ..store_paths import StorePaths
+from .broker_files import records_before, says_of_beginning, unread_tables
 from .geometry import Geometry
 from .queue_files import open_queues
 
@@ -98,7 +99,7 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
         clean=not AbortFile(paths.abort, files).exists(),
         point=points.load(),
         checkpoint=checkpoint.load(),
-        notes=list(geometry.notes),
+        notes=[*geometry.notes, *unread_tables(files, paths)],
     )
     mapped = MappedFileQueue(files, paths.commit_log, config.commit_log_file_size, read_only=True)
     if mapped.files:
@@ -107,11 +108,17 @@ def examine(geometry: Geometry, files: FileSystem) -> Examination:
         _check_log_is_here(paths, geometry, found.point)
     try:
         found.log_start = mapped.start
+        if found.point is None and (missing := _records_before(mapped, geometry)):
+            found.notes.append(says_of_beginning(mapped, missing))
         _scan(found, mapped, geometry, config)
         found.remains = remains_behind(mapped, found.log_end)
     finally:
         mapped.close()
     return found
+
+
+def _records_before(mapped: MappedFileQueue, geometry: Geometry) -> int:
+    return records_before(mapped, open_queues(geometry, geometry.files, []))
 
 
 def _check_log_is_here(paths: StorePaths, geometry: Geometry, point: RecoveryPoint | None) -> None:

@@ -38,6 +38,12 @@ from ..disk.files import FileSystem
 from ..disk.mapped_file_queue import MappedFileQueue
 from ..disk.real_files import RealFileSystem
 from ..errors import CorruptStoreError, UnreadableError
+from ..inspect.broker_files import (
+    LEAST_RESERVED_MS,
+    records_before,
+    says_of_beginning,
+    unread_tables,
+)
 from ..inspect.geometry import ROCKSDB_MARK, Geometry
 from ..inspect.queue_files import QueueFiles, open_queues
 from ..log.scan import LogScanner, ScanPart
@@ -109,7 +115,7 @@ class _Verification:
             files, paths.commit_log, self._config.commit_log_file_size, read_only=True
         )
         self._gaps: list[MissingFileError] = []
-        self._newest_time = 0
+        self._first_time = self._newest_time = 0
         self._queues = {
             (queue.topic, queue.queue_id): queue
             for queue in open_queues(self._geometry, files, self._gaps)
@@ -130,7 +136,7 @@ class _Verification:
         self._unmatched: dict[tuple[str, int], list[tuple[int, Fault]]] = {}
         # where queues began again
         self._begun_again: dict[tuple[str, int], int] = {}
-        self._report = VerifyReport(notes=list(self._geometry.notes))
+        self._report = VerifyReport(notes=[*self._geometry.notes, *unread_tables(files, paths)])
         self._index = IndexCheck(self._geometry, files, self._report)
 
     def run(self, progress: Progress | None) -> VerifyReport:
@@ -172,6 +178,7 @@ class _Verification:
                 if self._files.status(paths := self._paths.queues / topic) is not None
             ]  # fmt: skip
         self._check_ends()
+        self._check_beginning()
         self._index.finish(scanner.end)
         for fault in small_faults(
             self._paths,
@@ -205,6 +212,7 @@ class _Verification:
 
     def _part(self, part: ScanPart) -> None:
         # not that of the last record: times step back once a wrong clock is set right
+        self._first_time = self._first_time or int(part.headers.store_timestamp[0])
         self._newest_time = max(self._newest_time, int(part.headers.store_timestamp.max()))
         found = dispatch_columns(
             part.data,
@@ -393,6 +401,18 @@ class _Verification:
                     )
                 )
                 break
+
+    def _check_beginning(self) -> None:
+        """Of a broker's store: whether the files before the log's only one were in another folder
+        (broker_files.py)."""
+        missing = records_before(self._log, self._queues.values()) if self._point is None else 0
+        if not missing:
+            return
+        reason = says_of_beginning(self._log, missing)
+        if self._newest_time - self._first_time >= LEAST_RESERVED_MS:
+            self._report.notes.append(reason)
+            return
+        self._report.faults.insert(0, Fault(str(self._log.directory), 0, reason))
 
     def _units_from(self, queue: QueueFiles, start: int) -> Iterator[tuple[int, np.void]]:
         for offset in range(start, queue.end, 1 << 12):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import forked
+from ha.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from ha.state import HaState
 from ha.state_file import StateFile
 from node.certs.folder import make_authority, make_certificate
@@ -221,6 +222,23 @@ def test_a_broker_to_follow_that_cannot_be_reached_is_a_warning(tmp_path: Path) 
     config = NodeConfig(follow=f"rocketmq://127.0.0.1:{port}", store=store)
     (warning,) = warnings(config)
     assert warning.startswith(f"follow: 127.0.0.1:{port} cannot be reached now")
+
+
+def test_a_relay_that_no_broker_can_follow_yet(tmp_path: Path) -> None:
+    """Else a slave broker behind it would stay empty without a word."""
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        relay = config(
+            tmp_path,
+            follow=f"rocketmq://127.0.0.1:{broker.getsockname()[1]}",
+            rocketmq={"listen": "127.0.0.1:0"},
+        )
+        (warning,) = warnings(relay)
+        assert "nothing listens there before this node has taken over" in warning
+        note = FollowingFile(tmp_path, RealFileSystem())
+        note.save(Following("shop", "broker-a"))
+        assert [*warnings(relay)] == [warning]
+        note.save(Following("shop", "broker-a", TakenOver(77, NOW_MS)))
+        assert [*warnings(relay)] == []
 
 
 def test_a_store_of_an_elected_cluster_without_a_coordinator(tmp_path: Path) -> None:

@@ -44,18 +44,21 @@ def parse_address(text: str) -> BrokerAddress:
     return BrokerAddress(found, name)
 
 
-def split_place(text: str) -> tuple[str, int]:
-    """Host and port of `host:port` or `[v6]:port`. Raises ValueError."""
+def registered_place(text: str) -> tuple[str, int]:
+    """Host and port as a broker registers them at a name server: RocketMQ writes no brackets, so
+    `::1:10911` is port 10911 of ::1. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
         raise ValueError(f"{quoted(text)} is not host:port")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"an IPv6 address must be in brackets: {quoted(text)}")
-    return host.strip("[]"), int(port)
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _place(place: str, text: str) -> tuple[str, int]:
+    """An operator has to write brackets: without them the last part could belong to the address."""
     try:
-        return split_place(place)
+        found = registered_place(place)
+        if ":" in found[0] and not place.startswith("["):
+            raise ValueError(f"an IPv6 address must be in brackets: {quoted(place)}")
+        return found
     except ValueError as error:
         raise ValueError(f"{error} in {text!r}: {FORMS}") from None

@@ -23,7 +23,7 @@ from ..wire.requests import (
     GET_BROKER_CONFIG,
     GET_BROKER_RUNTIME_INFO,
 )
-from .address import BrokerAddress, split_place
+from .address import BrokerAddress, registered_place
 
 PERM_WRITE = 2
 MASTER_ID = "0"
@@ -100,7 +100,7 @@ async def find_broker(address: BrokerAddress) -> tuple[str, int]:
         try:
             async with RemotingClient(host, port) as client:
                 body = (await client.call(GET_BROKER_CLUSTER_INFO, most_bytes=ANSWER_BYTES)).body
-            return _master_of(address.broker_name, body, f"{host}:{port}")
+            return master_place(address.broker_name, body, f"{host}:{port}")
         except BrokerError as error:
             faults.append(str(error))
     raise BrokerError(f"no name server tells where the broker is: {'; '.join(faults)}")
@@ -185,7 +185,9 @@ def _document(body: bytes) -> Mapping[object, object]:
     return dict(found)
 
 
-def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
+def master_place(name: str, body: bytes, server: str) -> tuple[str, int]:
+    """Where the master of the broker `name` is, by the ClusterInfo of a name server. Raises
+    BrokerError."""
     table = _document(body).get("brokerAddrTable")
     row = table.get(name) if isinstance(table, dict) else None
     if not isinstance(row, dict):
@@ -200,7 +202,7 @@ def _master_of(name: str, body: bytes, server: str) -> tuple[str, int]:
     if MASTER_ID not in found:
         raise BrokerError(f"name server {server} knows no master of broker {name!r} now")
     try:
-        return split_place(str(found[MASTER_ID]))
+        return registered_place(str(found[MASTER_ID]))
     except ValueError as error:
         raise BrokerError(f"name server {server}: {error}") from None
 

@@ -1,9 +1,11 @@
 """Where a broker is and what it says of itself: every mistake has its sentence."""
 
+import json
+
 import pytest
 
 from ha.rocketmq.follow.address import BrokerAddress, parse_address
-from ha.rocketmq.follow.broker import facts_of, properties
+from ha.rocketmq.follow.broker import facts_of, master_place, properties
 from ha.rocketmq.follow.note import Following
 from ha.rocketmq.wire.errors import BrokerError, WrongBrokerError
 
@@ -52,6 +54,29 @@ def test_a_wrong_address_says_what_to_write(text: str, words: str) -> None:
     with pytest.raises(ValueError, match="rocketmq://HOST:PORT") as caught:
         parse_address(text)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("registered", "place"),
+    [
+        ("10.0.0.1:10911", ("10.0.0.1", 10911)),
+        ("::1:27212", ("::1", 27212)),
+        ("2001:db8::7:10911", ("2001:db8::7", 10911)),
+        ("[::1]:10911", ("::1", 10911)),
+    ],
+)
+def test_the_last_colon_of_a_registered_address_separates_the_port(
+    registered: str, place: tuple[str, int]
+) -> None:
+    table = {"brokerAddrTable": {"broker-a": {"brokerAddrs": {"0": registered}}}}
+    assert master_place("broker-a", json.dumps(table).encode(), "ns:9876") == place
+
+
+@pytest.mark.parametrize("registered", ["", "10911", ":10911", "h:", "h:0", "h:65536"])
+def test_a_registered_address_without_a_port_is_refused(registered: str) -> None:
+    table = {"brokerAddrTable": {"broker-a": {"brokerAddrs": {"0": registered}}}}
+    with pytest.raises(BrokerError, match="is not host:port"):
+        master_place("broker-a", json.dumps(table).encode(), "ns:9876")
 
 
 def test_the_facts_of_a_broker() -> None:

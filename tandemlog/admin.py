@@ -218,7 +218,7 @@ class AsyncAdmin:
         TopicInfo; with `update`, the present value. Raises TopicExistsError, with `update`
         UnknownTopicError and QueuesNotEmptyError (fewer queues than hold messages),
         InvalidTopicNameError, and what the master refuses."""
-        fault = topic_fault(name)
+        fault = topic_fault(name, new=not update)
         if fault is not None:
             raise InvalidTopicNameError(f"topic {name!r}: {fault}", field="topic")
         if perm is not None and perm.__class__ is not int:

@@ -133,7 +133,12 @@ class GroupCoordinator:
         report = report_of(request, host, self.limits)
         name = request.group
         if report.epoch == JOIN and name not in self._store.groups.table:
-            await asyncio.to_thread(self._store.groups.ensure, name, self._store.clock.now_ms())
+            await asyncio.to_thread(
+                self._store.groups.ensure,
+                name,
+                self._store.clock.now_ms(),
+                has_offsets=self._store.consumer_offsets.has_group(name),
+            )
             self._lead()
         with refusals():
             group, member = self._hear(name, report)

@@ -20,7 +20,7 @@ MAX_SHOWN_TOPICS = 64
 
 def report_of(request: broker_pb2.GroupHeartbeatRequest, host: str, limits: GroupLimits) -> Report:
     """Raises RequestRefusedError that names the field."""
-    fault = group_fault(request.group)
+    fault = group_fault(request.group, new=False)
     if fault is not None:
         raise _invalid("group", f"group {quoted(request.group)}: {fault}")
     if not request.member_id:

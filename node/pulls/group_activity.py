@@ -11,7 +11,7 @@ together as OTHER until one of those that are kept has been idle for IDLE_S. Bel
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandemlog.format.constants import group_fault
+from tandemlog.format.constants import MAX_TOPIC, group_fault
 
 OTHER = "other"
 """The label of everything that has none of its own. A group of that name is counted there too."""
@@ -92,8 +92,8 @@ class GroupActivity:
         }
 
     def _group(self, name: str) -> _Group:
-        if group_fault(name) is not None:
-            name = OTHER  # a pull may name anything; no such group can have offsets
+        if group_fault(name, new=False) is not None or len(name) > MAX_TOPIC:
+            name = OTHER  # a pull may name anything
         found = self._groups.get(name)
         if found is None:
             if name != OTHER and self._own_count() >= self._limit and not self._drop_idle():

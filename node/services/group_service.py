@@ -89,8 +89,12 @@ class GroupService:
                     field="queue_offset",
                     actual=each.queue_offset,
                 )
-        if not request.dry_run:
-            self._store.groups.ensure(request.group, self._store.clock.now_ms())
+        if not request.dry_run and request.group not in self._store.groups.table:
+            self._store.groups.ensure(
+                request.group,
+                self._store.clock.now_ms(),
+                has_offsets=self._store.consumer_offsets.has_group(request.group),
+            )
         response = broker_pb2.CommitOffsetsResponse()
         cut = self._not_in_log(request, response.error)
         response.refused.extend(each for index, each in enumerate(request.offsets) if index in cut)

@@ -120,6 +120,11 @@ class ConsumerOffsets:
         with self._lock:
             return sorted({group for _, group in self._table})
 
+    def has_group(self, group: str) -> bool:
+        """Whether the group has committed an offset."""
+        with self._lock:
+            return any(each == group for _, each in self._table)
+
     def pairs(self) -> list[tuple[str, str]]:
         """Every (topic, group) with an offset."""
         with self._lock:

@@ -106,19 +106,23 @@ def decode_topic(name: str, bean: Mapping[str, object]) -> TopicConfig:
     )
 
 
-def check_topic(topic: TopicConfig) -> None:
-    """Raises MetadataError for a name or numbers that no topic can have."""
-    fault = topic_fault(topic.name)
+def check_topic(topic: TopicConfig, held: TopicConfig | None = None) -> None:
+    """Raises MetadataError for a name or numbers that no topic can be created with. What `held`
+    has already may stay, since a broker may have made it so."""
+    fault = topic_fault(topic.name) if held is None else None
     if fault is not None:
         raise MetadataError("INVALID_TOPIC_NAME", "name", f"topic {topic.name!r}: {fault}")
-    for name, value in (("read_queues", topic.read_queues), ("write_queues", topic.write_queues)):
-        if not 1 <= value <= MAX_QUEUES:
+    for name in ("read_queues", "write_queues"):
+        value = getattr(topic, name)
+        kept = held is not None and value == getattr(held, name)
+        if not kept and not 1 <= value <= MAX_QUEUES:
             raise MetadataError(
                 "INVALID_ARGUMENT", name, f"{name} must be 1 .. {MAX_QUEUES}: {value}"
             )
     if not 0 <= topic.perm <= 15:
         raise MetadataError("INVALID_ARGUMENT", "perm", f"perm must be 0 .. 15: {topic.perm}")
-    _check_attributes(topic.attributes)
+    if held is None or topic.attributes != held.attributes:
+        _check_attributes(topic.attributes)
 
 
 def _check_attributes(attributes: Mapping[str, str]) -> None:
@@ -199,9 +203,9 @@ class TopicTable:
 
         Raises MetadataError: a bad name or number, or a topic that is there already.
         """
-        check_topic(topic)
         with self._lock:
             held = self.table.get(topic.name)
+            check_topic(topic, held)
             if held is not None and not update:
                 raise MetadataError(
                     "TOPIC_EXISTS",
@@ -339,14 +343,15 @@ class GroupTable:
     def names(self) -> list[str]:
         return sorted(self.table)
 
-    def ensure(self, name: str, now_ms: int) -> bool:
+    def ensure(self, name: str, now_ms: int, *, has_offsets: bool = False) -> bool:
         """Add the group with RocketMQ's defaults unless it is there; True if it was added.
 
-        Raises MetadataError for a name that no group can have.
+        Raises MetadataError for a name that no new group can have; one that `has_offsets` is not
+        new.
         """
         if name in self.table:
             return False
-        fault = group_fault(name)
+        fault = group_fault(name, new=not has_offsets)
         if fault is not None:
             raise MetadataError("INVALID_ARGUMENT", "group", f"group {name!r}: {fault}")
         with self._lock:

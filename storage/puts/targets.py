@@ -100,7 +100,7 @@ class PutTargets:
         topic = batch.topics[int(batch.queue_topics[entry])]
         queue_id = int(batch.queue_ids[entry])
         record = int(np.argmax(batch.queue_indexes == entry))
-        fault = client_topic_fault(topic)
+        fault = client_topic_fault(topic, new=False)
         if fault is not None:
             return BatchRefusedError(
                 "INVALID_TOPIC_NAME", "topic", f"topic {topic!r}: {fault}", record_index=record

@@ -33,7 +33,7 @@ def restore_topics(parts: StoreParts, report: RecoveryReport) -> None:
         for topic, queue_id in sorted(highest.items())
         if topic not in parts.topics.table
         and not is_system_topic(topic)
-        and topic_fault(topic) is None
+        and topic_fault(topic, new=False) is None
         and queue_id < MAX_QUEUES
     ]
     note = (

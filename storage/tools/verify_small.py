@@ -211,11 +211,11 @@ def _number(name: str, entry: object, member: str, most: int) -> None:
 
 def _consumer_offsets(data: bytes) -> None:
     for name, offsets in _document(data, "offsetTable")[0].items():
-        topic, at, group = name.partition("@")
+        topic, at, group = name.rpartition("@")
         if not at or not names_a_folder(topic) or not group:
             raise FormatError(f"{name!r} is no topic@group")
         if not isinstance(offsets, dict):
             raise FormatError(f"{name!r}: its offsets are no table")
         for queue_id, offset in offsets.items():
-            if not str(queue_id).isdigit() or not isinstance(offset, int) or offset < 0:
+            if not str(queue_id).isdigit() or not isinstance(offset, int) or offset < -1:
                 raise FormatError(f"{name!r}: {queue_id!r}: {offset!r} is no queue and its offset")

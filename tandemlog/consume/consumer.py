@@ -73,7 +73,8 @@ class AsyncConsumer:
         connection: ConnectionOptions | None = None,
         security: Security | None = None,
     ) -> None:
-        fault = group_fault(group) if group is not None else None
+        # whether the group is new, and then too long, the master knows
+        fault = group_fault(group, new=False) if group is not None else None
         if fault is not None:
             raise InvalidArgumentError(f"group {group!r}: {fault}", field="group")
         if instance_id is not None and (group is None or not instance_id):

@@ -218,7 +218,7 @@ class GroupAdmin:
 
 
 def _check_group(group: str) -> None:
-    fault = group_fault(group)
+    fault = group_fault(group, new=False)
     if fault is not None:
         raise InvalidArgumentError(f"group {group!r}: {fault}", field="group")
 

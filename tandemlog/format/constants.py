@@ -102,33 +102,37 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
-def topic_fault(topic: str) -> str | None:
+def topic_fault(topic: str, *, new: bool = True) -> str | None:
     """Why `topic` cannot be a topic's name, or None: characters `[%|a-zA-Z0-9_-]`, 1 to 127
-    of them; 255 for the retry and dead-letter topics of a group."""
+    of them; 255 for the retry and dead-letter topics of a group, and for one that is not `new`: a
+    broker may have made it, and our limit is for what is created here."""
     if not topic:
         return "the name is empty"
-    limit = MAX_TOPIC if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)) else MAX_TOPIC_V1
-    return _name_fault(topic, limit)
+    of_group = topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
+    return _name_fault(topic, MAX_TOPIC if of_group or not new else MAX_TOPIC_V1)
 
 
-def client_topic_fault(topic: str) -> str | None:
+def client_topic_fault(topic: str, *, new: bool = True) -> str | None:
     """As topic_fault, and of the topics that RocketMQ keeps for itself, for delayed messages and
     open transactions: no client puts to them, makes or deletes them."""
-    fault = topic_fault(topic)
+    fault = topic_fault(topic, new=new)
     if fault is None and is_system_topic(topic):
         return "it is one of the store's own topics"
     return fault
 
 
-def group_fault(group: str) -> str | None:
-    """Why `group` cannot be a consumer group's name, or None; at most 120 characters."""
-    return _name_fault(group, MAX_GROUP) if group else "the name is empty"
+def group_fault(group: str, *, new: bool = True) -> str | None:
+    """Why `group` cannot be a consumer group's name, or None; at most 120 characters, and any
+    number where it is not `new`: a broker may have made it."""
+    return _name_fault(group, MAX_GROUP if new else None) if group else "the name is empty"
 
 
 def stored_name_fault(name: str) -> str | None:
-    """Why no broker can have made a topic or group of this name, or None; of any length, since our
-    limits are for what is created here, and not for what is read."""
-    return _name_fault(name) if name else "the name is empty"
+    """Why no table can have a topic or group of this name, or None. A broker has more names than
+    may be created here, and of any length: the topic that it names after its own host has dots."""
+    if not name:
+        return "the name is empty"
+    return None if name.isprintable() else "it has control characters"
 
 
 def _name_fault(name: str, limit: int | None = None) -> str | None:

@@ -82,7 +82,7 @@ _INSTEAD: Final = {
 
 def check_topic(topic: str) -> None:
     """Raises InvalidTopicNameError for a name that no topic for messages can have."""
-    fault = client_topic_fault(topic)
+    fault = client_topic_fault(topic, new=False)
     if fault is not None:
         raise InvalidTopicNameError(f"topic {topic!r}: {fault}", field="topic")
 

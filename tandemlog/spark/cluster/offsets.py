@@ -112,7 +112,7 @@ def _topics(value: Any) -> Iterable[tuple[str, Any]]:
     if not isinstance(value, dict) or not value:
         raise ValueError("an object with a topic in it is needed")
     for topic in value:
-        fault = topic_fault(topic)
+        fault = topic_fault(topic, new=False)
         if fault is not None:
             raise ValueError(f"topic {topic!r}: {fault}")
     return value.items()

@@ -26,7 +26,7 @@ def text(text: str) -> str:
 
 
 def topic(text: str) -> str:
-    fault = topic_fault(text)
+    fault = topic_fault(text, new=False)
     if fault is not None:
         raise ValueError(fault)
     return text
@@ -52,7 +52,7 @@ def pattern(text: str) -> str:
 
 
 def group(text: str) -> str:
-    fault = group_fault(text)
+    fault = group_fault(text, new=False)
     if fault is not None:
         raise ValueError(fault)
     return text

@@ -13,6 +13,9 @@ from node.groups.group import Group
 from node.node import Node
 from node.settings.config import NodeConfig
 from node.settings.sections import StoreSection
+from storage.metadata.topics import new_group
+from tandemlog.consume.consumer import AsyncConsumer
+from tandemlog.errors import InvalidArgumentError
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, common_pb2
 
 TOPICS = {"orders": 4, "prices": 2}
@@ -250,3 +253,18 @@ async def test_looking_goes_on_after_an_error(
     while len(two.owned["orders"]) < 4:
         await two.report(500)
     assert failed
+
+
+async def test_a_group_of_a_broker_may_have_a_longer_name_than_a_new_one(cluster: Cluster) -> None:
+    """Our limit is for what is created here; a broker takes 255 characters."""
+    table, name = cluster.node.store.groups, "g" * 134
+    table.take_rows({name: new_group(name)}, (), 1)
+    async with AsyncConsumer(cluster.node.endpoints.listen, group=name) as consumer:
+        async with await consumer.follow("orders", until_end=True) as stream:
+            assert [message async for message in stream] == []
+        await consumer.commit({("orders", 0): 0})
+        assert (await consumer.committed())["orders", 0] == 0
+    async with AsyncConsumer(cluster.node.endpoints.listen, group="h" * 134) as consumer:
+        with pytest.raises(InvalidArgumentError, match="134 characters, the limit is 120"):
+            await consumer.commit({("orders", 0): 0})
+    assert table.names() == [name]

@@ -1,5 +1,6 @@
 """What others can make grow on a node has a bound, and what is over it is refused by name."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -69,6 +70,33 @@ def test_a_table_that_is_above_the_limits_is_kept_as_it_is() -> None:
     slave.replace_from_json(master.to_json())
     assert slave.names() == ["A", "B", "C"]
     slave.create(TopicConfig("A", 4, 4), 1, update=True)
+
+
+def test_what_a_broker_has_made_can_be_changed_whatever_our_limits_are() -> None:
+    name = "t" * 200
+    attributes = {str(n): "" for n in range(MAX_ATTRIBUTES + 1)}
+    bean = {**TopicConfig(name, 8, 0, attributes=attributes).encode()}
+    table = topics()
+    table.replace_from_json(json.dumps({"topicConfigTable": {name: bean}}).encode())
+    held = table.table[name]
+    changed = table.create(replace(held, perm=4), 1, update=True)
+    assert (changed.name, changed.write_queues, changed.perm) == (name, 0, 4)
+    with pytest.raises(MetadataError, match="attributes: 66, the most is 64"):
+        table.create(replace(held, attributes={**attributes, "x": ""}), 1, update=True)
+    with pytest.raises(MetadataError, match="200 characters"):
+        topics().create(held, 1, update=True)
+
+
+def test_a_group_that_has_offsets_is_not_new() -> None:
+    name = "g" * 134
+    table = GroupTable(Path("/store/config/g.json"), files())
+    with pytest.raises(MetadataError, match="134 characters, the limit is 120"):
+        table.ensure(name, 1)
+    assert table.ensure(name, 1, has_offsets=True)
+    offsets = ConsumerOffsets(Path("/store/config/o.json"), files())
+    assert not offsets.has_group(name)
+    offsets.commit(name, "T", 0, 7)
+    assert offsets.has_group(name)
 
 
 def test_groups_are_bounded() -> None:

@@ -106,7 +106,7 @@ def create_command(
     pairs = dict(_pair(text) for text in attributes or [])
 
     async def create(admin: AsyncAdmin) -> TopicInfo:
-        _check_name(name)
+        _check_name(name, new=not update)
         if update:
             return await change(admin)
         exists = CommandError(f"topic {name!r} exists; change it with --update", REFUSED)
@@ -211,7 +211,7 @@ def delete_command(
 
     async def delete(admin: AsyncAdmin) -> TopicInfo:
         if is_system_topic(name):
-            _check_name(name)
+            _check_name(name, new=False)
         topic = await admin.topic(name)
         if not dry_run:
             await admin.delete_topic(name)
@@ -229,9 +229,9 @@ def delete_command(
             _say_nothing_was_changed(name)
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, *, new: bool) -> None:
     """Raises CommandError for what a node refuses, so that a dry run says it too."""
-    fault = client_topic_fault(name)
+    fault = client_topic_fault(name, new=new)
     if fault is not None:
         raise CommandError(f"topic {name!r}: {fault}", USAGE)
 

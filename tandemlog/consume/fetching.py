@@ -34,13 +34,13 @@ from itertools import islice
 
 import numpy as np
 
+from ..cluster.knowing import NO_MASTER
 from ..cluster.node import Node
 from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import (
     BusyError,
-    NodeUnavailableError,
     OffsetOutOfRangeError,
     ShuttingDownError,
     TandemlogError,
@@ -65,7 +65,7 @@ logger = logging.getLogger(__name__)
 Portion = tuple[ReceivedBatch, int]
 """A batch, and the turn of its queue in which it was read."""
 
-_PASSING = (NodeUnavailableError, ShuttingDownError, BusyError)
+_PASSING = (*NO_MASTER, ShuttingDownError, BusyError)
 """What a follower waits for, however long it takes."""
 
 
@@ -418,7 +418,13 @@ class Fetcher:
             return
         if patient or not self._doubts.is_behind(queue):
             return
-        held = await self._positions.held_by_master([queue[0]])
+        try:
+            held = await self._positions.held_by_master([queue[0]])
+        except _PASSING:
+            held = None
+        except (UnknownTopicError, UnknownQueueError) as error:
+            await self._unless_unknown_to_all([queue], error)
+            return
         if self._turns.get(queue) != turn:
             return
         self._doubts.again(queue, now)

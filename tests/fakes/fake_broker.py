@@ -4,6 +4,7 @@
                 ── FakeNode (slave)  ─┴─ FakeLog      a slave sees the first `visible` records
 
     node.faults.append(Fault.DROP_AFTER)    the next request on the Append stream meets it
+    node.ends_refused                       the error code for a question where queues end
     node.removed, node.holes                what this node lacks: older files, single messages
     node.damaged                            messages whose bodies have another byte on its disk
 
@@ -60,7 +61,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     unheard_topics: set[str] = field(default_factory=set)
     epoch: int | None = None
     pulls_fail: bool = False
-    knows_ends: bool = True
+    ends_refused: common_pb2.ErrorCode.ValueType = common_pb2.ERROR_CODE_UNSPECIFIED
+    pulls_refused: common_pb2.ErrorCode.ValueType = common_pb2.ERROR_CODE_UNSPECIFIED
     suggest_slave: bool = False
     lag_bytes: int = 0
     advertised: str = ""
@@ -177,6 +179,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         if self.pulls_fail:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the disk hangs")
         try:
+            if self.pulls_refused:
+                raise RefusedError(self.pulls_refused, "not now")
             answer, found = self._pull(request)
             if not found and request.wait_ms:
                 try:
@@ -263,8 +267,8 @@ class FakeNode(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
         answer = broker_pb2.QueueRangesResponse()
-        if request.of_master and not self.knows_ends:
-            answer.error.CopyFrom(RefusedError(common_pb2.NOT_IN_SYNC, "not confirmed").error)
+        if request.of_master and self.ends_refused:
+            answer.error.CopyFrom(RefusedError(self.ends_refused, "not now").error)
             return answer
         for topic, queue_id in sorted(self.log.queues):
             queue, low, high = self._queue((topic, queue_id))

@@ -17,10 +17,12 @@ from tandemlog.consume.follow_options import FollowOptions
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.message import Message
 from tandemlog.produce.producer import AsyncProducer
+from tandemlog.v1 import common_pb2
 
 QUICK = ConnectionOptions(retry_timeout_ms=500, discovery_timeout_ms=300, topology_max_age_ms=100)
 IMPATIENT = FollowOptions(patience_ms=1, wait_ms=10)
 QUEUE = ("t", 0)
+NONE = common_pb2.ERROR_CODE_UNSPECIFIED
 
 
 @pytest.fixture
@@ -86,8 +88,9 @@ async def test_a_deposed_master_that_does_not_know_it_loses_nothing(cluster: Fak
         assert await take(stream, 1) == [100]
 
 
+@pytest.mark.parametrize("refusal", [common_pb2.NOT_IN_SYNC, common_pb2.BUSY])
 async def test_a_new_master_that_has_not_confirmed_its_log_has_lost_nothing(
-    cluster: FakeCluster,
+    cluster: FakeCluster, refusal: common_pb2.ErrorCode.ValueType
 ) -> None:
     """It sends what is confirmed, which may end before what the old one has acknowledged."""
     small = FollowOptions(patience_ms=1, wait_ms=10, max_messages=10, prefetch_bytes=1)
@@ -99,15 +102,31 @@ async def test_a_new_master_that_has_not_confirmed_its_log_has_lost_nothing(
         await other.follow("t", start={QUEUE: 100}) as stream,
     ):
         for node in cluster.nodes.values():
-            node.visible, node.knows_ends = 98, False
+            node.visible, node.ends_refused = 98, refusal
         scanned = asyncio.ensure_future(scan.read_all())
         await nothing_comes(stream)
         assert not scanned.done()
         for node in cluster.nodes.values():
-            node.visible, node.knows_ends = None, True
+            node.visible, node.ends_refused = None, NONE
         await fill(cluster, range(100, 101))
         assert await take(stream, 1) == [100]
         assert len(await scanned) == 100
+
+
+@pytest.mark.parametrize("refusal", [common_pb2.NOT_IN_SYNC, common_pb2.NOT_MASTER])
+async def test_a_master_that_is_not_sure_ends_nothing(
+    cluster: FakeCluster, refusal: common_pb2.ErrorCode.ValueType
+) -> None:
+    """For longer than a call is repeated."""
+    async with consumer(cluster) as reader, await reader.follow("t") as stream:
+        assert await take(stream, 100) == list(range(100))
+        for node in cluster.nodes.values():
+            node.pulls_refused = refusal
+        await nothing_comes(stream, 1_500)
+        for node in cluster.nodes.values():
+            node.pulls_refused = NONE
+        await fill(cluster, range(100, 101))
+        assert await take(stream, 1) == [100]
 
 
 async def test_the_end_is_the_masters_to_say(cluster: FakeCluster) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from storage.errors import StoreError
 from storage.message_store import MessageStore
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
@@ -140,7 +141,10 @@ class GroupService:
     def _save(self) -> None:
         try:
             self._store.consumer_offsets.save(self._store.clock.now_ms())
-        except OSError as error:  # in memory they are, and the next round of saving tells it too
+        except (
+            OSError,
+            StoreError,
+        ) as error:  # in memory they are, and the next round of saving tells it too
             logger.warning("consumer offsets were not saved: %s", error)
 
     def _not_in_log(

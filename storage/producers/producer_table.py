@@ -88,6 +88,7 @@ class ProducerTable:
         # the one whose last request is the oldest first
         self._producers: dict[str, Producer] = {}
         self._shares = Shares(limit)
+        # that of the newest record, which a wrong one before it does not outlast
         self._newest_time = 0
         self._restored_at = float("-inf")
         # the log offset that the table on the disk is true for, None if there is none
@@ -198,8 +199,6 @@ class ProducerTable:
             first = int(np.searchsorted(physical_offset, self.next_offset))
             parsed, faults = _parsed([each for each in marks if each[0] >= first], physical_offset)
             columns = _Columns(physical_offset, size, store_timestamp)
-            if first < count:
-                self._newest_time = max(self._newest_time, int(store_timestamp[-1]))
             if self._open is not None and first < count:
                 stop = parsed[0][0] if parsed else count
                 self._extend(*self._open, columns, first, stop)
@@ -209,6 +208,8 @@ class ProducerTable:
                 self._open = None
                 if request is not None:
                     self._extend(mark.producer_id, request, columns, row, stop)
+            if first < count:
+                self._newest_time = int(store_timestamp[-1])
             while len(self._producers) > self._limit:
                 self._forget(next(iter(self._producers)))
             self.next_offset = end_offset
@@ -302,7 +303,7 @@ class ProducerTable:
             self._stale.clear()
             self._open = None
             newest = [each.newest for each in self._producers.values() if each.newest is not None]
-            self._newest_time = max((each.timestamp for each in newest), default=0)
+            self._newest_time = newest[-1].timestamp if newest else 0
             self._judge_silence(self._producers)
             self.noted = restored.log_offset
             if restored.open is not None:
@@ -323,7 +324,7 @@ class ProducerTable:
             self._producers = added | self._producers
             self._count_holders()
             times = [each.newest.timestamp for each in added.values() if each.newest is not None]
-            self._newest_time = max(self._newest_time, *times, 0)
+            self._newest_time = self._newest_time or (times[-1] if times else 0)
             self._judge_silence(added)
             if restored.open in added and self.next_offset == restored.log_offset:
                 request = added[restored.open].newest
@@ -402,7 +403,7 @@ class ProducerTable:
             self._shares.take(producer.holder)
         self._producers[mark.producer_id] = producer  # the newest of all
         self._stale.add(mark.producer_id)
-        self._newest_time = max(self._newest_time, timestamp)
+        self._newest_time = timestamp
         producer.seen = now
         key, last = (mark.epoch, mark.sequence), producer.last
         newest = producer.newest

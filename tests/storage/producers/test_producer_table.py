@@ -328,6 +328,24 @@ def test_a_clock_that_jumps_makes_nobody_unknown() -> None:
     assert bench.known() == {"q"}
 
 
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_wrong_time_in_the_log_makes_nobody_unknown_when_it_is_over(*, restored: bool) -> None:
+    """The clock was ten years ahead, and is right again: ages count from the newest record."""
+    day = 24 * 3_600_000
+    bench = Bench()
+    bench.put("p", time=100 + 3_652 * day)
+    bench.put("q", time=100)
+    bench.put("r", time=100 + day)
+    if restored:
+        bench.table.restore(bench.table.snapshot().encode())
+    bench.now += GRACE_S
+    assert bench.table.forget(7 * day) == 0
+    bench.put("r", 1, time=100 + 8 * day)
+    bench.now += GRACE_S
+    assert bench.table.forget(7 * day) == 1
+    assert bench.known() == {"p", "r"}
+
+
 def test_of_a_silent_producer_the_last_requests_stay() -> None:
     bench = Bench()
     for sequence in range(IDLE_KEPT + 5):

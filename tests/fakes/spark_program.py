@@ -65,7 +65,7 @@ class SparkProgram:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
-    def finish(self, timeout_s: float = 400) -> str:
+    def finish(self, timeout_s: float = 540) -> str:
         """Wait for the end, return what it printed; raises AssertionError with the log unless it
         was a good one."""
         try:

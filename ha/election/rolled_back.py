@@ -65,7 +65,10 @@ def why_rolled_back(
     entry, record = snapshot.roster.get(node_id), snapshot.record
     counted = 0 if entry is None else entry.starts
     if counted >= starts:
-        return f"by its own count this is start {starts}, the cluster has seen start {counted}"
+        return (
+            f"by its own count this is start {starts}, but the cluster has seen its start "
+            f"{counted} before"
+        )
     if not waits or record is None or Member(node_id, log.incarnation) not in record.in_sync:
         return ""
     return lacks_confirmed(snapshot, log.end_offset, log.epochs)

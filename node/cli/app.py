@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from ha.protocol.versions import VERSION
 
-from .frame.exit_codes import INTERRUPTED, epilog
+from .frame.exit_codes import INTERRUPTED, table
 
 # command: its module below commands/
 COMMANDS = {
@@ -81,7 +81,7 @@ app = typer.Typer(
     cls=Commands,
     name="tandemlog",
     help="A replicated master/slave message log on the storage design of RocketMQ's broker.",
-    epilog=epilog(),
+    epilog=table(),
     no_args_is_help=True,
     add_completion=True,
     rich_markup_mode=None,

@@ -11,7 +11,7 @@ import typer
 from typer.cli import get_docs_for_click
 
 from .app import app
-from .frame.exit_codes import MEANING, epilog
+from .frame.exit_codes import MEANING, epilog, table
 
 NAME = "tandemlog"
 
@@ -54,7 +54,9 @@ def cli_markdown() -> str:
     context: Any = typer.Context(command, info_name=NAME)
     text = get_docs_for_click(obj=command, ctx=context, name=NAME)
     # the heading of the program itself is that of the page
-    body = text.replace(f"# `{NAME}`\n", "## Options\n", 1).replace(f"{epilog()}\n\n", "")
+    body = text.replace(f"# `{NAME}`\n", "## Options\n", 1)
+    for each in (epilog(), table()):
+        body = body.replace(f"{each}\n\n", "")
     rows = "".join(f"| {code} | {meaning} |\n" for code, meaning in MEANING.items())
     return f"{_INTRODUCTION}{rows}\n{body.strip()}\n"
 

@@ -13,6 +13,14 @@ from tandemlog.v1 import common_pb2
 from ..error_status import RequestRefusedError
 
 
+def no_topic(name: str) -> str:
+    """The sentence for a topic that is not there, with the way out."""
+    return (
+        f"there is no topic {quoted(name)}: create it with Admin.create_topic, or with `tandemlog "
+        "topic create`"
+    )
+
+
 class KnownQueues:
     """See the module."""
 
@@ -25,8 +33,7 @@ class KnownQueues:
         if self._topics.get(topic) is None and not self._queues.queues_of(topic):
             raise RequestRefusedError(
                 common_pb2.UNKNOWN_TOPIC,
-                f"there is no topic {quoted(topic)}: create it with Admin.create_topic, or with "
-                "`tandemlog topic create`",
+                no_topic(topic),
                 field="topic",
             )
 

@@ -28,6 +28,7 @@ from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 from ..access.caller import Caller
 from ..access.doorkeeper import Doorkeeper
 from ..error_status import RequestRefusedError
+from ..pulls.known_queues import no_topic
 from ..pulls.pages import MAX_BYTES, NAME_PAGES, number_of_page, rows_after, sorted_names
 from ..pulls.read_turns import ReadTurns
 from ..roles.following_roles import Takeover
@@ -176,7 +177,9 @@ class AdminService(admin_pb2_grpc.AdminServicer):
         held = self._store.topics.get(asked.name)
         if request.update and held is None:
             raise RequestRefusedError(
-                common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(asked.name)}", field="name"
+                common_pb2.UNKNOWN_TOPIC,
+                f"there is no topic {quoted(asked.name)} to update: create it without update",
+                field="name",
             )
         topic = TopicConfig(
             name=asked.name,
@@ -219,9 +222,7 @@ class AdminService(admin_pb2_grpc.AdminServicer):
             name = request.names[number]
             topic = self._store.topics.get(name)
             if topic is None:
-                raise RequestRefusedError(
-                    common_pb2.UNKNOWN_TOPIC, f"there is no topic {quoted(name)}", field="names"
-                )
+                raise RequestRefusedError(common_pb2.UNKNOWN_TOPIC, no_topic(name), field="names")
             row = _topic(topic)
             size += row.ByteSize()
             if size > MAX_BYTES and response.topics:

@@ -68,7 +68,7 @@ class QueueMender:
         self.from_log_start = True
         # None: numbers never go back
         self.records: Records | None = None
-        # the greatest log offset that a queue which was found on the disk points to
+        # the highest log offset to which any of the queues points that were on the disk at the open
         self.found_to = -1
         self._found: set[int] = set()
         # topic -> log offset of the earliest record with which one of its queues, as they were

@@ -32,8 +32,8 @@ def decoded(
     verify_crc: bool = True,
 ) -> pa.RecordBatch:
     """The columns of `schema` (message_columns.py) of the records in `data`. Raises
-    BadRecordError for a record that is none, whose body is not the one that was sent (only with
-    `verify_crc`), or cannot be decompressed."""
+    BadRecordError for bytes that are not a record, for a body that is not the one that was sent
+    (only with `verify_crc`), and for one that cannot be decompressed."""
     if not headers.well_formed.all():
         row = int(np.argmin(headers.well_formed))
         raise BadRecordError(f"{place(row)}: the record does not hold together")

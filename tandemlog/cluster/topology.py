@@ -21,7 +21,7 @@ from .belief import (
 )
 from .elections import CoordinatorInfo, coordinator_of
 
-WAY_OUT = "; name another node's endpoint, which knows the rest"
+WAY_OUT = "; if a node is just starting, try again soon; else name the endpoint of another node"
 SILENT_VERSION = "0.1 or older"
 """Of a node that answers and does not say its version."""
 

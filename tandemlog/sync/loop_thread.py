@@ -14,7 +14,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, ClassVar, Optional, TypeVar
 
-from ..errors import MonkeyPatchedError
+from ..errors import MonkeyPatchedError, TandemlogError
 from ..forks import forked_error
 
 ResultT = TypeVar("ResultT")
@@ -65,6 +65,10 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
+        except TandemlogError as error:
+            # how the loop came to it is 60 lines of a traceback, and nothing for the caller
+            error.__traceback__ = None
+            raise
         except BaseException:
             future.cancel()
             raise

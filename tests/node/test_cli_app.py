@@ -8,7 +8,7 @@ import pytest
 
 from node.cli import app
 from node.cli.cluster.verdict import Level
-from node.cli.frame.exit_codes import MEANING, USAGE
+from node.cli.frame.exit_codes import MEANING, USAGE, epilog
 
 
 def run(
@@ -25,11 +25,21 @@ def run(
 SAME_CODES = [(name,) for name in app.COMMANDS if name != "check"]
 
 
-@pytest.mark.parametrize("command", [(), *SAME_CODES, ("topic", "create")])
-def test_help_tells_the_exit_codes(
+@pytest.mark.parametrize("command", [*SAME_CODES, ("topic", "create")])
+def test_the_help_of_a_command_says_in_one_line_where_the_exit_codes_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
+    """The table has nine lines, which are the same for every command."""
     code, out, _ = run(monkeypatch, capsys, *command, "--help")
+    assert code == 0
+    assert out.rstrip().splitlines()[-1].strip() == epilog()
+    assert "Ctrl-C" not in out.rpartition("\n\n")[2]
+
+
+def test_the_help_of_the_program_tells_the_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(monkeypatch, capsys, "--help")
     assert code == 0
     text = " ".join(out.split())
     assert "Exit codes:" in text

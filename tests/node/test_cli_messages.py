@@ -134,7 +134,9 @@ def test_a_table_shows_dates_and_in_a_pipe_whole_bodies(
         out = run(*arguments)[1]
         assert date in out
         assert "y" * 12_000 in out
-    assert date in run("topic", "describe", topic)[1]
+    described = run("topic", "describe", topic)[1]
+    assert seconds in described
+    assert date not in described, "it has to fit into 80 columns"
 
 
 def test_a_reader_that_goes_away_is_no_failure(node: Node, topic: str) -> None:

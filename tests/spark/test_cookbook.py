@@ -48,7 +48,11 @@ def test_the_cookbook(
     spark: "SparkSession", cluster: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names: dict[str, Any] = {}
-    for example in re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL):
+    *programs, end = re.findall(
+        r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert end == "spark.stop()\n"  # the session is that of all tests
+    for example in programs:
         code = example.replace("10.0.0.1:10911", cluster.master.endpoint)
         code = code.replace("/data/", f"{tmp_path}/")
         exec(compile(code, str(PAGE), "exec"), names)

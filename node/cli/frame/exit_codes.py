@@ -1,4 +1,7 @@
-"""What the program's exit code means; part of its interface, documented in --help."""
+"""What the program's exit code means; part of its interface.
+
+`tandemlog --help` and docs/cli.md have the table; the help of a command names both in one line.
+"""
 
 OK = 0
 FAULT = 1
@@ -26,6 +29,11 @@ MEANING = {
 
 
 def epilog() -> str:
-    """The table for --help."""
+    """The last line of a command's help."""
+    return "Exit codes: see `tandemlog --help`, or docs/cli.md."
+
+
+def table() -> str:
+    """The exit codes for the help of the program."""
     rows = " · ".join(f"{code} {meaning}" for code, meaning in MEANING.items())
     return f"Exit codes: {rows}."

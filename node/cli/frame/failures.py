@@ -47,10 +47,7 @@ _TABLE: tuple[tuple[type[Exception], int], ...] = (
 
 
 _WAYS_OUT: tuple[tuple[type[Exception], str], ...] = (
-    (
-        client_errors.UnknownTopicError,
-        "; `tandemlog topic list` shows the topics, `tandemlog topic create` makes one",
-    ),
+    (client_errors.UnknownTopicError, "; `tandemlog topic list` shows the topics"),
     (client_errors.UnknownGroupError, "; `tandemlog group list` shows the groups"),
 )
 

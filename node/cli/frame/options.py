@@ -1,6 +1,7 @@
 """Options that several commands share, and what is made of them."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,6 +55,8 @@ def timeout_option(help_text: str, *, show_default: bool = True) -> Any:
 
 Timeout = Annotated[float, timeout_option("How many seconds to keep trying before giving up.")]
 DEFAULT_TIMEOUT_S = 5.0
+PATIENT_TIMEOUT_S = 30.0
+"""Of what is done first with a cluster, which may still be starting or electing."""
 
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
@@ -106,15 +109,16 @@ def check_endpoints(endpoint: str) -> str:
     return endpoint
 
 
-def connection_options(timeout_s: float) -> ConnectionOptions:
-    """A person waits: tries end with `timeout_s`."""
+def connection_options(timeout_s: float, *, starting: bool = False) -> ConnectionOptions:
+    """A person waits: tries end with `timeout_s`. `starting`: also while no node answers yet."""
     timeout_ms = max(1, round(timeout_s * 1000))
-    return ConnectionOptions(
+    options = ConnectionOptions(
         request_timeout_ms=timeout_ms,
         retry_timeout_ms=timeout_ms,
         discovery_timeout_ms=min(2_000, timeout_ms),
         security=security(),
     )
+    return replace(options, connect_timeout_ms=timeout_ms) if starting else options
 
 
 def now_ms() -> int:

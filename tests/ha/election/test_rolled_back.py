@@ -82,7 +82,9 @@ def why(seen: Snapshot = SEEN, *, starts: int = 5, waits: bool = True) -> str:
 
 
 def test_a_start_on_a_disk_that_was_put_back() -> None:
-    assert why(starts=4) == "by its own count this is start 4, the cluster has seen start 4"
+    assert why(starts=4) == (
+        "by its own count this is start 4, but the cluster has seen its start 4 before"
+    )
     assert "ends at 99" in why()
 
 

@@ -1,4 +1,4 @@
-"""One data connection: its calls, their ends, and frames that are none; over a real socket."""
+"""One data connection over a real socket: its calls, how they end, and bytes that no frame has."""
 
 import asyncio
 import contextlib

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import as_completed, wait
 from typing import Any
@@ -71,6 +72,18 @@ def test_send_many_has_one_answer(cluster: ThreadedCluster) -> None:
         with pytest.raises(errors.UnknownTopicError):
             producer.send_many("nope", [b""])
         assert producer.send_many("orders", []).count == 0
+
+
+def test_the_traceback_of_what_is_refused_is_that_of_the_program(
+    cluster: ThreadedCluster,
+) -> None:
+    """It had 75 lines, most of them of the event loop and of retries."""
+    with (
+        Consumer(cluster.endpoints) as consumer,
+        pytest.raises(errors.UnknownTopicError) as caught,
+    ):
+        consumer.follow("nope")
+    assert len(traceback.format_exception(caught.value)) < 10
 
 
 def test_what_cannot_be_sent_is_raised_at_once(cluster: ThreadedCluster) -> None:

@@ -19,21 +19,29 @@ from ...frame.completion import complete_topic
 from ...frame.exit_codes import REFUSED, USAGE, epilog
 from ...frame.failures import CommandError, one_line_errors
 from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
-from ...showing.output import Format, error_console, write_rows
+from ...frame.options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    PATIENT_TIMEOUT_S,
+    Endpoint,
+    FormatOption,
+    Timeout,
+)
+from ...showing.output import Format, date_text, error_console, write_rows
 
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}
 COLUMNS = ("topic", "read_queues", "write_queues", "perm", "order", "attributes")
-QUEUE_COLUMNS = (
-    "topic",
-    "queue_id",
-    "min_offset",
-    "max_offset",
-    "messages",
-    "min_timestamp",
-    "max_timestamp",
-)
+QUEUE_COLUMNS = {
+    "queue_id": "queue",
+    "min_offset": "min",
+    "max_offset": "max",
+    "messages": "messages",
+    "oldest": "oldest",
+    "newest": "newest",
+}
+"""Of the table of queues, with their heads: with numbers of eight digits it has 80 characters."""
+SECONDS = len("2026-01-01T00:00:00")
 
 app = new_app("Create, list, describe and delete topics.")
 
@@ -94,7 +102,7 @@ def create_command(
     dry_run: DryRun = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     form: FormatOption = Format.TABLE,
-    timeout: Timeout = DEFAULT_TIMEOUT_S,
+    timeout: Timeout = PATIENT_TIMEOUT_S,
 ) -> None:
     """Create a topic, or change one with --update, and print it.
 
@@ -130,7 +138,7 @@ def create_command(
         )
 
     with one_line_errors():
-        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER)
+        topic = run_admin(endpoint, timeout, create, ReadFrom.MASTER, starting=True)
         write_rows([_row(topic)], form, COLUMNS)
         if dry_run:
             _say_nothing_was_changed(name)
@@ -192,7 +200,7 @@ def describe_command(
             write_rows([{**_row(topic), "queues": queues}], form)
         else:
             write_rows([_row(topic)], form, COLUMNS)
-            write_rows(queues, form, QUEUE_COLUMNS)
+            write_rows(map(_queue_row, queues), form, tuple(QUEUE_COLUMNS), QUEUE_COLUMNS)
 
 
 @app.command("delete", epilog=epilog())
@@ -263,6 +271,12 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise typer.BadParameter(f"--attribute must be NAME=VALUE, not {text!r}")
     return name, value
+
+
+def _queue_row(row: dict[str, Any]) -> dict[str, Any]:
+    """For the table: times without milliseconds."""
+    oldest, newest = (date_text(row[f"{end}_timestamp"])[:SECONDS] for end in ("min", "max"))
+    return {**row, "oldest": oldest, "newest": newest}
 
 
 def _row(topic: TopicInfo) -> dict[str, Any]:

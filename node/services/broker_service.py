@@ -147,10 +147,7 @@ class BrokerService:
     async def QueueRanges(
         self, request: broker_pb2.QueueRangesRequest, context: Any
     ) -> broker_pb2.QueueRangesResponse:
-        if request.of_master:
-            await self._ends_known()
-        else:
-            await self._dispatched()
+        await self._dispatched(of_master=request.of_master)
         return await self._read(context, partial(self._ranges, request, context))
 
     def _ranges(
@@ -181,7 +178,7 @@ class BrokerService:
     async def SearchOffset(
         self, request: broker_pb2.SearchOffsetRequest, context: Any
     ) -> broker_pb2.SearchOffsetResponse:
-        await self._dispatched()
+        await self._dispatched(of_master=request.of_master)
         check_count("queues", len(request.queues), MAX_SEARCHES)
         upper = request.boundary == broker_pb2.UPPER
         boundary = Boundary.UPPER if upper else Boundary.LOWER
@@ -324,8 +321,12 @@ class BrokerService:
         """The encoded chunks, as they are served."""
         return self._segments.chunks(request, caller)
 
-    async def _dispatched(self) -> None:
-        """Wait until what is confirmed now is in queues and index."""
+    async def _dispatched(self, *, of_master: bool = False) -> None:
+        """Wait until what is confirmed now is in queues and index. `of_master`: what they hold is
+        taken for the cluster's; raises RequestRefusedError while it is not known."""
+        if of_master:
+            await self._ends_known()
+            return
         confirmed = self._store.confirmed.value
         # a node that catches up: what it has is the answer
         if confirmed - self._store.reputed.value <= DISPATCH_WAIT_BYTES:

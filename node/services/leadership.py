@@ -56,7 +56,7 @@ SPEAKS: Mapping[str, Speaks] = {
     f"{BROKER}/Append": NODE,
     f"{BROKER}/Pull": NODE,
     f"{BROKER}/QueueRanges": EITHER,
-    f"{BROKER}/SearchOffset": NODE,
+    f"{BROKER}/SearchOffset": EITHER,
     f"{BROKER}/QueryByKey": NODE,
     f"{BROKER}/GetByOffset": NODE,
     f"{BROKER}/FetchSegmentRange": NODE,

@@ -217,6 +217,8 @@ class Positions:
         queues: Sequence[Queue],
         timestamp: int,
         boundary: broker_pb2.Boundary.ValueType,
+        *,
+        of_master: bool = False,
     ) -> list[int]:
         offsets: list[int] = []
         for part in in_parts(queues, MAX_SEARCHES):
@@ -224,6 +226,7 @@ class Positions:
                 queues=[_position(queue, 0) for queue in part],
                 timestamp=timestamp,
                 boundary=boundary,
+                of_master=of_master,
             )
             answer = await node.ask(node.broker.SearchOffset, request, self.timeout_ms)
             offsets.extend(answer.offsets)
@@ -242,6 +245,7 @@ class Positions:
         answers, _ = await self._knowing.ask(
             lambda node: self._search_of(node, queues, timestamp, boundary),
             f"looking for messages of {timestamp} ms",
+            lambda node: self._search_of(node, queues, timestamp, boundary, of_master=True),
         )
         offsets = [max(each) for each in zip(*answers, strict=True)]
         return dict(zip(queues, offsets, strict=True))

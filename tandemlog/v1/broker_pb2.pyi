@@ -646,9 +646,12 @@ class SearchOffsetRequest(_message.Message):
     QUEUES_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
     BOUNDARY_FIELD_NUMBER: _builtins.int
+    OF_MASTER_FIELD_NUMBER: _builtins.int
     timestamp: _builtins.int
     """ms"""
     boundary: Global___Boundary.ValueType
+    of_master: _builtins.bool
+    """refused by a node that does not know that it leads"""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueuePosition]:
         """queue_offset is ignored"""
@@ -659,10 +662,11 @@ class SearchOffsetRequest(_message.Message):
         queues: _abc.Iterable[Global___QueuePosition] | None = ...,
         timestamp: _builtins.int = ...,
         boundary: Global___Boundary.ValueType = ...,
+        of_master: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundary", b"boundary", "queues", b"queues", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundary", b"boundary", "of_master", b"of_master", "queues", b"queues", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -674,6 +678,9 @@ class SearchOffsetResponse(_message.Message):
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    MASTER_EPOCH_FIELD_NUMBER: _builtins.int
+    master_epoch: _builtins.int
+    """see Error.master_epoch"""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """one per asked queue"""
@@ -685,10 +692,11 @@ class SearchOffsetResponse(_message.Message):
         *,
         offsets: _abc.Iterable[_builtins.int] | None = ...,
         error: _common_pb2.Error | None = ...,
+        master_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "master_epoch", b"master_epoch", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,6 +1,7 @@
 """Where queues end, by the word of a master whose term has just begun: what its predecessor has
 acknowledged is in its log, and may not be confirmed here yet."""
 
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +32,20 @@ async def ends(broker: BrokerService, *, of_master: bool) -> list[int]:
     return [each.max_offset for each in (await broker.QueueRanges(request, caller)).ranges]
 
 
-async def refused(broker: BrokerService) -> bool:
+async def after_all(broker: BrokerService, *, of_master: bool = True) -> list[int]:
+    """Where a time is that no message has reached."""
+    place = broker_pb2.QueuePosition(topic="T")
+    request = broker_pb2.SearchOffsetRequest(
+        queues=[place], timestamp=1 << 50, boundary=broker_pb2.LOWER, of_master=of_master
+    )
+    return list((await broker.SearchOffset(request, Caller())).offsets)
+
+
+async def refused(
+    broker: BrokerService, ask: Callable[..., Coroutine[Any, Any, list[int]]] = ends
+) -> bool:
     try:
-        await ends(broker, of_master=True)
+        await ask(broker, of_master=True)
     except RequestRefusedError as error:
         return error.code == common_pb2.NOT_IN_SYNC
     return False
@@ -55,10 +67,13 @@ async def test_a_new_master_does_not_know_the_ends_before_its_log_is_confirmed()
     store.become_slave()
     store.become_master(2)
     assert await refused(broker)
+    assert await refused(broker, after_all)
     assert await ends(broker, of_master=False) == [10]
+    assert await after_all(broker, of_master=False) == [10]
     store.advance_confirmed(acknowledged)
     assert await refused(broker), "confirmed, and not dispatched"
     store.reput.run_to()
     assert await ends(broker, of_master=True) == [13]
+    assert await after_all(broker) == [13]
     bench.put(4)  # nobody was told of these
     assert await ends(broker, of_master=True) == [13]

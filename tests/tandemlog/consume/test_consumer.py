@@ -282,7 +282,7 @@ async def test_a_slave_that_only_the_lost_master_knows_of_can_be_named(
     once = ConnectionOptions(retry_timeout_ms=1)
     async with AsyncConsumer([master], read_from="slave", connection=once) as reader:
         with pytest.raises(
-            errors.NoNodeError, match=r"no slave can be reached.*name another node's endpoint"
+            errors.NoNodeError, match=r"no slave can be reached.*name the endpoint of another node"
         ):
             await reader.pull("orders", 0, 0)
 

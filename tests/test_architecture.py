@@ -91,7 +91,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("columns",),
     ),
     "tandemlog": (
-        ("answer", "memory", "telemetry", "transport"),
+        ("answer", "memory", "telemetry", "transport", "unpacking"),
         ("message",),
         ("errors",),
         ("arrow", "cluster", "forks", "hooks", "tracing"),

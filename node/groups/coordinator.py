@@ -125,12 +125,12 @@ class GroupCoordinator:
     # ---- heartbeats
 
     async def heartbeat(
-        self, request: broker_pb2.GroupHeartbeatRequest, host: str
+        self, request: broker_pb2.GroupHeartbeatRequest, host: str, holder: str = ""
     ) -> broker_pb2.GroupHeartbeatResponse:
-        """Raises RequestRefusedError."""
+        """`holder`: whose share of the members this one counts for. Raises RequestRefusedError."""
         self._lead()
         self._role.require_group(request.group)
-        report = report_of(request, host, self.limits)
+        report = report_of(request, host, self.limits, holder)
         name = request.group
         if report.epoch == JOIN and name not in self._store.groups.table:
             await asyncio.to_thread(
@@ -160,7 +160,7 @@ class GroupCoordinator:
                 if group is None:
                     group = self.groups[name] = Group(name)
                 if report.member_id not in group.members:
-                    check_room(self.groups, group, self.limits)
+                    check_room(self.groups, group, self.limits, report.holder)
                 gone = group.join(report, now)
                 group.take_topics(self._queue_counts(group))
             elif group is None:

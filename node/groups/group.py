@@ -54,6 +54,8 @@ class Report:
     host: str = ""
     session_timeout_ms: int = 20_000
     rebalance_timeout_ms: int = 60_000
+    holder: str = ""
+    """Whose share of the members this one is: an identity, or a host (storage/shares.py)."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,8 @@ class Member:
     last: "Told | None" = None
     """What it was told last, in this term."""
     giving_since: float | None = None
+    holder: str = ""
+    """That of its newest report; empty before the first one in this term."""
 
     def may_hold(self, queue: Queue) -> bool:
         return queue in self.owned if self.held is None else queue in self.held
@@ -180,6 +184,7 @@ class Group:
     def _take(self, member: Member, report: Report, now: float) -> None:
         member.number = report.number
         member.heard_at = now
+        member.holder = report.holder
         member.away = False
         # what it does not say to own it does not hold, unless it is told again
         member.held = {

@@ -4,9 +4,11 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tandemlog.format.words import quoted
+from storage.shares import WEIGHT, Shares
+from tandemlog.format.words import counted, quoted
 from tandemlog.v1 import common_pb2
 
+from ..access.peers import host_of
 from ..error_status import RequestRefusedError
 from .assignor import Queue
 from .group import FencedInstanceError, FencedMemberError, Group, LateRequestError
@@ -27,14 +29,32 @@ def members_text(group: Group, owned: Sequence[Queue]) -> str:
     )
 
 
-def check_room(groups: Mapping[str, Group], group: Group, limits: GroupLimits) -> None:
-    """Raises RequestRefusedError if `group`, or the node, has all the members that it may."""
+def check_room(groups: Mapping[str, Group], group: Group, limits: GroupLimits, holder: str) -> None:
+    """Raises RequestRefusedError if `group`, or the node, has all the members that it may, or
+    `holder` has its share of those of the node."""
     have = len(group.members)
     if have >= limits.members_per_group:
         raise _full(f"group {quoted(group.name)} has", "members_per_group", have, limits)
     have = sum(len(each.members) for each in groups.values())
     if have >= limits.members:
         raise _full("the groups of this node have", "members", have, limits)
+    if have + 1 <= WEIGHT * (limits.members - have - 1):
+        return  # it is within the share of one that had all of them
+    shares = Shares(limits.members)
+    for each in groups.values():
+        for member in each.members.values():
+            # of one that another master has let in, the host alone is known until it reports
+            shares.take(member.holder or host_of(member.host))
+    if not shares.may_take(holder):
+        most = shares.most(holder)
+        raise RequestRefusedError(
+            common_pb2.BUSY,
+            f"{quoted(holder)} has {counted(shares.of(holder), 'member')} in the groups of this "
+            f"node, its share of groups.members ({limits.members}) is {most}",
+            field="group",
+            limit=most,
+            actual=shares.of(holder),
+        )
 
 
 def _full(who: str, setting: str, have: int, limits: GroupLimits) -> RequestRefusedError:

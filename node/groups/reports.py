@@ -18,7 +18,9 @@ MAX_OWNED = 131_072
 MAX_SHOWN_TOPICS = 64
 
 
-def report_of(request: broker_pb2.GroupHeartbeatRequest, host: str, limits: GroupLimits) -> Report:
+def report_of(
+    request: broker_pb2.GroupHeartbeatRequest, host: str, limits: GroupLimits, holder: str = ""
+) -> Report:
     """Raises RequestRefusedError that names the field."""
     fault = group_fault(request.group, new=False)
     if fault is not None:
@@ -70,6 +72,7 @@ def report_of(request: broker_pb2.GroupHeartbeatRequest, host: str, limits: Grou
         rebalance_timeout_ms=max(
             1, min(request.rebalance_timeout_ms or 60_000, limits.max_rebalance_timeout_ms)
         ),
+        holder=holder,
     )
 
 

@@ -51,7 +51,7 @@ class GroupService:
     async def heartbeat(
         self, request: broker_pb2.GroupHeartbeatRequest, caller: Caller
     ) -> broker_pb2.GroupHeartbeatResponse:
-        return await self._coordinator.heartbeat(request, caller.peer)
+        return await self._coordinator.heartbeat(request, caller.peer, caller.holder)
 
     def describe(
         self, request: broker_pb2.DescribeGroupRequest, caller: Caller

@@ -58,6 +58,7 @@ AUTO = "auto"
 # reads, and what Kubernetes puts there for a service that happens to be called tandemlog.
 _NOT_SETTINGS = re.compile(
     r"TANDEMLOG_(ENDPOINT|FORMAT|CLUSTER|(CA|CERT|KEY|TOKEN)_FILE|TOKEN|SERVER_NAME|CONFIG_DIR|"
+    r"MAX_UNPACKED_BYTES|"
     r"SERVICE_(HOST|PORT)(_.*)?|PORT(_\d+_(TCP|UDP)(_.*)?)?)$",
     re.IGNORECASE,
 )

@@ -10,7 +10,10 @@ class GroupsSection(Section):
     name."""
 
     members: int = Field(
-        default=10_000, ge=1, description="Maximum number of members of all groups together."
+        default=10_000,
+        ge=1,
+        description="Maximum number of members of all groups together. One identity, or one host "
+        "without identities, gets three quarters at most, and less the more others have.",
     )
     members_per_group: int = Field(
         default=1_000, ge=1, description="Maximum number of members of one group."

@@ -15,7 +15,8 @@ from ..errors import BadRecordError
 from ..format.columns.crcs import first_bad_crc
 from ..format.columns.headers import HeaderColumns
 from ..format.errors import FormatError
-from ..format.record.sys_flag import COMPRESSED, decompress_body
+from ..format.record.sys_flag import COMPRESSED
+from ..unpacking import unpacked
 from .message_columns import message_batch
 from .plain_arrays import strings
 
@@ -56,7 +57,7 @@ def _decompressed(headers: HeaderColumns, stored: pa.Array, place: Place) -> pa.
     bodies = stored.to_pylist()
     for row in np.flatnonzero(headers.sys_flag & COMPRESSED).tolist():
         try:
-            bodies[row] = decompress_body(int(headers.sys_flag[row]), bodies[row])
+            bodies[row] = unpacked(int(headers.sys_flag[row]), bodies[row])
         except FormatError as error:
             raise BadRecordError(f"{place(row)}: {error}") from error
     return strings(bodies, pa.binary())

@@ -20,8 +20,9 @@ from ..format.errors import CorruptRecordError
 from ..format.fast_crc import crc32
 from ..format.record.properties import split_keys
 from ..format.record.record import Record, decode_record
-from ..format.record.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6, decompress_body
+from ..format.record.sys_flag import BORN_HOST_IPV6, COMPRESSED, STORE_HOST_IPV6
 from ..tracing import processing
+from ..unpacking import unpacked
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -80,7 +81,7 @@ class ReceivedMessage:
         body = bytes(self._buffer[at : at + length]) if length > 0 else b""
         if len(body) != length or (body and crc32(body) & CRC_MASK != crc):
             body = self.record.body  # says what is wrong
-        return decompress_body(sys_flag, body) if sys_flag & COMPRESSED else body
+        return unpacked(sys_flag, body) if sys_flag & COMPRESSED else body
 
     @property
     def topic(self) -> str:

@@ -111,6 +111,15 @@ async def test_a_slave_hears_of_a_cut(tmp_path: Path, broker: FakeRocketmq) -> N
         await node.stop()
 
 
+async def test_a_relay_with_ports_for_brokers_tells_that_none_can_follow_yet(
+    tmp_path: Path, broker: FakeRocketmq, caplog: pytest.LogCaptureFixture
+) -> None:
+    ports = {"listen": "127.0.0.1:0"}
+    node = await started(config(tmp_path, follow=broker.address, rocketmq=ports))
+    await node.stop()
+    assert caplog.text.count("nothing listens there before this node has taken over") == 1
+
+
 async def test_it_takes_over_once_the_broker_refuses_writes_and_all_is_here(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:

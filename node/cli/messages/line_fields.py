@@ -20,9 +20,10 @@ from tandemlog.format.constants import CRC_MASK, SHARDING_KEY
 from tandemlog.format.errors import FormatError
 from tandemlog.format.fast_crc import crc32
 from tandemlog.format.record.properties import split_keys
-from tandemlog.format.record.sys_flag import COMPRESSED, decompress_body
+from tandemlog.format.record.sys_flag import COMPRESSED
 from tandemlog.message import Message
 from tandemlog.produce.framing import is_reserved
+from tandemlog.unpacking import unpacked
 
 MAX_SHOWN = 60
 
@@ -200,7 +201,7 @@ def _decompressed(row: Mapping[str, Any], body: bytes) -> bytes:
     if not sys_flag & COMPRESSED or crc32(body) & CRC_MASK != crc:
         return body
     try:
-        return decompress_body(sys_flag, body)
+        return unpacked(sys_flag, body)
     except FormatError as error:
         raise InvalidMessageError(str(error)) from None
 

@@ -25,7 +25,9 @@ ZLIB: Final = 3
 
 MOST_UNPACKED: Final = 64 << 20
 """Bytes of a decompressed body: sixteen times what a message may have by default (RocketMQ's 4 MiB,
-which is checked before it is compressed)."""
+which is checked before it is compressed). A broker can allow more: UNPACKED_VARIABLE."""
+UNPACKED_VARIABLE: Final = "TANDEMLOG_MAX_UNPACKED_BYTES"
+"""Of the environment, in place of MOST_UNPACKED (unpacking.py); here for the text of an error."""
 _PIECE: Final = 1 << 10
 
 
@@ -80,7 +82,10 @@ _LIBRARIES: Final = {LZ4: ("lz4.frame", "lz4"), ZSTD: ("zstandard", "zstd")}
 
 def _check_size(size: int, most: int) -> None:
     if size > most:
-        raise FormatError(f"body: it becomes more than {most} bytes when it is decompressed")
+        raise FormatError(
+            f"body: it becomes more than {most} bytes when it is decompressed; to read it all the "
+            f"same, set {UNPACKED_VARIABLE} in the environment of the reader"
+        )
 
 
 def _decompress_by_library(module_name: str, extra: str, body: bytes, most: int) -> bytes:

@@ -11,7 +11,9 @@ from node.error_status import RequestRefusedError
 from node.groups import coordinator as coordinators
 from node.groups.assignor import assign
 from node.groups.group import Group, Report
+from node.groups.group import Member as CoreMember
 from node.groups.limits import GroupLimits
+from node.groups.refusals import check_room
 from node.groups.reports import report_of
 from tandemlog.v1 import broker_pb2, common_pb2
 
@@ -132,6 +134,44 @@ def test_ids_cannot_forge_lines_of_the_log(field: str) -> None:
     setattr(request, field, "m\n2026-01-01 INFO all is well")
     with pytest.raises(RequestRefusedError, match="printable"):
         report_of(request, "", GroupLimits())
+
+
+def _group(name: str, count: int, holder: str = "", host: str = "") -> Group:
+    group = Group(name)
+    for number in range(count):
+        member = CoreMember(f"{name}-{number}", frozenset({"t"}), host=host, holder=holder)
+        group.members[member.member_id] = member
+    return group
+
+
+def test_one_caller_leaves_room_for_members_of_others() -> None:
+    """Groups are many, so the bound of one does not keep a caller from filling all."""
+    limits = GroupLimits(members=100, members_per_group=60)
+    new, groups = Group("new"), {"a": _group("a", 50, "greedy"), "b": _group("b", 24, "greedy")}
+    check_room(groups, new, limits, "greedy")
+    groups["c"] = _group("c", 1, "greedy")
+    with pytest.raises(RequestRefusedError, match=r"'greedy' has 75 members .* is 75") as refused:
+        check_room(groups, new, limits, "greedy")
+    assert (refused.value.code, refused.value.limit) == (common_pb2.BUSY, 75)
+    check_room(groups, new, limits, "another")
+    groups["d"] = _group("d", 25, "another")
+    with pytest.raises(RequestRefusedError, match="have 100 members"):
+        check_room(groups, new, limits, "a third")
+
+
+def test_members_of_another_masters_term_count_for_their_hosts_until_they_report() -> None:
+    limits = GroupLimits(members=100, members_per_group=100)
+    groups = {"a": _group("a", 80, host="ipv4:10.0.0.7:4000")}
+    check_room(groups, Group("new"), limits, "orders")
+    with pytest.raises(RequestRefusedError, match=r"'ipv4:10.0.0.7' has 80 members"):
+        check_room(groups, Group("new"), limits, "ipv4:10.0.0.7")
+
+
+async def test_a_member_counts_for_who_reports_it(cluster: Cluster) -> None:
+    one = Member(cluster, "one")
+    await one.report()
+    [member] = cluster.node.groups.groups["g"].members.values()
+    assert member.holder in ("ipv4:127.0.0.1", "ipv6:%5B::1%5D")
 
 
 def test_what_a_report_may_hold_is_bounded() -> None:

@@ -2,6 +2,10 @@
 
 FS_IOC_SHUTDOWN without a log flush ends all I/O of the file system at once, as a power cut does:
 what was fsynced stays, dirty pages and unsynced metadata are gone when it is mounted again.
+
+Only what was acknowledged before that call must survive. While it runs, the kernel (6.18; ext4 and
+xfs) answers 0 to an fdatasync whose blocks it then forgets: "failed to convert unwritten extents".
+A loop of pwrite and fdatasync without any code of ours met that in one of seven cuts.
 """
 
 import contextlib
@@ -18,7 +22,7 @@ import tandemlog
 from running import NodeProcess, Running, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify
-from tandemlog import Message, ProducerOptions
+from tandemlog import Message, ProducerOptions, SendResult
 from tandemlog.errors import TandemlogError
 from tandemlog.format.constants import PAGE
 from tandemlog.format.record.record import Record
@@ -65,23 +69,23 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 
 def produce_until_cut(endpoint: str, disk: LoopDisk, prefix: str) -> dict[tuple[int, int], bytes]:
     """Send until the power goes in the middle; the answer is what was acknowledged before."""
-    acknowledged: dict[tuple[int, int], bytes] = {}
     options = ProducerOptions(
         linger_ms=1, batch_bytes=4_096, delivery_timeout_ms=8_000, answer_timeout_ms=6_000
     )
     waiting = []
+    acknowledged: list[tuple[bytes, SendResult]] = []
     with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, options) as producer:
         for number in range(20_000):
             body = f"{prefix}-{number}".encode()
             waiting.append((body, producer.send(Message("cut", body, queue_id=number % 2))))
             if number == 10_000:
                 producer.flush()
+            if number == 10_500:  # some of these are on their way to the disk
+                acknowledged = [
+                    (each, future.result()) for each, future in waiting if future.done()
+                ]
                 disk.cut_power()
-    for body, future in waiting:
-        with contextlib.suppress(TandemlogError, TimeoutError):
-            result = future.result(0.1)
-            acknowledged[(result.queue_id, result.queue_offset)] = body
-    return acknowledged
+    return {(result.queue_id, result.queue_offset): body for body, result in acknowledged}
 
 
 def test_nothing_acknowledged_in_sync_flush_is_lost(tmp_path: Path, disk: LoopDisk) -> None:

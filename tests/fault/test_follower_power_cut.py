@@ -24,7 +24,7 @@ def test_what_the_broker_acknowledged_on_its_word_survives(tmp_path: Path) -> No
         with side_by_side(tmp_path, VERSION, **settings) as pair:
             node = pair.follow(store=disk.mount / "store")
             load = pair.load(threads=8, body_bytes=400, timeout_ms=3_000)
-            load.wait_for(3_000)
+            load.wait_for(3_000, 240)
             promised = load.acknowledged()  # what comes during the cut may be a lie of the kernel
             disk.cut_power()
             wait_until("sends to fail without the slave", lambda: load.summary().failed > 8, 60)

@@ -14,6 +14,8 @@ import os
 import struct
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,23 +71,26 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 
 def produce_until_cut(endpoint: str, disk: LoopDisk, prefix: str) -> dict[tuple[int, int], bytes]:
     """Send until the power goes in the middle; the answer is what was acknowledged before."""
-    options = ProducerOptions(
-        linger_ms=1, batch_bytes=4_096, delivery_timeout_ms=8_000, answer_timeout_ms=6_000
-    )
-    waiting = []
-    acknowledged: list[tuple[bytes, SendResult]] = []
-    with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, options) as producer:
-        for number in range(20_000):
-            body = f"{prefix}-{number}".encode()
-            waiting.append((body, producer.send(Message("cut", body, queue_id=number % 2))))
-            if number == 10_000:
-                producer.flush()
-            if number == 10_500:  # some of these are on their way to the disk
-                acknowledged = [
-                    (each, future.result()) for each, future in waiting if future.done()
-                ]
-                disk.cut_power()
-    return {(result.queue_id, result.queue_offset): body for body, result in acknowledged}
+    options = ProducerOptions(linger_ms=1, batch_bytes=4_096)
+    acknowledged: dict[tuple[int, int], bytes] = {}
+
+    def send(producer: tandemlog.Producer, number: int) -> tuple[bytes, Future[SendResult]]:
+        body = f"{prefix}-{number}".encode()
+        return body, producer.send(Message("cut", body, queue_id=number % 2))
+
+    with tandemlog.Producer(endpoint, options) as producer:
+        for body, future in [send(producer, number) for number in range(10_000)]:
+            result = future.result(60)
+            acknowledged[result.queue_id, result.queue_offset] = body
+    hasty = replace(options, delivery_timeout_ms=8_000, answer_timeout_ms=6_000)
+    with contextlib.suppress(TandemlogError), tandemlog.Producer(endpoint, hasty) as producer:
+        sent = [send(producer, number) for number in range(10_000, 11_000)]
+        wait_until("some to be on the disk", sent[100][1].done)
+        for body, future in [each for each in sent if each[1].done()]:
+            result = future.result()
+            acknowledged[result.queue_id, result.queue_offset] = body
+        disk.cut_power()  # under the others
+    return acknowledged
 
 
 def test_nothing_acknowledged_in_sync_flush_is_lost(tmp_path: Path, disk: LoopDisk) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 import needs
 from coordinators import EmbeddedProcess
-from running import ROOT, Running
+from running import ROOT, Running, wait_until
 from tandemlog.sync.admin import Admin
 from tandemlog.sync.producer import Producer
 
@@ -83,6 +84,26 @@ def allowed_calls(filters: Sequence[str]) -> set[str]:
     return calls
 
 
+class Manager:
+    """Hears at once what a service says: the socket of one that does not listen holds ten words."""
+
+    def __init__(self, address: Path) -> None:
+        self.heard: list[str] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(address))
+        self._listening = threading.Thread(target=self._listen)
+        self._listening.start()
+
+    def _listen(self) -> None:
+        while said := self._socket.recv(4096):
+            self.heard.append(said.decode())
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RD)
+        self._listening.join()
+        self._socket.close()
+
+
 @pytest.mark.cluster
 def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_path: Path) -> None:
     if shutil.which("strace") is None:
@@ -90,9 +111,7 @@ def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_
     unit = Unit("tandemlog-node@.service")
     assert unit["Service"]["Type"] == "notify"
     trace, address = tmp_path / "trace", tmp_path / "notify"
-    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    systemd.bind(str(address))
-    systemd.settimeout(60)
+    systemd = Manager(address)
     cluster = Running(tmp_path, flush="sync")
     node = cluster.master
     # -D: strace is the child, so the process that was started is the node's own
@@ -102,17 +121,16 @@ def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_
     )
     try:
         node.start(wait=False)
-        assert systemd.recv(4096).decode().startswith("READY=1\nSTATUS=serving on 127.0.0.1:")
+        wait_until("the node to be ready", lambda: bool(systemd.heard), 60)
+        assert systemd.heard[0].startswith("READY=1\nSTATUS=serving on 127.0.0.1:")
         # it serves from that moment on
         assert node.status() is not None
         with Admin(node.endpoint) as admin, Producer(node.endpoint) as producer:
             admin.create_topic("t", 2)
             producer.send_many("t", [b"x"] * 100)
-        assert systemd.recv(4096) == b"WATCHDOG=1"
+        wait_until("a sign of life", lambda: systemd.heard[1:2] == ["WATCHDOG=1"], 60)
         assert node.stop(60) == 0, node.tail()
-        said = b""
-        while not said.startswith(b"STOPPING=1"):
-            said = systemd.recv(4096)
+        wait_until("its end", lambda: any(each.startswith("STOPPING=1") for each in systemd.heard))
     finally:
         cluster.close()
         systemd.close()

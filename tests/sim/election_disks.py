@@ -6,14 +6,15 @@
 
 One disk at a time: another member of the set is whole, or it would be more than one failure. What
 the leader has not told the coordinator yet, at most what it confirmed since its last renewal, is
-the limit of the rule, so an image that lacks nothing but that is not put back.
+the limit of the rule, so an image that lacks nothing but that is not put back. Neither is one that
+lacks what the node has acknowledged to its master, who may confirm it a moment later.
 """
 
 import copy
 from abc import ABC
 
 from fakes.fake_store import FakeDisk
-from ha.state import decode_state
+from ha.state import Member, decode_state
 from sim.election_agents import ElectionAgents
 from sim.election_nodes import ElectedNode
 from sim.ha_nodes import SimNode, ViolationError, holds, piece
@@ -127,11 +128,20 @@ class ElectionDisks(ElectionAgents, ABC):
         return read and all(put.start < image.start or holds(image, put) for put in acked)
 
     def is_too_new(self, node: ElectedNode, image: FakeDisk) -> bool:
-        if self.keeps(image) or image.doubt:
+        if image.doubt or (self.keeps(image) and image.end >= self.counted_on(node)):
             return False
         entry = self.coordination.snapshot().roster.get(node.name)
         counted = 0 if entry is None else entry.starts
         return decode_state(image.state).starts >= counted and not self.shows(image)
+
+    def counted_on(self, node: ElectedNode) -> int:
+        """Up to where a master may count on this disk, by what it has heard or is to hear yet."""
+        heard = [
+            each.master.group.tracker.durable(Member(node.name, self.state(node).incarnation)) or 0
+            for each in self.elected
+            if each.master is not None and each is not node
+        ]
+        return max(0, *heard, node.disk.durable if node.slave is not None else 0)
 
     def shows(self, disk: FakeDisk) -> bool:
         snapshot = self.coordination.snapshot()

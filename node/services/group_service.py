@@ -141,10 +141,8 @@ class GroupService:
     def _save(self) -> None:
         try:
             self._store.consumer_offsets.save(self._store.clock.now_ms())
-        except (
-            OSError,
-            StoreError,
-        ) as error:  # in memory they are, and the next round of saving tells it too
+        except (OSError, StoreError) as error:
+            # in memory they are, and the next round of saving tells it too
             logger.warning("consumer offsets were not saved: %s", error)
 
     def _not_in_log(

@@ -355,7 +355,10 @@ def _pause_under(target: Target, attack: Attack) -> tuple[float, list[float]]:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_the_loop_goes_on(target: Target, attack: Attack) -> None:
     pauses = []
-    limit_ms = MAX_PAUSE_MS * max(slowness(), slowness_of_fresh_memory())
+    slow = slowness()
+    if attack is no_messages_at_all:  # its last message has 32 MiB
+        slow = max(slow, slowness_of_fresh_memory())
+    limit_ms = MAX_PAUSE_MS * slow
     for _ in range(TRIES):
         pause_ms, latencies = _pause_under(target, attack)
         pauses.append(pause_ms)

@@ -18,7 +18,7 @@ from sim.store_stage import Scene
 
 pytestmark = pytest.mark.sim
 
-SEEDS = int(os.environ.get("TANDEMLOG_STORE_SEEDS", "600"))
+SEEDS = int(os.environ.get("TANDEMLOG_STORE_SEEDS", "1000"))
 BLOCK = 25
 SCENE_SEEDS = max(3, SEEDS // 500)
 SEARCH = 100

@@ -12,7 +12,7 @@ import time
 
 from tandemlog import Consumer, FollowOptions, errors
 
-OPTIONS = FollowOptions(auto_commit_ms=None, session_timeout_ms=6_000, wait_ms=1_000)
+OPTIONS = FollowOptions(auto_commit_ms=None, session_timeout_ms=15_000, wait_ms=1_000)
 
 
 def main() -> None:

@@ -104,12 +104,15 @@ def first_of_free_row(count: int) -> int:
     raise AssertionError("no row of free ports")
 
 
-def wait_until(what: str, true: Callable[[], bool], timeout_s: float = 30) -> None:
-    """Poll until `true()`; raises AssertionError that names `what`."""
+def wait_until(
+    what: str | Callable[[], str], true: Callable[[], bool], timeout_s: float = 30
+) -> None:
+    """Poll until `true()`; raises AssertionError that names `what`, as it is by then."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s} s for: {what}")
+            named = what if isinstance(what, str) else what()
+            raise AssertionError(f"waited {timeout_s} s for: {named}")
         time.sleep(0.05)
 
 

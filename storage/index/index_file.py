@@ -17,8 +17,8 @@ no more than that.
 Slots and `previous` follow from the hashes and the order of the entries: if they cannot be trusted,
 they are rebuilt from those.
 
-One thread inserts and cuts, one at a time writes back; queries run beside them and see a batch as a
-whole or not at all.
+One thread inserts and cuts, others may write back beside it; queries see a batch as a whole or not
+at all.
 """
 
 import errno
@@ -75,6 +75,9 @@ class IndexFile:
         # which pages of header and slots the file does not have yet
         self._changed = np.zeros(-(-slot_position(slots) // PAGE), dtype=np.bool_)
         self._publishing = threading.Lock()
+        # held by `write_back` throughout: an older copy of a page must not land on a newer one, and
+        # what another thread is about to write is not written yet
+        self._writing = threading.Lock()
 
     @property
     def name(self) -> str:
@@ -260,6 +263,10 @@ class IndexFile:
     def write_back(self) -> None:
         """Write what has changed of header and slots to the file; durable after a sync of the
         pool. Raises OSError, and knows what is left to write."""
+        with self._writing:
+            self._write_back()
+
+    def _write_back(self) -> None:
         with self._publishing:
             if self._head is None or not self._changed.any():
                 return

@@ -82,6 +82,11 @@ class Members:
                     )
         return sorted(found)
 
+    def moves(self, since: float) -> list[Line]:
+        """What was assigned, revoked and lost after that time."""
+        moves = ("assigned", "revoked", "lost")
+        return [each for each in self.lines() if each.at > since and each.what in moves]
+
     def close(self) -> None:
         for process in self.running.values():
             process.kill()
@@ -201,14 +206,13 @@ def test_members_come_and_go_and_the_master_changes(tmp_path: Path) -> None:
                 newest = members.start()
                 wait_until("eight members", lambda: settled(admin, MEMBERS), 60)
                 wait_until(
-                    "the new member to work", lambda: len(worked_on(members, newest)) == SHARE, 30
+                    lambda: f"the new member to work: {members.moves(joins)}",
+                    lambda: len(worked_on(members, newest)) >= SHARE,
+                    30,
                 )
-                moved = {
-                    each.queue
-                    for each in members.lines()
-                    if each.at > joins and each.what in ("revoked", "lost")
-                }
-                assert moved == worked_on(members, newest)
+                moves = members.moves(joins)
+                moved = {each.queue for each in moves if each.what in ("revoked", "lost")}
+                assert moved == worked_on(members, newest), moves
 
                 # a failover moves nothing
                 quiet = time.monotonic()
@@ -217,12 +221,8 @@ def test_members_come_and_go_and_the_master_changes(tmp_path: Path) -> None:
                 master.kill()
                 wait_until("puts to continue", lambda: len(load.stored) > before + 10 * QUEUES, 60)
                 wait_until("all members at the new master", lambda: settled(admin, MEMBERS), 60)
-                events = [
-                    each
-                    for each in members.lines()
-                    if each.at > quiet and each.what in ("assigned", "revoked", "lost")
-                ]
-                assert not events, events[:5]
+                moves = members.moves(quiet)
+                assert not moves, moves
                 master.start(wait=False)
 
                 frozen, killed, leaver = rng.sample(sorted(members.running), 3)

@@ -95,7 +95,7 @@ def java(
 
     RocketMQ looks for an address of this machine as it starts. If interfaces come and go meanwhile
     (containers, namespaces of other tests) it ends with a NullPointerException: java/Made.java
-    tries again what is made here, and rocketmq.py starts a broker again. If no interface has an
+    makes and starts a client again, and rocketmq.py a broker. If no interface has an
     address it falls back on the machine's name, and ends so too if no host has that name; here one
     has.
     """

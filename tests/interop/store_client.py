@@ -69,7 +69,8 @@ class Talker:
             raise RuntimeError("the client has no pipes")
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"RocketMQ's client ended, see {self._log.name}")
+            said = Path(self._log.name).read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"RocketMQ's client ended:\n{said}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 

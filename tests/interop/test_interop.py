@@ -5,6 +5,7 @@ id and by time. A broker refuses to start, or serves nothing, where one byte of 
 """
 
 import hashlib
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from running import NodeProcess, Running, free_ports, wait_until
 from storage.config import StoreConfig
 from storage.tools.verify import verify
 from tandemlog import Message
+from tandemlog.format.files.index_layout import HEADER_SIZE, decode_index_header
+from tandemlog.format.record.message_id import decode_offset_id
 
 pytestmark = pytest.mark.interop
 
@@ -95,8 +98,23 @@ def found_by_key(client: StoreClient, topic: str, keys: str) -> list[tuple[str, 
     return [row_place(row) for row in client.call("key", topic, keys)["messages"]]
 
 
-def check_broker(client: StoreClient, expected: Seen) -> None:
-    """RocketMQ's own client sees every message of `expected` in every way there is."""
+def ends_of_index(store: Path) -> set[int]:
+    """The records (log offsets) at which the index files of a killed process end. A broker that
+    keeps such a file puts that record into its index again: it skips what lies below the end of its
+    newest file, and not the record at the end (`IndexService.buildIndex`)."""
+    ends = set()
+    for path in (store / "index").iterdir():
+        header = decode_index_header(path.read_bytes()[:HEADER_SIZE])
+        if header.next_entry > 1:
+            ends.add(header.end_physical_offset)
+    return ends
+
+
+def check_broker(
+    client: StoreClient, expected: Seen, ends_of_index: Set[int] = frozenset()
+) -> None:
+    """RocketMQ's own client sees every message of `expected` in every way there is. Those at
+    `ends_of_index` it may find twice by key, all others once."""
     rows = [
         row
         for topic, queues in TOPICS.items()
@@ -109,11 +127,14 @@ def check_broker(client: StoreClient, expected: Seen) -> None:
     for place in sorted(expected)[:: max(1, len(expected) // 25)]:
         message_id, keys, body = expected[place]
         topic, queue_id, queue_offset = place
+        once = [place]
+        log_offset = decode_offset_id(message_id)[1]
+        allowed = [once, once * 2] if log_offset in ends_of_index else [once]
         # a broker dispatches to the queues first, and to its index a moment later
         wait_until(
             f"the broker's index gives {keys} of {topic} as {place} alone",
-            lambda topic=topic, keys=keys, place=place: (
-                found_by_key(client, topic, keys) == [place]
+            lambda topic=topic, keys=keys, allowed=allowed: (
+                found_by_key(client, topic, keys) in allowed
             ),
         )
         by_id = client.call("view", topic, message_id)["message"]
@@ -194,6 +215,7 @@ def test_both_take_turns_after_kill(tmp_path: Path) -> None:
         expected = produce(running.master.endpoint, 1_200, "first")
         running.master.kill()
     assert (store / "abort").exists()
+    ends = ends_of_index(store)
 
     with served(
         store, SIZES, tmp_path / "broker", "Orders", flushDiskType="SYNC_FLUSH", listenPort=port
@@ -201,7 +223,7 @@ def test_both_take_turns_after_kill(tmp_path: Path) -> None:
         broker,
         client,
     ):
-        check_broker(client, expected)
+        check_broker(client, expected, ends)
         expected |= broker_sends(client, "theirs")
         broker.kill()
     assert (store / "abort").exists()
@@ -211,6 +233,7 @@ def test_both_take_turns_after_kill(tmp_path: Path) -> None:
         expected |= produce(running.master.endpoint, 300, "second")
         check_node(running.master, expected)
         running.master.kill()
+    ends |= ends_of_index(store)
 
     with served(store, SIZES, tmp_path / "broker2", "Orders", listenPort=port) as (_, client):
-        check_broker(client, expected)
+        check_broker(client, expected, ends)

@@ -25,11 +25,11 @@ public final class Consume {
     private final FileWriter file;
     private long handled;
 
-    private Consume(String nameServer, JSONObject order) throws Exception {
+    private Consume(String nameServer, JSONObject order, int attempt) throws Exception {
         file = new FileWriter(order.getString("file"), StandardCharsets.UTF_8, true);
-        consumer = Made.of(() -> new DefaultMQPushConsumer(order.getString("group")));
+        consumer = new DefaultMQPushConsumer(order.getString("group"));
         consumer.setNamesrvAddr(nameServer);
-        consumer.setInstanceName(order.getString("name"));
+        consumer.setInstanceName(Made.name(order.getString("name"), attempt));
         consumer.setPollNameServerInterval(1000);
         consumer.setHeartbeatBrokerInterval(1000);
         consumer.setPersistConsumerOffsetInterval(order.getIntValue("commit_ms"));
@@ -49,13 +49,15 @@ public final class Consume {
             record(lines.toString(), messages.size());
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
+        consumer.start();
     }
 
     public static void main(String[] arguments) {
         try {
             // or it looks for its queues every 20 s
             System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
-            new Consume(arguments[0], JSON.parseObject(arguments[1])).run();
+            JSONObject order = JSON.parseObject(arguments[1]);
+            Made.of(attempt -> new Consume(arguments[0], order, attempt)).run();
             System.exit(0);
         } catch (Throwable problem) {
             problem.printStackTrace();
@@ -64,7 +66,6 @@ public final class Consume {
     }
 
     private void run() throws Exception {
-        consumer.start();
         print(Map.of("started", true));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         while (in.readLine() != null) {

@@ -36,7 +36,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 public final class Load {
     private static final int BLOCK = 4 << 20;
     private static final int LATENCIES_A_MS = 10;
-    private final DefaultMQProducer producer = Made.of(() -> new DefaultMQProducer("PID_load"));
+    private final DefaultMQProducer producer = new DefaultMQProducer("PID_load");
     private final Map<String, Long> statuses = new TreeMap<>();
     /** How many sends took so many tenths of a millisecond. */
     private final int[] latencies = new int[60_000 * LATENCIES_A_MS];
@@ -55,7 +55,7 @@ public final class Load {
     private final List<Thread> senders = new ArrayList<>();
     private volatile boolean ended;
 
-    private Load(String nameServer, String broker, JSONObject order) throws Exception {
+    private Load(String nameServer, String broker, JSONObject order, int attempt) throws Exception {
         this.broker = broker;
         topic = order.getString("topic");
         prefix = order.getString("prefix");
@@ -69,7 +69,7 @@ public final class Load {
         file = new BufferedWriter(new FileWriter(order.getString("file"), StandardCharsets.UTF_8), 1 << 20);
         new Random(prefix.hashCode()).nextBytes(random);
         producer.setNamesrvAddr(nameServer);
-        producer.setInstanceName("load-" + prefix);
+        producer.setInstanceName(Made.name("load-" + prefix, attempt));
         producer.setRetryTimesWhenSendFailed(0);
         producer.setPollNameServerInterval(1000);
         producer.setHeartbeatBrokerInterval(1000);
@@ -80,7 +80,8 @@ public final class Load {
 
     public static void main(String[] arguments) {
         try {
-            new Load(arguments[0], arguments[1], JSON.parseObject(arguments[2])).run();
+            JSONObject order = JSON.parseObject(arguments[2]);
+            Made.of(attempt -> new Load(arguments[0], arguments[1], order, attempt)).run();
             System.exit(0);
         } catch (Throwable problem) {
             problem.printStackTrace();

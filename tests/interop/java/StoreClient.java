@@ -48,21 +48,19 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 public final class StoreClient {
     /** ResponseCode.NO_MESSAGE, whose class changed its package with 5.1. */
     private static final int NO_MESSAGE = 208;
-    private final DefaultMQPullConsumer consumer =
-        Made.of(() -> new DefaultMQPullConsumer("GID_store_client"));
-    private final DefaultMQProducer producer = Made.of(() -> new DefaultMQProducer("PID_store_client"));
-    private final DefaultMQAdminExt admin = Made.of(() -> new DefaultMQAdminExt());
+    private final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("GID_store_client");
+    private final DefaultMQProducer producer = new DefaultMQProducer("PID_store_client");
+    private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
     private final List<String> popGroups = new ArrayList<>();
     private final String nameServer;
     private final String broker;
 
-    /** `turn` keeps the names of this attempt apart from those of one that failed. */
-    private StoreClient(String nameServer, String broker, int turn) throws Exception {
+    private StoreClient(String nameServer, String broker, int attempt) throws Exception {
         this.nameServer = nameServer;
         this.broker = broker;
         for (var each : List.of(consumer, producer, admin)) {
             each.setNamesrvAddr(nameServer);
-            each.setInstanceName("store-client-" + turn + "-" + each.getClass().getSimpleName());
+            each.setInstanceName(Made.name("store-client-" + each.getClass().getSimpleName(), attempt));
             each.setPollNameServerInterval(1000);
         }
         producer.setRetryTimesWhenSendFailed(0);
@@ -72,23 +70,9 @@ public final class StoreClient {
         admin.start();
     }
 
-    /** Starting makes further clients inside, which fail as Made says. */
-    private static StoreClient started(String nameServer, String broker) throws Exception {
-        for (int turn = 1; ; turn++) {
-            try {
-                return new StoreClient(nameServer, broker, turn);
-            } catch (NullPointerException interfaceWentAway) {
-                if (turn == 20) {
-                    throw interfaceWentAway;
-                }
-                Thread.sleep(100);
-            }
-        }
-    }
-
     public static void main(String[] arguments) {
         try {
-            StoreClient client = started(arguments[0], arguments[1]);
+            StoreClient client = Made.of(attempt -> new StoreClient(arguments[0], arguments[1], attempt));
             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 Object answer;
@@ -308,9 +292,7 @@ public final class StoreClient {
     /** Transactions in turn committed, rolled back, and left open. */
     private Map<String, Object> transactions(String topic, int count) throws Exception {
         LocalTransactionState[] outcomes = LocalTransactionState.values();
-        TransactionMQProducer sender = Made.of(() -> new TransactionMQProducer("PID_transactions"));
-        sender.setNamesrvAddr(nameServer);
-        sender.setTransactionListener(new TransactionListener() {
+        TransactionListener listener = new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object number) {
                 return outcomes[(Integer) number % outcomes.length];
@@ -320,8 +302,15 @@ public final class StoreClient {
             public LocalTransactionState checkLocalTransaction(MessageExt message) {
                 return LocalTransactionState.UNKNOW;
             }
+        };
+        TransactionMQProducer sender = Made.of(attempt -> {
+            TransactionMQProducer made = new TransactionMQProducer("PID_transactions");
+            made.setNamesrvAddr(nameServer);
+            made.setInstanceName(Made.name("transactions", attempt));
+            made.setTransactionListener(listener);
+            made.start();
+            return made;
         });
-        sender.start();
         for (int i = 0; i < count; i++) {
             Message message = new Message(topic, "tx", "tx" + i, ("transaction " + i).getBytes(StandardCharsets.UTF_8));
             sender.sendMessageInTransaction(message, i);
@@ -332,22 +321,27 @@ public final class StoreClient {
 
     /** A push consumer that sends every third message back once, and ends after `count` messages. */
     private Map<String, Object> consume(String topic, String group, int count, int seconds) throws Exception {
-        DefaultMQPushConsumer push = Made.of(() -> new DefaultMQPushConsumer(group));
-        push.setNamesrvAddr(nameServer);
-        push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        push.subscribe(topic, "*");
         AtomicInteger taken = new AtomicInteger();
-        push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        MessageListenerConcurrently listener = (messages, context) -> {
             MessageExt message = messages.get(0);
             taken.incrementAndGet();
             context.setDelayLevelWhenNextConsume(1);
             return message.getQueueOffset() % 3 == 0 && message.getReconsumeTimes() == 0
                 ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        };
+        DefaultMQPushConsumer push = Made.of(attempt -> {
+            DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+            made.setNamesrvAddr(nameServer);
+            made.setInstanceName(Made.name("consume-" + group, attempt));
+            made.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            made.subscribe(topic, "*");
+            made.registerMessageListener(listener);
+            if (popGroups.contains(group)) {
+                DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(made, false);
+            }
+            made.start();
+            return made;
         });
-        if (popGroups.contains(group)) {
-            DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
-        }
-        push.start();
         for (long end = System.nanoTime() + seconds * 1_000_000_000L; taken.get() < count && System.nanoTime() < end;) {
             Thread.sleep(50);
         }

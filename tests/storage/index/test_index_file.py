@@ -1,4 +1,5 @@
 import errno
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from storage.disk.file_pool import FilePool
 from storage.errors import CorruptStoreError
 from storage.index.index_file import IndexFile, create_index_file
+from tandemlog.format.constants import Buffer
 from tandemlog.format.files.index_layout import (
     HEADER_SIZE,
     IndexHeader,
@@ -251,3 +253,35 @@ def test_a_file_that_was_begun_again_gets_what_is_written_to_it(files: MemoryFil
     insert(file, [1, 8, 15])
     pool.sync()
     assert found(opened(files), 8) == [10]
+
+
+class WritesBesideOthers(MemoryFiles):
+    """The first write of a page waits until another thread has had its chance to overtake it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.overtaker: threading.Thread | None = None
+
+    def pwrite(self, handle: int, data: Buffer, offset: int) -> None:
+        waiting = self.overtaker
+        if waiting is not None and waiting.ident is None and offset == HEADER_SIZE:
+            waiting.start()
+            waiting.join(0.3)  # without a lock it is done by then
+        super().pwrite(handle, data, offset)
+
+
+def test_an_older_copy_of_a_page_never_lands_on_a_newer_one() -> None:
+    files = WritesBesideOthers()
+    file = made(files)
+    hashes = np.array([3], dtype=np.int32)
+    file.insert(hashes, np.array([0]), np.array([NOW]))
+
+    def overtake() -> None:
+        file.insert(hashes, np.array([10]), np.array([NOW + 1000]))
+        file.write_back()
+
+    files.overtaker = threading.Thread(target=overtake)
+    file.write_back()
+    files.overtaker.join()
+    assert opened(files).header == file.header
+    assert found(opened(files), 3) == [10, 0]

@@ -19,7 +19,12 @@ from storage.index.index_state import IndexState, decode_index_state, encode_ind
 from storage.recovery.index_checking import check_newest
 from storage.recovery.index_loading import IndexFindings, load_index
 from tandemlog.format.errors import FormatError
-from tandemlog.format.files.index_layout import key_hash
+from tandemlog.format.files.index_layout import (
+    HEADER_SIZE,
+    IndexHeader,
+    decode_index_header,
+    key_hash,
+)
 from tandemlog.testing.memory_files import MemoryFiles
 
 ROOT = Path("/store")
@@ -104,6 +109,18 @@ def test_a_full_file_is_followed_by_another(index: Index) -> None:
         assert 0 <= after.header.begin_physical_offset - before.header.end_physical_offset <= 10
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_file_with_a_header_follows_none_without(index: Index, at_once: bool) -> None:
+    """RocketMQ takes a killed process's files by the headers that are on the disk: it keeps one
+    that is old enough, and adds nothing below its end."""
+    fill(index, 20)
+    for last in [None] if at_once else range(1, 21):
+        index.dispatch(last)
+        on_disk = [read_header(index, name) for name in index.names()]
+        held = [file.header for file in index.service.files]
+        assert on_disk[:-1] == held[:-1]
+
+
 def test_files_that_are_made_at_one_time_have_names_of_their_own(index: Index) -> None:
     fill(index, 30)
     index.dispatch()
@@ -128,6 +145,14 @@ def test_a_name_is_later_than_the_newest(
     module = "storage.index.index_service"
     monkeypatch.setattr(f"{module}.index_file_name", lambda now_ms: "20261121000000000")
     assert next_index_name(NOW, newest) == expected
+
+
+def read_header(index: Index, name: str) -> IndexHeader:
+    handle = index.files.open(ROOT / "index" / name)
+    try:
+        return decode_index_header(index.files.pread(handle, HEADER_SIZE, 0))
+    finally:
+        index.files.close(handle)
 
 
 def test_what_was_dispatched_is_passed_over(index: Index) -> None:

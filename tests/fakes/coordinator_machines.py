@@ -21,26 +21,29 @@ class MemoryDisk:
     """What a disk would hold, as node/coordinator/database.py keeps it."""
 
     def __init__(self, saved: Saved = EMPTY) -> None:
-        self.saved = saved
+        self._saved = saved
+        self._rows: dict[tuple[int, int], Row] = {}
+        self._rows.update(((row.revision, row.sub), row) for row in saved.rows)
+        self._leases = dict(saved.leases)
+
+    @property
+    def saved(self) -> Saved:
+        rows = tuple(self._rows[place] for place in sorted(self._rows))
+        return replace(self._saved, rows=rows, leases=dict(self._leases))
 
     def commit(self, changes: Changes) -> None:
-        rows: dict[tuple[int, int], Row] = {
-            (row.revision, row.sub): row for row in (*self.saved.rows, *changes.rows)
-        }
+        self._rows.update(((row.revision, row.sub), row) for row in changes.rows)
         for row in changes.gone:
-            del rows[row.revision, row.sub]
-        leases = dict(self.saved.leases)
+            del self._rows[row.revision, row.sub]
         for lease, ttl_s in changes.leases.items():
             if ttl_s is None:
-                leases.pop(lease, None)
+                self._leases.pop(lease, None)
             else:
-                leases[lease] = ttl_s
-        self.saved = replace(
-            self.saved,
+                self._leases[lease] = ttl_s
+        self._saved = replace(
+            self._saved,
             revision=changes.revision,
-            compacted=changes.compacted or self.saved.compacted,
-            rows=tuple(rows[place] for place in sorted(rows)),
-            leases=leases,
+            compacted=changes.compacted or self._saved.compacted,
         )
 
 

@@ -27,7 +27,6 @@ from ..coordinator.errors import (
     LeaseLostError,
     UnknownOutcomeError,
 )
-from ..coordinator.values import Put, Txn
 from ..master.term import WonTerm
 from .config import ElectionConfig
 from .host import Identity, RoleHost, shown
@@ -56,8 +55,8 @@ from .role_loop import (
 )
 from .rolled_back import confirmed_by
 from .snapshot import Snapshot, SnapshotBuilder
-from .transactions import renew, tell_confirmed
-from .values import LeaderValue, MemberValue, encode
+from .transactions import renew, show, tell_confirmed
+from .values import LeaderValue, MemberValue
 
 logger = logging.getLogger(__name__)
 
@@ -261,7 +260,10 @@ class ElectionAgent:
             self.lease.renewed(await self._coordinator.grant_lease(self._election.lease_ttl_s))
         else:
             self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
-        me, lease_id, snapshot = self._member(), self.lease.lease_id, self.snapshot
+        snapshot = self.snapshot
+        if not snapshot.revision:  # whose keys these are is not known before
+            snapshot = await self._read_once()
+        me, lease_id = self._member(), self.lease.lease_id
         leader, sent_at = snapshot.leader, self._since_boot()
         if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)
@@ -273,10 +275,11 @@ class ElectionAgent:
                 await self._read_once()
         elif self._should_show(snapshot, replace(me, lease=lease_id), sent_at):
             # a late put of the process before may have replaced it
-            await self._coordinator.txn(
-                Txn(then=(Put(self.keys.member(me.node_id), encode(me), lease_id),))
-            )
-            self._accepted(sent_at)
+            txn = show(self.keys, me, lease_id, self._builder.revision_of(self.keys.uuid))
+            if (await self._coordinator.txn(txn)).succeeded:
+                self._accepted(sent_at)
+            else:
+                await self._read_once()
         self._wake.set()
 
     def _should_show(self, snapshot: Snapshot, me: MemberValue, now: float) -> bool:

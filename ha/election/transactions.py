@@ -186,6 +186,16 @@ def renew(keys: ClusterKeys, leader_revision: int, me: MemberValue, lease: int) 
     )
 
 
+def show(keys: ClusterKeys, me: MemberValue, lease: int, uuid_revision: int) -> Txn:
+    """What this node says of itself, if the cluster is the one that it has read of: its uuid is as
+    it was at `uuid_revision` (0: not there). In another cluster, to whose coordinator a wrong
+    address leads, it would take the place of a node of the same name."""
+    return Txn(
+        compares=(_as_seen(keys.uuid, uuid_revision),),
+        then=(Put(keys.member(me.node_id), encode(me), lease),),
+    )
+
+
 def tell_confirmed(keys: ClusterKeys, snapshot: Snapshot, confirmed: ConfirmedValue) -> Txn:
     """The leader tells how far the log is confirmed. One that arrives late changes nothing: what a
     later one has told never moves back."""

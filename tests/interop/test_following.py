@@ -143,7 +143,7 @@ def test_a_sync_master_counts_on_this_node_alone(tmp_path: Path, version: str) -
 def test_moving_over_under_load_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     with side_by_side(tmp_path, VERSION) as pair:
         node = pair.follow()
-        load = pair.load(rate=800)
+        load = pair.load(rate=800, timeout_ms=30_000)  # none may fail
         consumer = pair.consumer("readers")
         load.wait_for(3_000)
         refused = takeover(node.endpoint, "--timeout", "1")

@@ -135,7 +135,7 @@ def test_moving_over_and_back(tmp_path: Path) -> None:
         (config,) = blocks("A standby in another language", "toml")
         reader.write("standby.toml", config)
         terminal.run("tandemlog node --config standby.toml 2> standby.log &")
-        load, consumer = pair.load(rate=500), pair.consumer("readers")
+        load, consumer = pair.load(rate=500, timeout_ms=30_000), pair.consumer("readers")
         load.wait_for(1_500)
         load.stop()
         promised = load.acknowledged()

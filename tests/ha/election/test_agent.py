@@ -1,11 +1,12 @@
 """How the agent renews: what it publishes, and what it takes for a proof of its leadership."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
 from fakes.clock import FakeClock
-from fakes.election import KEYS, SyncCoordinator, disk, record
+from fakes.election import KEYS, SyncCoordinator, disk, record, up
 from fakes.fake_coordinator import CoordinatorWorld, Fault
 from ha.config import HaConfig, Replication
 from ha.coordinator.errors import UnknownOutcomeError
@@ -14,7 +15,7 @@ from ha.election.config import ElectionConfig
 from ha.election.host import Identity, OwnLog
 from ha.election.role_loop import KeepLeading, StepDown
 from ha.election.switchover import HOLD_S
-from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue
+from ha.election.values import SWITCHOVER, ConfirmedValue, LeaderValue, RequestValue, RosterValue
 from ha.state import Member
 from tandemlog.format.files.epochs import EpochEntry, EpochTable
 
@@ -41,6 +42,9 @@ class Host:
     async def wait(self, reason: str) -> None:
         return
 
+    def say_why(self, reason: str) -> None:
+        return
+
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
 
@@ -60,7 +64,7 @@ class Host:
 class Running:
     """The agent of `a`, which has a lease, and the keys."""
 
-    def __init__(self, replication: Replication = Replication.SYNC) -> None:
+    def __init__(self, replication: Replication = Replication.SYNC, uuid: str = "") -> None:
         clock = FakeClock()
         self.world = CoordinatorWorld(clock)
         self.keys = SyncCoordinator(self.world)
@@ -68,7 +72,7 @@ class Running:
         self.agent = ElectionAgent(
             self.client,
             self.host,  # type: ignore[arg-type]
-            Identity("a", "a:1", "", ""),
+            Identity("a", "a:1", "", "", cluster_uuid=uuid),
             HaConfig("c", "a", replication=replication, min_in_sync=2),
             ElectionConfig(),
             clock,
@@ -97,6 +101,50 @@ async def test_what_a_node_says_of_itself_is_put_once(running: Running) -> None:
     revision = running.keys.snapshot().revision
     await running.renew()
     assert running.keys.snapshot().revision == revision
+
+
+@pytest.mark.parametrize("order", list(permutations(("renew", "read", "register", "turn"))))
+async def test_a_node_of_another_cluster_changes_nothing_here(order: tuple[str, ...]) -> None:
+    """A wrong address led it to this coordinator, where a node has its name and its folder's. Its
+    tasks run side by side, so any of them may be the first."""
+    stranger = Running(uuid="another")
+    stranger.keys.put(KEYS.uuid, b"this one")
+    stranger.keys.put(KEYS.state, record("a", "b", epoch=1))
+    stranger.keys.put(KEYS.in_roster("a"), RosterValue(4))
+    stranger.keys.put(KEYS.member("a"), up("a"), stranger.keys.lease())
+    before = stranger.keys.snapshot()
+
+    async def turn() -> None:
+        await stranger.agent.turn()
+        await stranger.agent.losses.write()
+
+    tasks = {
+        "renew": stranger.agent.renew,
+        "read": stranger.agent._read_once,
+        "register": stranger.agent.registration.step,
+        "turn": turn,
+    }
+    for name in (*order, *order):
+        await tasks[name]()
+    assert stranger.keys.snapshot() == before
+
+
+async def test_a_node_of_the_cluster_is_shown_with_its_first_renewal() -> None:
+    running = Running(uuid="this one")
+    running.keys.put(KEYS.uuid, b"this one")
+    await running.agent.renew()
+    assert running.keys.snapshot().members["a"].end_offset == 100
+
+
+async def test_what_a_node_says_reaches_no_other_cluster_that_came_in_between() -> None:
+    """The keys were read, and then an operator put another cluster's into their place."""
+    running = Running(uuid="this one")
+    running.keys.put(KEYS.uuid, b"this one")
+    await running.agent._read_once()
+    running.keys.put(KEYS.uuid, b"another")
+    await running.agent._renew()
+    assert "a" not in running.keys.snapshot().members
+    assert running.agent.accepted_at is None
 
 
 async def test_a_member_whose_key_is_gone_is_put_again(running: Running) -> None:

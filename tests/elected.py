@@ -51,8 +51,24 @@ class Elected(ElectedNodes):
 
     def the_master(self) -> NodeProcess:
         """The master, once there is one."""
-        wait_until("a master", lambda: len(self.masters()) == 1, 60)
-        return self.masters()[0]
+        found: list[NodeProcess] = []
+
+        def alone() -> bool:
+            found[:] = self.masters()
+            return len(found) == 1
+
+        wait_until("a master", alone, 60)
+        return found[0]
+
+    def wait_led_by(self, master: NodeProcess) -> None:
+        """`master` leads and no other node does, as all say; a node may not answer for a moment."""
+
+        def led() -> bool:
+            found = self.masters()
+            assert all(node is master for node in found), [node.node_id for node in found]
+            return bool(found)
+
+        wait_until(f"{master.node_id} to lead", led, 60)
 
     def wait_in_sync(self, *, count: int) -> None:
         """Until the master has `count` nodes in sync, itself included, and takes puts."""

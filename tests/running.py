@@ -175,7 +175,7 @@ class ServerProcess:
         """SIGKILL, also while it is paused, and wait until it is gone."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
 
     def pause(self) -> None:
         """Stop it, and wait until none of its threads runs: a signal takes a moment to reach those
@@ -228,7 +228,7 @@ class NodeProcess(ServerProcess):
     def node_id(self) -> str:
         return str(self.settings["node_id"])
 
-    def start(self, *, wait: bool = True, timeout_s: float = 30) -> "NodeProcess":
+    def start(self, *, wait: bool = True, timeout_s: float = 60) -> "NodeProcess":
         """Start the process and wait until it answers."""
         config = self.folder / "node.toml"
         config.write_text(toml(self.settings))
@@ -239,7 +239,7 @@ class NodeProcess(ServerProcess):
             self.wait_ready(timeout_s)
         return self
 
-    def wait_ready(self, timeout_s: float = 30) -> None:
+    def wait_ready(self, timeout_s: float = 60) -> None:
         def ready() -> bool:
             if not self.alive:
                 raise AssertionError(f"{self.node_id} ended early:\n{self.tail()}")
@@ -252,7 +252,7 @@ class NodeProcess(ServerProcess):
         try:
             with grpc.insecure_channel(self.endpoint) as channel:
                 answer = admin_pb2_grpc.AdminStub(channel).DescribeCluster(
-                    admin_pb2.DescribeClusterRequest(), timeout=2
+                    admin_pb2.DescribeClusterRequest(), timeout=5
                 )
         except grpc.RpcError:
             return None
@@ -261,14 +261,14 @@ class NodeProcess(ServerProcess):
     def http_status(self, path: str) -> int:
         """The status code that the node's HTTP port answers for `path`; 0 without an answer."""
         try:
-            with urllib.request.urlopen(f"{self.http}{path}", timeout=2) as answer:
+            with urllib.request.urlopen(f"{self.http}{path}", timeout=5) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
         except OSError:
             return 0
 
-    def stop(self, timeout_s: float = 30) -> int:
+    def stop(self, timeout_s: float = 60) -> int:
         """End it cleanly; the answer is its exit code."""
         if self.process is None:
             raise AssertionError(f"{self.node_id} was never started")
@@ -286,7 +286,7 @@ class NodeProcess(ServerProcess):
                     topic=topic, queue_id=queue_id, queue_offset=start
                 )
                 request = broker_pb2.PullRequest(positions=[position], max_bytes=8 << 20)
-                answer = stub.Pull(request, timeout=20)
+                answer = stub.Pull(request, timeout=60)
                 if answer.HasField("error"):
                     raise AssertionError(f"{self.node_id}: {answer.error.message}")
                 part = answer.queues[0]
@@ -363,7 +363,7 @@ class Running:
             node.wait_ready()
         return self
 
-    def wait_in_sync(self, timeout_s: float = 30) -> None:
+    def wait_in_sync(self, timeout_s: float = 60) -> None:
         """Until every slave has, and dispatched, what the master has confirmed."""
 
         def settled() -> bool:

@@ -13,10 +13,10 @@ from chaos.faults import FAULTS
 
 pytestmark = [pytest.mark.cluster, pytest.mark.netns]
 
-SECONDS = 40.0
+SECONDS = 56.0
 """After these no fault begins."""
 MIX = (
-    "master-alone",
+    "master-alone-lasting",
     "switchover",
     "kill-master",
     "pause-master-short",
@@ -33,4 +33,4 @@ def test_no_fault_loses_repeats_or_takes_back_a_message(tmp_path: Path) -> None:
     campaign = Campaign(seed=1)
     campaign.live(tmp_path, EMBEDDED, SECONDS, iter([by_name[name] for name in MIX]))
     assert campaign.tally.findings == []
-    assert campaign.tally.played[0].elections > 0
+    assert campaign.tally.played[0].elections > 0, "25 s, several leases: also on a slow machine"

@@ -57,7 +57,7 @@ class Listener:
 def send(network: Network, sender: str, receiver: str, text: str) -> None:
     wrapper = () if sender == CLIENT else network.place(sender).wrapper
     arguments = [network.address(receiver), str(PORT), text]
-    subprocess.run([*wrapper, sys.executable, "-c", SEND, *arguments], check=True, timeout=30)
+    subprocess.run([*wrapper, sys.executable, "-c", SEND, *arguments], check=True, timeout=120)
 
 
 def test_a_cut_is_one_way_and_silent_until_it_is_healed(network: Network) -> None:
@@ -96,7 +96,7 @@ def test_what_a_killed_run_left_behind_goes_away_with_the_next() -> None:
     path = f"{ROOT}:{ROOT / 'tests'}"
     environment = {**os.environ, "PYTHONPATH": path}
     killed = subprocess.Popen([sys.executable, "-c", program], env=environment)
-    killed.wait(30)
+    killed.wait(120)
     left = f"tl{killed.pid}x0-a"
     assert left in namespaces()
     sweep()

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.cluster
 def test_the_demo_kills_nodes_under_load_however_soon_its_messages_are_sent() -> None:
     command = [sys.executable, "scripts/demo.py", "--messages", "400"]
     ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "kill -9" in ended.stdout

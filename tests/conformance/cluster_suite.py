@@ -51,7 +51,7 @@ def bodies(messages: Sequence[ReceivedMessage]) -> list[bytes]:
 def raw_append(endpoint: str, request: broker_pb2.AppendRequest) -> broker_pb2.AppendResponse:
     with grpc.insecure_channel(endpoint) as channel:
         stub = broker_pb2_grpc.BrokerStub(channel)  # type: ignore[no-untyped-call]
-        return next(stub.Append(iter([request]), timeout=10))
+        return next(stub.Append(iter([request]), timeout=60))
 
 
 def put_request(topic: str, body: bytes = b"body", **fields: object) -> broker_pb2.AppendRequest:
@@ -89,8 +89,8 @@ class ClusterSuite:
     # ---- puts
 
     def test_a_put_has_a_position(self, producer: Producer, topic: str) -> None:
-        first = producer.send(Message(topic, b"a", queue_id=1)).result(10)
-        second = producer.send(Message(topic, b"b", queue_id=1)).result(10)
+        first = producer.send(Message(topic, b"a", queue_id=1)).result(60)
+        second = producer.send(Message(topic, b"b", queue_id=1)).result(60)
         assert (first.queue_id, first.queue_offset, second.queue_offset) == (1, 0, 1)
         assert second.physical_offset > first.physical_offset
         assert abs(second.store_timestamp - time.time() * 1000) < 60_000
@@ -106,7 +106,7 @@ class ClusterSuite:
                 flag=7,
                 born_timestamp=1_700_000_000_123,
             )
-        ).result(10)
+        ).result(60)
         [message] = read(endpoint, topic)
         assert message.body == b"body \xff\x00"
         assert (message.keys, message.tags, message.flag) == (["k1", "k2"], "paid", 7)
@@ -141,14 +141,14 @@ class ClusterSuite:
 
     def test_a_compressed_body(self, endpoint: str, topic: str) -> None:
         with Producer(endpoint, ProducerOptions(compress_above=100)) as producer:
-            producer.send(Message(topic, b"text " * 5000)).result(10)
+            producer.send(Message(topic, b"text " * 5000)).result(60)
         [message] = read(endpoint, topic)
         assert message.body == b"text " * 5000
         assert message.size < 1000
 
     def test_the_largest_body(self, endpoint: str, producer: Producer, topic: str) -> None:
         body = bytes(4 << 20)
-        producer.send(Message(topic, body)).result(30)
+        producer.send(Message(topic, body)).result(60)
         [message] = read(endpoint, topic)
         assert message.body == body
 
@@ -200,7 +200,7 @@ class ClusterSuite:
         places = []
         for _ in range(2):
             with Producer(endpoint, options) as producer:
-                places.append(producer.send(Message(topic, b"once", queue_id=0)).result(10))
+                places.append(producer.send(Message(topic, b"once", queue_id=0)).result(60))
         assert [place.duplicate for place in places] == [False, True]
         assert places[0].physical_offset == places[1].physical_offset
         assert bodies(read(endpoint, topic)) == [b"once"]
@@ -208,10 +208,10 @@ class ClusterSuite:
     def test_a_successor_fences_a_producer(self, endpoint: str, topic: str) -> None:
         options = ProducerOptions(producer_id=f"name-{topic}", linger_ms=0)
         with Producer(endpoint, options) as old, Producer(endpoint, options) as new:
-            old.send(Message(topic, b"first", queue_id=0)).result(10)
-            new.send(Message(topic, b"new", queue_id=0)).result(10)
+            old.send(Message(topic, b"first", queue_id=0)).result(60)
+            new.send(Message(topic, b"new", queue_id=0)).result(60)
             with pytest.raises(errors.ProducerFencedError):
-                old.send(Message(topic, b"old")).result(10)
+                old.send(Message(topic, b"old")).result(60)
         assert bodies(read(endpoint, topic)) == [b"first", b"new"]
 
     # ---- reads
@@ -232,7 +232,7 @@ class ClusterSuite:
     def test_tags_select(self, endpoint: str, producer: Producer, topic: str) -> None:
         # "Aa" and "BB" have the same hash
         for tag in ("Aa", "BB", "paid", ""):
-            producer.send(Message(topic, tag.encode(), tags=tag, queue_id=0)).result(10)
+            producer.send(Message(topic, tag.encode(), tags=tag, queue_id=0)).result(60)
         assert bodies(read(endpoint, topic, tags="Aa")) == [b"Aa"]
         assert bodies(read(endpoint, topic, tags="BB || paid")) == [b"BB", b"paid"]
         assert len(read(endpoint, topic, tags="*")) == 4
@@ -242,8 +242,8 @@ class ClusterSuite:
     ) -> None:
         with Consumer(endpoint) as consumer, ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(consumer.pull, topic, 0, 0, wait_ms=20_000)
-            producer.send(Message(topic, b"late", queue_id=0)).result(10)
-            assert bodies(list(waiting.result(20))) == [b"late"]
+            producer.send(Message(topic, b"late", queue_id=0)).result(60)
+            assert bodies(list(waiting.result(60))) == [b"late"]
 
     def test_a_waiting_pull_ends_without_a_message(self, endpoint: str, topic: str) -> None:
         with Consumer(endpoint) as consumer:
@@ -252,16 +252,16 @@ class ClusterSuite:
 
     def test_a_stream_follows(self, endpoint: str, producer: Producer, topic: str) -> None:
         with Consumer(endpoint) as consumer, consumer.follow(topic, start=LATEST) as stream:
-            producer.send(Message(topic, b"new")).result(10)
-            batch = stream.next_batch(timeout_ms=10_000)
+            producer.send(Message(topic, b"new")).result(60)
+            batch = stream.next_batch(timeout_ms=60_000)
             assert batch is not None
             assert bodies(list(batch)) == [b"new"]
             with pytest.raises(TimeoutError):
                 stream.next_batch(timeout_ms=30)
 
     def test_keys_and_ids_are_found(self, admin: Admin, producer: Producer, topic: str) -> None:
-        sent = producer.send(Message(topic, b"x", keys=["order-17"])).result(10)
-        producer.send(Message(topic, b"y", keys=["order-18"])).result(10)
+        sent = producer.send(Message(topic, b"x", keys=["order-17"])).result(60)
+        producer.send(Message(topic, b"y", keys=["order-18"])).result(60)
         with Consumer(admin.cluster().nodes[0].endpoint) as consumer:
             consumer.pull(topic, sent.queue_id, sent.queue_offset, wait_ms=5_000)
         [found] = admin.query_by_key(topic, "order-17")
@@ -276,10 +276,10 @@ class ClusterSuite:
 
     def test_offsets_by_time(self, endpoint: str, admin: Admin, topic: str) -> None:
         with Producer(endpoint, ProducerOptions(linger_ms=0)) as producer:
-            first = producer.send(Message(topic, b"0", queue_id=0)).result(10)
+            first = producer.send(Message(topic, b"0", queue_id=0)).result(60)
             while int(time.time() * 1000) <= first.store_timestamp + 5:
                 pass
-            second = producer.send(Message(topic, b"1", queue_id=0)).result(10)
+            second = producer.send(Message(topic, b"1", queue_id=0)).result(60)
         assert bodies(read(endpoint, topic)) == [b"0", b"1"]
         between = first.store_timestamp + 1
         assert admin.search_offset(topic, between, queue_id=0) == {(topic, 0): 1}

@@ -36,7 +36,7 @@ from ha.coordinator.values import (
     with_prefix,
 )
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Opened(Protocol):

@@ -49,14 +49,17 @@ def coordinator(
     process = Process("coordinator", endpoint, command, folder)
     process.start()
     try:
-        wait_until("the coordinator to start", lambda: "started" in process.log.read_text())
+        wait_until("the coordinator to start", lambda: "started" in process.log.read_text(), 90)
         yield process
     finally:
         process.kill()
 
 
-def client_of(coordinator: Process, security: Security) -> EtcdCoordinator:
-    options = CoordinatorOptions((coordinator.endpoint,), 1.0, 2.0, security=security)
+def client_of(
+    coordinator: Process, security: Security, attempt_s: float = 15.0, budget_s: float = 30.0
+) -> EtcdCoordinator:
+    """It waits longer than a machine that others share may stand still."""
+    options = CoordinatorOptions((coordinator.endpoint,), attempt_s, budget_s, security=security)
     return EtcdCoordinator(options)
 
 
@@ -95,7 +98,7 @@ async def test_who_shows_nothing_of_ours(
         theirs = shown(Authority(tmp_path / "theirs"), Kind.NODE, "n0")
         security = Security(authority.ca_file, theirs.cert_file, theirs.key_file)
         words = "signed by another authority than that of ca_file"
-    client = client_of(coordinator, security)
+    client = client_of(coordinator, security, 1.0, 2.0)
     said = ""
     while words not in said:  # the reason is found out beside the first attempt
         with pytest.raises(CoordinatorUnavailableError) as failed:
@@ -113,11 +116,14 @@ def test_etcdctl_works(authority: Authority, coordinator: Process) -> None:
         f"--key={security.key_file}",
     )
     done = subprocess.run(
-        ["etcdctl", f"--endpoints=https://{coordinator.endpoint}", *files, "put", "/e", "1"],
+        [
+            *("etcdctl", f"--endpoints=https://{coordinator.endpoint}", "--command-timeout=30s"),
+            *(*files, "put", "/e", "1"),
+        ],
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=60,
         env={**os.environ, "ETCDCTL_API": "3"},
     )
     assert (done.returncode, done.stdout) == (0, "OK\n"), done.stderr

@@ -22,7 +22,7 @@ from tandemlog.v1 import coordinator_pb2 as pb
 
 pytestmark = pytest.mark.cluster
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 _numbers = itertools.count(1)
 
 
@@ -62,7 +62,7 @@ class OpenedEtcd:
                 request_serializer=pb.CompactionRequest.SerializeToString,
                 response_deserializer=pb.CompactionResponse.FromString,
             )
-            await call(pb.CompactionRequest(revision=revision, physical=True), timeout=10)
+            await call(pb.CompactionRequest(revision=revision, physical=True), timeout=30)
 
     async def until(self, what: str, true: Callable[[], Awaitable[bool]]) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -107,10 +107,11 @@ async def test_unknown_outcomes_of_a_paused_member(opened: OpenedEtcd) -> None:
             await client.get(keys[0])
 
     await opened.until("the member to answer again", answers)
+    patient = opened.client(count=1, attempt_s=15.0, budget_s=30.0)
     for key in keys:
         # whatever became of the first request, this one finds out
-        result = await client.txn(Txn((absent(key),), (Put(key, b"2"),)))
-        kv = (await client.get(key)).kv
+        result = await patient.txn(Txn((absent(key),), (Put(key, b"2"),)))
+        kv = (await patient.get(key)).kv
         assert kv is not None
         assert (kv.value, kv.version) == (b"2" if result.succeeded else b"1", 1)
 
@@ -149,7 +150,7 @@ async def test_a_member_without_quorum_says_so_at_once(opened: OpenedEtcd) -> No
     start = await put(client, key, b"1")
     watch = watcher.watch(KeyRange(key), start + 1)
     waiting = asyncio.create_task(told(watch, 1))
-    alone = opened.client(first=2, count=1, attempt_s=1.0, budget_s=1.0)
+    alone = opened.client(first=2, count=1, attempt_s=5.0, budget_s=5.0)
     for each in opened.etcd.members[:2]:
         each.kill()
     try:

@@ -164,11 +164,20 @@ def test_a_node_starts_from_what_a_pod_is_told(tmp_path: Path) -> None:
             return 0
 
     try:
-        wait_until("the node to live", lambda: status("/liveness") == 200)
+        wait_until("the node to live", lambda: status("/liveness") == 200, 90)
         # alone, it is not in sync; and only health is open
-        assert (status("/in-sync"), status("/metrics")) == (503, 401)
+        answers = {"/in-sync": 503, "/metrics": 401}
+        for path, code in answers.items():
+            found: list[int] = []
+
+            def answered(path: str = path, found: list[int] = found) -> bool:
+                found[:] = [status(path)]  # 0: it did not answer in time
+                return found != [0]
+
+            wait_until(f"an answer at {path}", answered)
+            assert found == [code], path
         process.terminate()
-        assert process.wait(30) == 0, (tmp_path / "log").read_text()
+        assert process.wait(90) == 0, (tmp_path / "log").read_text()
     finally:
         process.kill()
         process.wait()

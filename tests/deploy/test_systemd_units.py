@@ -13,6 +13,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import grpc
 import pytest
 
 import needs
@@ -20,6 +21,7 @@ from coordinators import EmbeddedProcess
 from running import ROOT, Running, wait_until
 from tandemlog.sync.admin import Admin
 from tandemlog.sync.producer import Producer
+from tandemlog.v1 import admin_pb2, admin_pb2_grpc
 
 UNITS = ROOT / "compose" / "systemd"
 NAMES = {
@@ -121,16 +123,20 @@ def test_a_node_says_when_it_serves_and_needs_no_call_that_its_unit_forbids(tmp_
     )
     try:
         node.start(wait=False)
-        wait_until("the node to be ready", lambda: bool(systemd.heard), 60)
+        wait_until("the node to be ready", lambda: bool(systemd.heard), 180)
         assert systemd.heard[0].startswith("READY=1\nSTATUS=serving on 127.0.0.1:")
         # it serves from that moment on
-        assert node.status() is not None
+        with grpc.insecure_channel(node.endpoint) as channel:
+            request = admin_pb2.DescribeClusterRequest()
+            assert admin_pb2_grpc.AdminStub(channel).DescribeCluster(request, timeout=60).nodes
         with Admin(node.endpoint) as admin, Producer(node.endpoint) as producer:
             admin.create_topic("t", 2)
             producer.send_many("t", [b"x"] * 100)
         wait_until("a sign of life", lambda: systemd.heard[1:2] == ["WATCHDOG=1"], 60)
         assert node.stop(60) == 0, node.tail()
-        wait_until("its end", lambda: any(each.startswith("STOPPING=1") for each in systemd.heard))
+        wait_until(
+            "its end", lambda: any(each.startswith("STOPPING=1") for each in systemd.heard), 60
+        )
     finally:
         cluster.close()
         systemd.close()
@@ -146,13 +152,15 @@ def test_the_coordinator_says_when_it_serves(
     assert Unit("tandemlog-coordinator.service")["Service"]["Type"] == "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(60)
+        systemd.settimeout(120)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         coordinator = EmbeddedProcess(tmp_path / "coordinator")
         try:
             coordinator.start()
             assert systemd.recv(4096).startswith(b"READY=1\nSTATUS=coordinator on 127.0.0.1:")
-            assert coordinator.answers()
+            host, _, port = coordinator.endpoint.rpartition(":")
+            socket.create_connection((host, int(port)), 60).close()  # it listens from now on
+            wait_until("the coordinator to answer", coordinator.answers)
             assert coordinator.stop() == 0
             assert systemd.recv(4096).startswith(b"STOPPING=1")
         finally:

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 
 import pytest
-from composed import NODES, Composed, docker
+from composed import NODES, SETTLE_S, Composed, docker
 
 from running import wait_until
 
@@ -98,6 +98,7 @@ def test_certificates_are_renewed_under_way(composed: Composed, account: Account
     wait_until(
         "every node to use its new certificate",
         lambda: not set(before.values()) & set(served().values()),
+        SETTLE_S,
     )
     account.put()
     composed.wait_in_sync()

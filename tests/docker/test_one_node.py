@@ -62,7 +62,7 @@ def test_a_node_in_a_read_only_container_keeps_its_data(image: str, own_name: st
         assert pull.exit_code == 0, pull.output
         rows = [json.loads(line) for line in pull.output.decode().splitlines() if line.strip()]
         assert len(rows) == 100
-        node.stop(timeout=20)
+        node.stop(timeout=50)
         node.reload()
         assert node.attrs["State"]["ExitCode"] == 0
     finally:

@@ -103,8 +103,8 @@ class Terminal:
 
     def close(self) -> None:
         """Ends the shell with all that it started, then the cluster, by Ctrl-C."""
-        self._shell.communicate("kill -KILL $(jobs -p); exit\n", timeout=30)
+        self._shell.communicate("kill -KILL $(jobs -p); exit\n", timeout=60)
         if self._up is not None:
             os.killpg(self._up.pid, signal.SIGINT)
-            said, _ = self._up.communicate(timeout=60)
+            said, _ = self._up.communicate(timeout=120)
             assert self._up.returncode == 0, said

@@ -86,9 +86,9 @@ def test_the_quick_start(terminal: Terminal) -> None:
 def waited_for(directive: str, endpoint: str) -> None:
     with Admin(endpoint) as admin:
         if directive == "wait for an empty group":
-            wait_until(directive, lambda: waiting(admin) == 0)
+            wait_until(lambda: f"{directive}: {waiting(admin)}", lambda: waiting(admin) == 0, 120)
         elif directive == "wait for 2 members":
-            wait_until(directive, lambda: sharing(admin) == 2)
+            wait_until(lambda: f"{directive}: {sharing(admin)}", lambda: sharing(admin) == 2, 120)
         else:
             raise AssertionError(f"{directive} is no step")
 

@@ -18,7 +18,9 @@ from tandemlog.consume.follow_options import FollowOptions
 pytestmark = pytest.mark.cluster
 
 GROUP = "readers"
-OPTIONS = FollowOptions(wait_ms=1_000, auto_commit_ms=200)
+# longer than a failover and a machine that stands still take: a member that is missed reads
+# on from its last commit, and gets what came after it again
+OPTIONS = FollowOptions(wait_ms=1_000, auto_commit_ms=200, session_timeout_ms=60_000)
 
 
 class Reading:
@@ -108,7 +110,11 @@ def test_a_consumer_gets_each_message_once_through_two_failovers(tmp_path: Path)
                 cluster.wait_all_in_sync()
             account.stop()
             places = {(each.queue_id, each.queue_offset) for each in account.acknowledged.values()}
-            wait_until("the rest to arrive", lambda: places <= reading.places().keys(), 60)
+            wait_until(
+                lambda: f"the rest to arrive: {reading.fault}",
+                lambda: places <= reading.places().keys(),
+                60,
+            )
         assert not account.failed
         cluster.wait_caught_up()
         check(reading, account, cluster)
@@ -132,6 +138,7 @@ def test_a_consumer_reads_on_from_a_slave_while_there_is_no_master(tmp_path: Pat
             assert not cluster.masters()
             master.start()
             cluster.tandemlog("resume")
+            cluster.wait_master()
             with tandemlog.Producer(cluster.endpoints) as producer:
                 late = producer.send(tandemlog.Message(TOPIC, b"late")).result(60)
             wait_until(

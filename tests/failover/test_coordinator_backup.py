@@ -16,11 +16,16 @@ from running import NodeProcess, wait_until
 
 pytestmark = pytest.mark.cluster
 
+STEADY_LEASE_S = 20
+"""Nobody is elected here because the machine stood still: the epochs are counted."""
+
 
 class Backed(Elected):
     """A cluster whose coordinator can be taken back to how it was."""
 
     def __enter__(self) -> Self:
+        for node in self.nodes:
+            node.settings["coordinator"]["lease_ttl_s"] = STEADY_LEASE_S
         super().__enter__()
         return self
 
@@ -35,6 +40,21 @@ class Backed(Elected):
         shutil.rmtree(self.coordinator.data)
         shutil.copytree(self._copy, self.coordinator.data)
         self.coordinator.start().wait_ready()
+        self.wait_said("went back", 3, "topology")
+
+    def wait_said(self, words: str, code: int, *command: str) -> str:
+        """What it says, once it says and ends so: a node may have to reconnect to the coordinator
+        first."""
+        said = ""
+
+        def told() -> bool:
+            nonlocal said
+            done = self.run(*command)
+            said = done.stdout + done.stderr
+            return done.returncode == code and words in said
+
+        wait_until(lambda: f"{command} to say {words!r}, not {said}", told, 60)
+        return said
 
     def wait_heard(self) -> None:
         """Until the nodes reach the coordinator again."""
@@ -43,8 +63,8 @@ class Backed(Elected):
 
     def in_sync(self) -> list[str]:
         """By the coordinator's record."""
-        done = self.tandemlog("topology", "--format", "jsonl")
-        return list(json.loads(done.splitlines()[-1])["members_in_sync"])
+        said = self.wait_said("members_in_sync", 0, "topology", "--format", "jsonl")
+        return list(json.loads(said.splitlines()[-1])["members_in_sync"])
 
     def put(self, first: int, count: int) -> None:
         with tandemlog.Producer(self.endpoints) as producer:
@@ -107,9 +127,8 @@ def test_a_copy_of_an_earlier_epoch_is_not_followed(cluster: Backed) -> None:
     cluster.wait_in_sync(count=3)
     cluster.put(50, 50)
     cluster.restore()
-    assert "went back" in cluster.tandemlog("topology", code=3)
     cluster.put(100, 50)
-    assert cluster.masters() == [master]
+    cluster.wait_led_by(master)
     slave = next(node for node in cluster.nodes if node is not master)
     slave.stop()
     slave.start()
@@ -118,7 +137,7 @@ def test_a_copy_of_an_earlier_epoch_is_not_followed(cluster: Backed) -> None:
         lambda: "its data was restored from an older backup" in slave.tail(50_000),
         60,
     )
-    assert cluster.masters() == [master]
+    cluster.wait_led_by(master)
     cluster.found_again()
     cluster.the_master()
     cluster.wait_in_sync(count=3)
@@ -137,13 +156,12 @@ def test_a_copy_of_this_epoch_is_refused_by_the_nodes_that_run(cluster: Backed) 
     cluster.put(50, 50)
     wait_until("the set to shrink", lambda: last.node_id not in cluster.in_sync(), 60)
     cluster.restore()
-    assert "went back" in cluster.tandemlog("topology", code=3)
     cluster.put(100, 50)
     last.start()
     cluster.put(150, 50)
     wait_until("the started node to follow", lambda: bodies(last) == numbers(200), 60)
-    assert "has not heard from the coordinator" in cluster.tandemlog("check", code=1)
-    assert cluster.masters() == [master]
+    cluster.wait_said("has not heard from the coordinator", 1, "check")
+    cluster.wait_led_by(master)
     cluster.found_again()
     cluster.the_master()
     cluster.wait_in_sync(count=3)

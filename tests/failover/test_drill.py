@@ -21,7 +21,7 @@ def test_a_drill_counts_what_came_of_all_messages(fault: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     played, total = [json.loads(line) for line in done.stdout.splitlines()]

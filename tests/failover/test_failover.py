@@ -13,6 +13,8 @@ from coordinators import EmbeddedProcess, EtcdProcesses, etcd_or_skip
 pytestmark = pytest.mark.cluster
 
 LEASE_S = 6.0
+STEADY_LEASE_S = 20
+"""Of a cluster that must keep its master: longer than a machine that others share stands still."""
 
 
 @pytest.fixture
@@ -41,8 +43,8 @@ def test_a_killed_master_is_replaced_and_comes_back_as_a_slave(nodes: ElectedNod
             epoch = nodes.epoch(master)
             killed = time.monotonic()
             master.kill()
-            account.wait_more(killed + 0.5)
             successor = nodes.wait_master()
+            account.wait_more(killed + 0.5)
             assert successor is not master
             assert nodes.epoch(successor) == epoch + 1
             master.start()
@@ -57,8 +59,9 @@ def test_a_master_that_sleeps_through_an_election_acknowledges_nothing(nodes: El
         zombie = nodes.wait_master()
         slept = time.monotonic()
         zombie.pause()
+        nodes.wait_master(other_than=zombie)
         account.wait_more(slept + 1.0)
-        assert account.longest_gap() < LEASE_S + 3.0
+        assert account.longest_gap() < LEASE_S + 3.0 + account.longest_stall
         zombie.resume()
         nodes.wait_all_in_sync()
         assert nodes.wait_master() is not zombie
@@ -66,8 +69,12 @@ def test_a_master_that_sleeps_through_an_election_acknowledges_nothing(nodes: El
     account.check(nodes)
 
 
-def test_a_slave_that_dies_stalls_puts_for_a_moment_and_fails_none(nodes: ElectedNodes) -> None:
-    with Account(nodes.endpoints) as account:
+def test_a_slave_that_dies_stalls_puts_for_a_moment_and_fails_none(tmp_path: Path) -> None:
+    with (
+        EmbeddedProcess(tmp_path) as coordinator,
+        ElectedNodes(tmp_path, [coordinator.endpoint], lease_ttl_s=STEADY_LEASE_S) as nodes,
+        Account(nodes.endpoints) as account,
+    ):
         master = nodes.wait_master()
         slave = next(node for node in nodes.nodes if node is not master)
         killed = time.monotonic()
@@ -76,8 +83,9 @@ def test_a_slave_that_dies_stalls_puts_for_a_moment_and_fails_none(nodes: Electe
         slave.start()
         nodes.wait_all_in_sync()
         assert nodes.wait_master() is master
-    assert not account.failed
-    account.check(nodes)
+        account.stop()
+        assert not account.failed
+        account.check(nodes)
 
 
 def test_puts_continue_while_the_coordinator_is_away(tmp_path: Path) -> None:
@@ -91,7 +99,7 @@ def test_puts_continue_while_the_coordinator_is_away(tmp_path: Path) -> None:
         coordinator.kill()
         gone = time.monotonic()
         account.wait_more(gone + LEASE_S + 4.0)
-        assert account.longest_gap() < 3.0
+        assert account.longest_gap() < 3.0 + account.longest_stall
         coordinator.start().wait_ready()
         nodes.wait_all_in_sync()
         assert nodes.epoch(nodes.wait_master()) == epoch
@@ -106,6 +114,7 @@ def test_all_nodes_are_killed_at_once(nodes: ElectedNodes) -> None:
         for node in nodes.nodes:
             node.start(wait=False)
         restarted = time.monotonic()
+        nodes.wait_master()
         account.wait_more(restarted)
         nodes.wait_all_in_sync()
     account.check(nodes)

@@ -94,13 +94,15 @@ class Members:
 
 
 class Load:
-    """Puts without a pause until it is left; `stored` are the places of what was acknowledged."""
+    """Puts without a pause until it is left; `stored` are the places of what was acknowledged,
+    `failed` is why it ended before."""
 
     def __init__(self, endpoints: list[str]) -> None:
         self.stored: set[tuple[int, int]] = set()
+        self.failed: Exception | None = None
         self._endpoints = endpoints
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._put, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -110,17 +112,23 @@ class Load:
         self._end.set()
         self._thread.join(60)
 
-    def _put(self) -> None:
+    def _run(self) -> None:
+        try:
+            with Producer(self._endpoints) as producer:
+                self._put(producer)
+        except (TandemlogError, TimeoutError) as error:
+            self.failed = error
+
+    def _put(self, producer: Producer) -> None:
         number = 0
-        with Producer(self._endpoints) as producer:
-            while not self._end.is_set():
-                part = range(number, number + QUEUES)
-                sent = [producer.send(Message(TOPIC, b"%d" % n, queue_id=n % QUEUES)) for n in part]
-                for future in sent:
-                    result = future.result(60)
-                    self.stored.add((result.queue_id, result.queue_offset))
-                number += QUEUES
-                self._end.wait(0.05)
+        while not self._end.is_set():
+            part = range(number, number + QUEUES)
+            sent = [producer.send(Message(TOPIC, b"%d" % n, queue_id=n % QUEUES)) for n in part]
+            for future in sent:
+                result = future.result(60)
+                self.stored.add((result.queue_id, result.queue_offset))
+            number += QUEUES
+            self._end.wait(0.05)
 
 
 def settled(admin: Admin, count: int) -> bool:
@@ -206,7 +214,7 @@ def test_members_come_and_go_and_the_master_changes(tmp_path: Path) -> None:
                 newest = members.start()
                 wait_until("eight members", lambda: settled(admin, MEMBERS), 60)
                 wait_until(
-                    lambda: f"the new member to work: {members.moves(joins)}",
+                    lambda: f"the new member to work: {load.failed}, {members.moves(joins)}",
                     lambda: len(worked_on(members, newest)) >= SHARE,
                     30,
                 )
@@ -234,6 +242,8 @@ def test_members_come_and_go_and_the_master_changes(tmp_path: Path) -> None:
                 members.end(leaver, signal.SIGTERM)
                 members.start()
                 wait_until("another one instead", lambda: settled(admin, MEMBERS - 1), 60)
+
+            assert load.failed is None
 
             def handled() -> set[tuple[int, int]]:
                 return {(e.queue, e.offset) for e in members.lines() if e.what == "handled"}

@@ -20,6 +20,7 @@ from running import ROOT, NodeProcess, wait_until
 pytestmark = pytest.mark.cluster
 
 PAGE = ROOT / "docs" / "operations.md"
+ASKING = ("check", "history", "topology")
 DIRECTIVE = re.compile(r"<!-- test: (.*) -->")
 
 
@@ -58,7 +59,23 @@ class Walk:
                 node.node_id if (node := names.get(each)) is not None else each
                 for each in arguments
             ]
-            self.cluster.tandemlog(*arguments, code=int(note or 0))
+            code = int(note or 0)
+            if arguments[0] in ASKING:
+                self._ask(arguments, code)
+            else:
+                self.cluster.tandemlog(*arguments, code=code)
+
+    def _ask(self, arguments: list[str], code: int) -> None:
+        """A command that changes nothing: it may be too early, or the machine stood still."""
+        said = ""
+
+        def told() -> bool:
+            nonlocal said
+            done = self.cluster.run(*arguments)
+            said = f"{done.returncode}: {done.stdout}{done.stderr}"
+            return done.returncode == code
+
+        wait_until(lambda: f"{arguments} to end with {code}, not {said}", told, 60)
 
     def _started(self, command: str) -> None:
         if command.startswith("tandemlog coordinator "):

@@ -60,7 +60,11 @@ class Flood:
 
     def wait_more(self) -> None:
         before = len(self.acknowledged)
-        wait_until("puts", lambda: len(self.acknowledged) > before + 4 * IN_FLIGHT, SETTLE_S)
+        wait_until(
+            lambda: f"puts: {self.failed[-3:]}, {sum(t.is_alive() for t in self._threads)} send",
+            lambda: len(self.acknowledged) > before + 4 * IN_FLIGHT,
+            SETTLE_S,
+        )
 
     def _send(self, name: int) -> None:
         number = 0
@@ -155,7 +159,7 @@ def test_what_a_deposed_master_refuses_is_not_stored_a_second_time(
                 killed.start()
                 master = nodes.wait_master(other_than=old)
                 flood.wait_more()
-            assert old.status() is not None
+            wait_until("the deposed one to answer", lambda: old.status() is not None)
             for each in away:
                 ways[each.node_id].mend()
         assert not flood.failed

@@ -18,7 +18,10 @@ NAMED = r"^(n\d)( \(after a switchover\))?: restart it now"
 
 
 def test_every_node_is_restarted_while_puts_continue(tmp_path: Path) -> None:
-    with Elected(tmp_path) as cluster:
+    made = Elected(tmp_path)
+    for node in made.nodes:  # the order is checked: no other master if the machine stands still
+        node.settings["coordinator"]["lease_ttl_s"] = 20
+    with made as cluster:
         cluster.the_master()
         cluster.wait_in_sync(count=3)
         before = {node.node_id: node.process for node in cluster.nodes}

@@ -28,7 +28,10 @@ REFUSED = "this store belongs to a cluster that elects its master"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Elected]:
-    with Elected(tmp_path / "cluster", min_in_sync=1, replication={"mode": "sync"}) as made:
+    running = Elected(tmp_path / "cluster", min_in_sync=1, replication={"mode": "sync"})
+    for node in running.nodes:  # it keeps its master and epoch, also where the machine stands still
+        node.settings["coordinator"]["lease_ttl_s"] = 20
+    with running as made:
         made.wait_in_sync(count=3)
         yield made
 
@@ -134,7 +137,7 @@ def test_a_wrong_coordinator_gives_no_role_and_doubts_no_disk(
                 lambda text=text: text in detail(slave),  # type: ignore[misc]
                 60,
             )
-            assert slave.http_status("/master") == 503
+            wait_until("no role", lambda: slave.http_status("/master") == 503)
         members = other.run("member", "list").stdout
         assert slave.endpoint not in members
         slave.stop()
@@ -198,21 +201,27 @@ def test_a_second_master_gets_no_put_and_is_named_everywhere(cluster: Elected) -
         account.wait_more(time.monotonic())
         cluster.tandemlog("reinit", slave.node_id, "--yes")
         cluster.wait_in_sync(count=3)
-        assert cluster.run("check").returncode == 0
+        wait_until("check to be well", lambda: cluster.run("check").returncode == 0, 60)
     assert not account.failed
     assert (cluster.the_master(), cluster.epoch(master)) == (master, epoch)
     with tandemlog.Admin(cluster.endpoints) as admin:
         assert admin.cluster().contradictions == {}
+    cluster.wait_caught_up()  # who has started over may be in sync and not have dispatched yet
     for node in cluster.nodes:
         bodies = [r.body for q in range(4) for r in node.read_queue("drill", q)]
         assert bodies.count(b"fresh") == 2
 
 
 def log_end(node: NodeProcess) -> int:
-    status = node.status()
-    assert status is not None
-    assert status.role == common_pb2.MASTER
-    return status.wrote_offset
+    found: list[common_pb2.NodeStatus] = []
+
+    def answered() -> bool:
+        found.extend([status] if (status := node.status()) is not None else [])
+        return bool(found)
+
+    wait_until(f"{node.node_id} to answer", answered)
+    assert found[0].role == common_pb2.MASTER
+    return found[0].wrote_offset
 
 
 def detail(node: NodeProcess) -> str:

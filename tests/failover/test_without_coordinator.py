@@ -16,9 +16,10 @@ from tandemlog import Admin, Consumer, FollowOptions, Message, Producer, Tandeml
 pytestmark = pytest.mark.cluster
 
 TOPIC, GROUP, QUEUES = "jobs", "work", 6
-SESSION_S = 6.0
+SESSION_S = 20.0
+"""Longer than a machine that others share may stand still."""
 AWAY_S = 60.0
-"""Many leases and sessions long: who was not heard in the meantime has lost its queues."""
+"""Several leases and sessions long: who was not heard in the meantime has lost its queues."""
 
 
 class Member:
@@ -109,7 +110,7 @@ def is_master(node: NodeProcess) -> bool:
 
 
 def can_ack(node: NodeProcess) -> bool:
-    with urllib.request.urlopen(f"{node.http}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{node.http}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     (line,) = [each for each in text.splitlines() if each.startswith("tandemlog_can_ack{")]
     return float(line.rsplit(" ", 1)[1]) == 1
@@ -135,12 +136,19 @@ def test_puts_groups_and_the_load_balancer_go_on(tmp_path: Path) -> None:
             gone = time.monotonic()
             before = len(puts.acknowledged)
             while time.monotonic() < gone + AWAY_S:
-                found = [each.node_id for each in cluster.nodes if is_master(each)]
-                assert found == [master.node_id], f"{time.monotonic() - gone:.1f} s after"
+                at = f"{time.monotonic() - gone:.1f} s after"
+                found = {each.node_id: each.http_status("/master") for each in cluster.nodes}
+                # 0: no answer, as of a node of a machine that stands still
+                assert found.pop(master.node_id) in (200, 0), at
+                assert 200 not in found.values(), at
+                wait_until("the master to answer", lambda: is_master(master))
                 time.sleep(0.5)  # a sample of the time without a coordinator
             assert [each.lost for each in members] == [[], [], []]
             assert [each.failed for each in members] == [[], [], []]
-            assert [node.node_id for node in cluster.nodes if can_ack(node)] == [master.node_id]
+            wait_until(
+                "the master alone to say that it acknowledges",
+                lambda: [n.node_id for n in cluster.nodes if can_ack(n)] == [master.node_id],
+            )
             assert all(each.committed_at > gone + AWAY_S - SESSION_S for each in members)
             assert len(puts.acknowledged) > before + 5 * AWAY_S
             done = list(puts.acknowledged)

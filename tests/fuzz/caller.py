@@ -13,7 +13,7 @@ from fuzz.requests import Call
 
 MAX_MESSAGE_BYTES = 64 << 20
 MOST_ANSWERS = 8
-UNARY_TIMEOUT_S = 20.0
+UNARY_TIMEOUT_S = 60.0
 # Streams that are open for as long as the caller likes, and pulls that wait.
 WAIT_S = 0.3
 

@@ -24,7 +24,7 @@ from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc,
 CANARY = "Canary"
 LOG_BYTES_PER_CALL = 40
 LOG_BYTES_FREE = 256 << 10
-RETRY_S = 30.0
+RETRY_S = 60.0
 
 
 @dataclass

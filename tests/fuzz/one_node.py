@@ -30,7 +30,7 @@ from tandemlog.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
 MOST_DESCRIPTION_BYTES = 64 << 10
 PAUSE_S = 1.0
 TICK_S = 0.01
-ANSWER_S = 20.0
+ANSWER_S = 60.0
 BIG_BODY = 60_000
 
 OWN_REFLECTION_IS_GONE = (

@@ -40,6 +40,8 @@ UPDATE_BROKER_CONFIG = 25
 """RocketMQ's number of the remoting request."""
 VIP_PORT_BELOW = 2
 """A broker listens here below its port too; clients and slaves ask for some tables there."""
+ANSWER_S = 30
+"""A broker on a busy machine may stand still for seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class _Process:
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
         """One that found no address of this machine is started again (see `java`)."""
         if self.runs:
             return
@@ -137,7 +139,7 @@ class NameServer(_Process):
         self._spawn("org.apache.rocketmq.namesrv.NamesrvStartup", config, "256m")
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            self._check_alive()
+            self.check_alive()
             with (
                 contextlib.suppress(OSError),
                 socket.create_connection(("127.0.0.1", self.port), 1),
@@ -239,7 +241,7 @@ class Broker(_Process):
         deadline = time.monotonic() + timeout_s
         problem: object = "it is not registered"
         while time.monotonic() < deadline:
-            self._check_alive()
+            self.check_alive()
             try:
                 ask(self.port, GET_BROKER_RUNTIME_INFO)
                 if self._is_registered():
@@ -289,7 +291,7 @@ def ask(port: int, code: int, body: bytes = b"") -> bytes:
     """The body that a broker or name server of this machine responds with to one remoting request.
     Raises RuntimeError if it says no, OSError if it does not answer."""
     commands = CommandReader()
-    with socket.create_connection(("127.0.0.1", port), 2) as connection:
+    with socket.create_connection(("127.0.0.1", port), ANSWER_S) as connection:
         connection.sendall(encode_command(Command(code, body=body)))
         while data := connection.recv(64 << 10):
             for response in commands.feed(data):

@@ -99,11 +99,16 @@ class StoreClient(Talker):
             raise RuntimeError(f"{words}: {answer['error']}")
         return answer
 
-    def wait_for(self, topic: str, queue_id: int, timeout_s: float = 90) -> None:
-        """An open port is not a registered broker: poll until a known queue answers."""
+    def wait_for(
+        self, topic: str, queue_id: int, timeout_s: float = 120, broker: Broker | None = None
+    ) -> None:
+        """An open port is not a registered broker: poll until a known queue answers. `broker`, if
+        given, is the one that is waited for: it may end at its start (see `check_alive`)."""
         deadline = time.monotonic() + timeout_s
         answer: dict[str, Any] = {}
         while time.monotonic() < deadline:
+            if broker is not None:
+                broker.check_alive()
             answer = self._try("range", topic, queue_id)
             if "error" not in answer:
                 return
@@ -114,7 +119,7 @@ class StoreClient(Talker):
         """On the broker that is registered as the master, for clients from now on."""
         self.call("create_topic", topic, queues)
         for queue_id in range(queues):
-            self.wait_for(topic, queue_id, 30)
+            self.wait_for(topic, queue_id)
 
     def delete_topic(self, topic: str) -> None:
         """On the master, with its queues' files; its records stay in the log."""
@@ -211,7 +216,7 @@ def served(
         name_server.start()
         broker.start(name_server, store, sizes, **settings)
         client = StoreClient(name_server, home / "client", version)
-        client.wait_for(topic, queue_id)
+        client.wait_for(topic, queue_id, broker=broker)
         yield broker, client
         broker.stop()
     finally:

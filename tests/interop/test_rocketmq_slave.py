@@ -30,8 +30,8 @@ SIZES = StoreSizes(
 QUEUES = 3
 GROUP = "GID_moving"
 SLAVE = "rocketmq:127.0.0.1"
-CATCH_UP_S = 60
-TABLES_S = 120
+CATCH_UP_S = 120
+TABLES_S = 200
 """A slave copies the tables 10 s after its start, then every minute."""
 
 Seen = dict[tuple[int, int], tuple[str, str, bytes]]
@@ -99,20 +99,31 @@ class Cluster:
         """The slave in the master's list of nodes."""
         with grpc.insecure_channel(self.node.endpoint) as channel:
             answer = admin_pb2_grpc.AdminStub(channel).DescribeCluster(
-                admin_pb2.DescribeClusterRequest(), timeout=5
+                admin_pb2.DescribeClusterRequest(), timeout=30
             )
         return next((each for each in answer.nodes if each.node_id == SLAVE), None)
 
-    def wait_caught_up(self) -> None:
-        def caught_up() -> bool:
-            row, status = self.row(), self.node.status()
-            return (
-                row is not None
-                and status is not None
-                and status.wrote_offset == row.wrote_offset == status.confirm_offset
-            )
+    def wait_caught_up(self) -> tuple[common_pb2.NodeStatus, common_pb2.NodeStatus]:
+        """Until the slave holds the whole log; its row and the master's then."""
+        found: list[tuple[common_pb2.NodeStatus, common_pb2.NodeStatus]] = []
 
-        wait_until("the slave broker to hold the whole log", caught_up, CATCH_UP_S)
+        def caught_up() -> bool:
+            self.slave.check_alive()
+            row, status = self.row(), self.node.status()
+            if row is None or status is None:
+                return False
+            found[:] = [(row, status)]
+            return status.wrote_offset == row.wrote_offset == status.confirm_offset
+
+        wait_until(
+            lambda: f"the slave broker to hold the whole log: {found}", caught_up, CATCH_UP_S
+        )
+        return found[0]
+
+    def in_sync(self) -> bool:
+        self.slave.check_alive()
+        row = self.row()
+        return row is not None and row.in_sync
 
     def put(self, count: int, prefix: str) -> None:
         """Messages of all sizes, so that records cross frames and files."""
@@ -217,10 +228,7 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
         made.node.kill()
         made.node.start()
         made.put(500, "after-our-restart")
-        made.wait_caught_up()
-        row, status = made.row(), made.node.status()
-        assert row is not None
-        assert status is not None
+        row, status = made.wait_caught_up()
         assert (row.state, row.in_sync, row.endpoint) == ("following", False, "")
         assert status.wrote_offset > 3 * SIZES.commit_log_file_size
         assert made.node.stop() == 0
@@ -231,7 +239,7 @@ def test_a_slave_broker_follows_and_takes_over(tmp_path: Path) -> None:
         made.start_slave_as_master()
         client = StoreClient(made.name_server, tmp_path / "client")
         try:
-            client.wait_for("Orders", 0)
+            client.wait_for("Orders", 0, broker=made.slave)
             check_served(client, made.seen)
             sent = client.call("send", "Orders", 1, 5, "theirs")["sent"]
             assert {row["status"] for row in sent} == {"SEND_OK"}
@@ -251,10 +259,7 @@ def test_an_empty_slave_broker_gets_a_log_that_retention_has_shortened(tmp_path:
         made.node.start()
         made.put(200, "later")
         made.start_slave()
-        made.wait_caught_up()
-        row, status = made.row(), made.node.status()
-        assert row is not None
-        assert status is not None
+        _, status = made.wait_caught_up()
         assert status.min_offset == SIZES.commit_log_file_size
         wait_until("the slave to copy the topics", lambda: has_topic(made.slave_store), TABLES_S)
         assert made.node.stop() == 0
@@ -265,7 +270,7 @@ def test_an_empty_slave_broker_gets_a_log_that_retention_has_shortened(tmp_path:
         made.start_slave_as_master()
         client = StoreClient(made.name_server, tmp_path / "client")
         try:
-            client.wait_for("Orders", 0)
+            client.wait_for("Orders", 0, broker=made.slave)
             rows = client.call("pull", "Orders", 0)["messages"]
         finally:
             client.close()
@@ -280,19 +285,14 @@ def test_a_slave_broker_counts(tmp_path: Path) -> None:
     """min_in_sync = 2 with one broker beside the master: no put without it."""
     with cluster(tmp_path, in_sync_slaves=["127.0.0.1"]) as made:
         made.start_slave()
-
-        def in_sync() -> bool:
-            row = made.row()
-            return row is not None and row.in_sync
-
-        wait_until("the slave broker to join the in-sync set", in_sync, CATCH_UP_S)
+        wait_until("the slave broker to join the in-sync set", made.in_sync, CATCH_UP_S)
         create_topic(made.node)
         made.put(300, "together")
         made.wait_caught_up()
         # idle, it speaks every 5 s only, and stays
         deadline = time.monotonic() + 12
         while time.monotonic() < deadline:
-            assert in_sync()
+            assert made.in_sync()
             time.sleep(0.2)
         made.put(10, "after-a-rest")
 
@@ -302,7 +302,7 @@ def test_a_slave_broker_counts(tmp_path: Path) -> None:
             tandemlog.Producer(made.node.endpoint, options) as producer,
             pytest.raises(tandemlog.TandemlogError),
         ):
-            producer.send(Message("Orders", b"alone", queue_id=0)).result(20)
+            producer.send(Message("Orders", b"alone", queue_id=0)).result(60)
         made.start_slave()
-        wait_until("the slave broker to be back", in_sync, CATCH_UP_S)
+        wait_until("the slave broker to be back", made.in_sync, CATCH_UP_S)
         made.put(100, "again")

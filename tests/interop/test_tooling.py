@@ -59,12 +59,17 @@ def test_clients_outlive_a_broker(tmp_path: Path, version: str) -> None:
         wait_until(
             "the consumer to have read everything",
             lambda: {each.key for each in consumer.handled()} >= records.keys(),
+            120,
         )
         consumer.stop()
         ends = {
             queue_id: client.call("range", "Orders", queue_id)["max"] for queue_id in range(QUEUES)
         }
-        assert client.consumer_offsets("readers", "Orders") == ends
+        # it does not wait for an answer to its last commit
+        wait_until(
+            f"the broker to have the group at {ends}",
+            lambda: client.consumer_offsets("readers", "Orders") == ends,
+        )
 
         client.set_broker_config("brokerPermission", 4)
         broker.restart()

@@ -100,7 +100,7 @@ def up(tandemlog: Path, folder: Path, port: int) -> Iterator[None]:
         return "ready:" in said.read_text()
 
     try:
-        wait_until("the cluster to be ready", ready, 60)
+        wait_until("the cluster to be ready", ready, 180)
         yield
     finally:
         with suppress(ProcessLookupError):
@@ -125,9 +125,9 @@ def test_a_cluster_on_the_lowest_versions(bin_folder: Path, tmp_path: Path) -> N
         assert b"slave" in run(tandemlog, "list", *node)  # a table
         with grpc.insecure_channel(node[1]) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
-            health = stub.Check(health_pb2.HealthCheckRequest(), timeout=10)
+            health = stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
             assert health.status == health_pb2.HealthCheckResponse.SERVING
-        with urlopen(f"http://127.0.0.1:{port + 100}/metrics", timeout=10) as metrics:
+        with urlopen(f"http://127.0.0.1:{port + 100}/metrics", timeout=60) as metrics:
             assert b"\ntandemlog_" in metrics.read()
     for name in ("n0", "n1"):
         run(tandemlog, "verify", tmp_path / name / "store", *INDEX_SIZES)

@@ -19,7 +19,7 @@ from ha.master.group import MasterGroup
 from ha.master.metadata_sync import MetadataSource, TableCursor
 from ha.slave.session import Disconnect, ReplaceTable
 from ha.slave.store import SlaveStore
-from ha.state import HaState, decode_state
+from ha.state import HaState, InSyncRecord, decode_state
 from ha.state_file import StateFile
 from ha.store_port import GROUPS, TOPICS, tables_of
 from sim.ha_cluster import Cluster
@@ -47,6 +47,7 @@ class StoreCluster(Cluster):
         self.history = deque(maxlen=300)
         self.ledger = Ledger()
         self.producers: list[Producer] = []
+        self.newest_record = InSyncRecord()
         # whether the master's tables come late, as those that take long to encode
         self.tables_wait = False
 
@@ -282,11 +283,23 @@ class StoreCluster(Cluster):
         data = node.files.peek(self.state_file(node).path)
         return None if data is None else decode_state(data)
 
+    def read_record(self) -> None:
+        """What the operators know of the in-sync set, as a running master shows it."""
+        state = self.kept_state(self.master)
+        if state is not None:
+            known = self.newest_record
+            self.newest_record = max(
+                known, state.record, key=lambda each: (each.epoch, each.version)
+            )
+
     def in_sync(self) -> list[StoreNode]:
-        """Who may become master now: the recorded set, on the disks that it names. No operator
-        takes a master without fsync whose machine has stopped, before it has followed."""
-        state, found = self.kept_state(self.master), []
-        for member in sorted(state.record.members) if state is not None else ():
+        """Who may become master now: the set that the last master recorded, on the disks that it
+        names. A node that was named and has not begun its term yet may have a record of an earlier
+        one. No operator takes a master without fsync whose machine has stopped, before it has
+        followed."""
+        self.read_record()
+        found = []
+        for member in sorted(self.newest_record.members):
             node = self.nodes[member.node_id]
             held = self.kept_state(node)
             if held is not None and held.incarnation == member.incarnation and not node.short:

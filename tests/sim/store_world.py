@@ -337,6 +337,7 @@ class StoreWorld(Clients):
 
     def check(self) -> None:
         if self.master.master is not None:
+            self.read_record()
             self.heard = frozenset(self.master.master.group._durable())
         for node in self.nodes.values():
             if node.store is None:

@@ -221,7 +221,7 @@ def test_in_spark(
             .start()
             .awaitTermination()
         )
-        assert over.wait(60)
+        assert over.wait(120), "Spark did not tell of the end of the query"
     finally:
         spark.streams.removeListener(listener)
     assert [each.messages for each in seen] == [4, 0]

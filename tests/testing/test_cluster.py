@@ -28,7 +28,7 @@ def cluster() -> Iterator[Cluster]:
 def put(cluster: Cluster, *bodies: bytes, topic: str = "orders") -> None:
     with Producer(cluster.endpoint, ProducerOptions(linger_ms=0)) as producer:
         for body in bodies:
-            producer.send(Message(topic, body, queue_id=0)).result(10)
+            producer.send(Message(topic, body, queue_id=0)).result(60)
 
 
 def held(cluster: Cluster, topic: str = "orders") -> list[bytes]:
@@ -38,7 +38,7 @@ def held(cluster: Cluster, topic: str = "orders") -> list[bytes]:
 def refusal(producer: Producer) -> errors.TandemlogError:
     """The error of the first put that fails: what was broken shows after a moment."""
     for _ in range(10_000):
-        problem = producer.send(Message("orders", b"x", queue_id=0)).exception(10)
+        problem = producer.send(Message("orders", b"x", queue_id=0)).exception(60)
         if problem is not None:
             assert isinstance(problem, errors.TandemlogError)
             return problem
@@ -48,7 +48,7 @@ def refusal(producer: Producer) -> errors.TandemlogError:
 def test_messages_are_listed_in_the_order_of_the_log(cluster: Cluster) -> None:
     with Producer(cluster.endpoint, ProducerOptions(linger_ms=0)) as producer:
         for number in range(6):
-            producer.send(Message("orders", b"%d" % number, queue_id=number % 2)).result(10)
+            producer.send(Message("orders", b"%d" % number, queue_id=number % 2)).result(60)
     assert held(cluster) == [b"0", b"1", b"2", b"3", b"4", b"5"]
     assert [each.body for each in cluster.messages("orders", queue_id=1)] == [b"1", b"3", b"5"]
     with pytest.raises(errors.UnknownTopicError, match="elsewhere"):
@@ -82,9 +82,9 @@ def test_clear_leaves_the_declared_topics_alone(cluster: Cluster) -> None:
 
 def test_a_client_outlives_a_restart(cluster: Cluster) -> None:
     with Producer(cluster.endpoint, ProducerOptions(linger_ms=0)) as producer:
-        producer.send(Message("orders", b"before", queue_id=0)).result(10)
+        producer.send(Message("orders", b"before", queue_id=0)).result(60)
         cluster.restart("n0")
-        producer.send(Message("orders", b"after", queue_id=0)).result(20)
+        producer.send(Message("orders", b"after", queue_id=0)).result(60)
     assert held(cluster) == [b"before", b"after"]
 
 
@@ -137,28 +137,28 @@ def test_the_date_does_not_move_backward() -> None:
 def test_another_node_takes_over() -> None:
     with Cluster(topics={"orders": 1}, nodes=2) as cluster:
         with Producer(cluster.endpoint, ProducerOptions(linger_ms=0)) as producer:
-            producer.send(Message("orders", b"before")).result(10)
+            producer.send(Message("orders", b"before")).result(60)
             stopped = cluster.stop_master()
             assert cluster.master() != stopped
-            producer.send(Message("orders", b"after")).result(20)
+            producer.send(Message("orders", b"after")).result(60)
             cluster.restart(stopped)
             assert held(cluster) == [b"before", b"after"]
             assert cluster.stop_master() != stopped
             assert cluster.master() == stopped
-            producer.send(Message("orders", b"back")).result(20)
+            producer.send(Message("orders", b"back")).result(60)
         assert held(cluster) == [b"before", b"after", b"back"]
 
 
 def test_too_few_nodes_are_in_sync() -> None:
     both = {"replication": {"min_in_sync": 2}}
-    with (
-        Cluster({"orders": 1}, nodes=2, settings=both) as cluster,
-        Producer(cluster.endpoint, IMPATIENT) as producer,
-    ):
-        producer.send(Message("orders", b"both have it")).result(10)
+    with Cluster({"orders": 1}, nodes=2, settings=both) as cluster:
+        put(cluster, b"both have it")
         [slave] = set(cluster.nodes) - {cluster.master()}
         cluster.stop_node(slave)
-        assert isinstance(refusal(producer), errors.NotInSyncError | errors.OutcomeUnknownError)
+        with Producer(cluster.endpoint, IMPATIENT) as producer:
+            expected = errors.NotInSyncError | errors.OutcomeUnknownError
+            # one whose time ends before the node has it says only that
+            assert any(isinstance(refusal(producer), expected) for _ in range(10))
 
 
 def test_settings_are_those_of_a_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from elected import Elected
-from elected_nodes import Account
+from elected_nodes import SETTLE_S, Account
 
 import tandemlog
 from ha.protocol.versions import SILENT, VERSION
 from needs import cannot_run
-from running import ROOT, NodeProcess
+from running import ROOT, NodeProcess, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -70,13 +70,20 @@ class Walk:
         self.cluster.wait_master()
         self.cluster.wait_all_in_sync()
         self._account.wait_more(time.monotonic())
-        with tandemlog.Admin(self.cluster.endpoints) as admin:
-            shown = {node.node_id: node.version for node in admin.cluster().nodes}
         expected = {
             node.node_id: SILENT if node.node_id in self.old else VERSION
             for node in self.cluster.nodes
         }
-        assert shown == expected
+        # the master shows what its slaves told it of themselves, which may take a moment
+        wait_until(
+            lambda: f"the versions {expected}, shown are {self._shown()}",
+            lambda: self._shown() == expected,
+            SETTLE_S,
+        )
+
+    def _shown(self) -> dict[str, str]:
+        with tandemlog.Admin(self.cluster.endpoints) as admin:
+            return {node.node_id: node.version for node in admin.cluster().nodes}
 
 
 def test_nodes_go_to_this_version_and_back_one_by_one(previous: Path, tmp_path: Path) -> None:
@@ -86,6 +93,8 @@ def test_nodes_go_to_this_version_and_back_one_by_one(previous: Path, tmp_path: 
     for node in cluster.nodes:
         # loopback needs no word for it, and the last release does not know the key
         node.settings.pop("insecure", None)
+        # a master that stands still for some seconds is to stay the one that was switched to
+        node.settings["coordinator"]["lease_ttl_s"] = 20
     with cluster:
         cluster.wait_all_in_sync()
         with Account(cluster.endpoints) as account:

@@ -90,6 +90,7 @@ public final class Load {
     }
 
     private void run() throws Exception {
+        Made.reaches(producer, new MessageQueue(topic, broker, 0));
         for (int i = 0; i < threads; i++) {
             int number = i;
             senders.add(new Thread(() -> send(number)));

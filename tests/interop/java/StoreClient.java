@@ -25,6 +25,7 @@ import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.MQClientManager;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -48,9 +49,11 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 public final class StoreClient {
     /** ResponseCode.NO_MESSAGE, whose class changed its package with 5.1. */
     private static final int NO_MESSAGE = 208;
+    /** For each request: a broker on a busy machine may stand still for seconds. RocketMQ's own are 3 to 6 s. */
+    private static final int TIMEOUT_MS = 30_000;
     private final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("GID_store_client");
     private final DefaultMQProducer producer = new DefaultMQProducer("PID_store_client");
-    private final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+    private final DefaultMQAdminExt admin = new DefaultMQAdminExt(TIMEOUT_MS);
     private final List<String> popGroups = new ArrayList<>();
     private final String nameServer;
     private final String broker;
@@ -62,12 +65,17 @@ public final class StoreClient {
             each.setNamesrvAddr(nameServer);
             each.setInstanceName(Made.name("store-client-" + each.getClass().getSimpleName(), attempt));
             each.setPollNameServerInterval(1000);
+            each.setMqClientApiTimeout(TIMEOUT_MS);
         }
+        producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(0);
         producer.setMaxMessageSize(64 << 20);
         consumer.start();
         producer.start();
         admin.start();
+        for (var each : List.of(consumer, producer, admin)) {
+            MQClientManager.getInstance().getOrCreateMQClientInstance(each).getMQAdminImpl().setTimeoutMillis(TIMEOUT_MS);
+        }
     }
 
     public static void main(String[] arguments) {
@@ -167,13 +175,14 @@ public final class StoreClient {
     private Map<String, Object> consumerOffsets(String group, String topic, String address) throws Exception {
         var api = producer.getDefaultMQProducerImpl().getMqClientFactory().getMQClientAPIImpl();
         Map<String, Object> offsets = new TreeMap<>();
-        api.getConsumeStats(address, group, topic, 5000).getOffsetTable().forEach((queue, offset) ->
+        api.getConsumeStats(address, group, topic, TIMEOUT_MS).getOffsetTable().forEach((queue, offset) ->
             offsets.put(Integer.toString(queue.getQueueId()), offset.getConsumerOffset()));
         return Map.of("offsets", offsets);
     }
 
     /** All messages of a queue into a file: topic, queue id, queue offset, key, message id, CRC-32 of the body. */
     private Map<String, Object> records(MessageQueue queue, String file) throws Exception {
+        Made.reaches(consumer, queue);
         long offset = admin.minOffset(queue);
         long end = admin.maxOffset(queue);
         long count = 0;
@@ -360,6 +369,7 @@ public final class StoreClient {
     }
 
     private Map<String, Object> pull(MessageQueue queue, String tags) throws Exception {
+        Made.reaches(consumer, queue);
         List<Object> messages = new ArrayList<>();
         long offset = admin.minOffset(queue);
         long end = admin.maxOffset(queue);
@@ -408,11 +418,12 @@ public final class StoreClient {
     }
 
     private Map<String, Object> send(String topic, int queueId, int count, String prefix) throws Exception {
+        Made.reaches(producer, queue(topic, Integer.toString(queueId)));
         List<Object> sent = new ArrayList<>();
         for (int i = 0; i < count; i++) {
             byte[] body = (prefix + "-body-" + i).getBytes(StandardCharsets.UTF_8);
             Message message = new Message(topic, "tag-" + i % 3, prefix + "-" + i, body);
-            SendResult result = producer.send(message, queue(topic, Integer.toString(queueId)), 10000);
+            SendResult result = producer.send(message, queue(topic, Integer.toString(queueId)), TIMEOUT_MS);
             Map<String, Object> row = new LinkedHashMap<>();
             row.put("status", result.getSendStatus().name());
             row.put("queue_offset", result.getQueueOffset());

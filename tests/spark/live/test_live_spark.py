@@ -360,7 +360,7 @@ def test_a_deleted_topic_ends_a_running_stream(
     with Admin(cluster.endpoints) as admin:
         admin.delete_topic(topics[0])
     with pytest.raises(PySparkException, match="was deleted"):
-        query.awaitTermination(60)
+        query.awaitTermination(200)
 
 
 def test_a_group_hears_of_progress(

@@ -61,14 +61,14 @@ def test_one_stream_serves_a_whole_span(log: LogBuilder) -> None:
 
 def test_a_node_that_is_not_there() -> None:
     with pytest.raises(FetchError, match=r"127\.0\.0\.1:1: unavailable"):
-        open_log(endpoint="127.0.0.1:1", timeout_ms=500)
+        open_log(endpoint="127.0.0.1:1", timeout_ms=30_000)
     with pytest.raises(OptionError, match="endpoint"):
         open_log(endpoint=",")
 
 
 def test_the_next_endpoint_is_asked(log: LogBuilder) -> None:
     with SegmentServer(log.store, 8192, 0, log.end) as node:
-        source = open_log(endpoint=f"127.0.0.1:1,{node.endpoint}", timeout_ms=2000)
+        source = open_log(endpoint=f"127.0.0.1:1,{node.endpoint}", timeout_ms=30_000)
         assert source.end().offset == log.end
 
 
@@ -85,7 +85,7 @@ def test_a_node_with_tls_and_tokens(
         "token": "tl_x",
     }
     with SegmentServer(log.store, 8192, 0, log.end, credentials=authority.node("n0")) as node:
-        source = open_log(endpoint=node.endpoint, timeout_ms=1_000, connecting=given)
+        source = open_log(endpoint=node.endpoint, timeout_ms=30_000, connecting=given)
         assert "tl_x" not in repr(source)
         target = bytearray(64)
         reader = pickle.loads(pickle.dumps(source)).connect()
@@ -113,4 +113,4 @@ def test_a_certificate_that_is_not_accepted_is_named(
         SegmentServer(log.store, 8192, 0, log.end, credentials=ours.node("n0")) as node,
         pytest.raises(FetchError, match=words),
     ):
-        open_log(endpoint=node.endpoint, timeout_ms=1_000, connecting=given)
+        open_log(endpoint=node.endpoint, timeout_ms=30_000, connecting=given)

@@ -33,7 +33,7 @@ demo: $(VENV)/.run
 # failure.
 test: check
 	$(PYTEST) -n auto -m "not ($(OUTSIDE))"
-	$(PYTEST) -n 4 --dist loadscope --max-worker-restart 0 -m "($(OUTSIDE)) and not quiet"
+	$(PYTEST) -n 3 --dist loadscope --max-worker-restart 0 -m "($(OUTSIDE)) and not quiet"
 	$(PYTEST) -m quiet
 
 check: $(VENV)/.dev

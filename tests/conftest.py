@@ -62,8 +62,9 @@ def lane_of(nodeid: str) -> str:
     containers, since a container that starts holds the disks that are mounted just then; one for
     elections, which are mostly waited for; one for nodes and brokers that follow each other, which
     are waited for too; one for other brokers and what is short; one for the rest, programs of our
-    own. They take about the same time. Two tests that start half a dozen of Java at once do so one
-    after the other.
+    own. They take about the same time, and three at once keep two processors busy: a fourth makes
+    each of them slower and all of them no faster. Two tests that start half a dozen of Java at once
+    do so one after the other.
     """
     if "test_coordinator_backup" in nodeid:
         return "brokers"

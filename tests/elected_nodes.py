@@ -4,8 +4,6 @@ ElectedNodes   nodes n0 .. n2 by a coordinator; who leads, which epoch
 Account        a producer thread: what was acknowledged, when, and which puts failed
 """
 
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -134,33 +132,18 @@ class ElectedNodes:
 
 
 class Account(Load):
-    """The load of a drill; `with` it while things happen to the nodes. `longest_stall`: seconds for
-    which this process was not let run meanwhile, on a machine that others share."""
+    """The load of a drill; `with` it while things happen to the nodes."""
 
     def __init__(self, endpoints: list[str]) -> None:
         super().__init__(endpoints)
         self._admin_endpoints = endpoints
-        self.longest_stall = 0.0
-        self._ended = threading.Event()
 
     def __enter__(self) -> Self:
         with Admin(self._admin_endpoints) as admin:
             admin.create_topic(TOPIC, QUEUES)
         super().__enter__()
-        threading.Thread(target=self._watch_machine, daemon=True).start()
         wait_until("the first acknowledged puts", lambda: len(self.times) > 20, SETTLE_S)
         return self
-
-    def __exit__(self, *details: object) -> None:
-        self._ended.set()
-        super().__exit__(*details)
-
-    def _watch_machine(self) -> None:
-        tick_s, seen = 0.05, time.monotonic()
-        while not self._ended.wait(tick_s):
-            now = time.monotonic()
-            self.longest_stall = max(self.longest_stall, now - seen - tick_s)
-            seen = now
 
     def wait_more(self, after: float) -> None:
         """Until puts are acknowledged that were sent well after `after` (monotonic seconds)."""

@@ -61,7 +61,7 @@ def test_a_master_that_sleeps_through_an_election_acknowledges_nothing(nodes: El
         zombie.pause()
         nodes.wait_master(other_than=zombie)
         account.wait_more(slept + 1.0)
-        assert account.longest_gap() < LEASE_S + 3.0 + account.longest_stall
+        assert account.longest_gap() < LEASE_S + 3.0
         zombie.resume()
         nodes.wait_all_in_sync()
         assert nodes.wait_master() is not zombie
@@ -99,7 +99,7 @@ def test_puts_continue_while_the_coordinator_is_away(tmp_path: Path) -> None:
         coordinator.kill()
         gone = time.monotonic()
         account.wait_more(gone + LEASE_S + 4.0)
-        assert account.longest_gap() < 3.0 + account.longest_stall
+        assert account.longest_gap() < 3.0
         coordinator.start().wait_ready()
         nodes.wait_all_in_sync()
         assert nodes.epoch(nodes.wait_master()) == epoch

@@ -9,6 +9,7 @@ may fail or be executed late.
 
 from contextlib import suppress
 
+from fakes.fake_coordinator import FakeCoordinator
 from ha.coordinator.errors import CoordinatorError, CoordinatorUnavailableError
 from ha.election.agent import ElectionAgent
 from ha.election.host import Identity, OwnLog
@@ -95,7 +96,7 @@ class ElectionAgents(ElectionCluster):
     """See the module."""
 
     def new_process(self, node: ElectedNode, state: HaState) -> Process:
-        client = self.coordination.client()
+        client = self.new_client(node, state)
         identity = Identity(
             node.name, f"{node.name}:1", "", "", state.cluster_uuid, starts=state.starts
         )
@@ -110,6 +111,10 @@ class ElectionAgents(ElectionCluster):
             lambda: self.new_name(node),
         )
         return Process(client, agent)
+
+    def new_client(self, node: ElectedNode, state: HaState) -> FakeCoordinator:
+        """Of the coordinator that its configuration names."""
+        return self.coordination.client()
 
     def arm(self, node: ElectedNode) -> ElectionAgent:
         """Its next calls may fail."""
@@ -158,10 +163,12 @@ class ElectionAgents(ElectionCluster):
         process = node.process
         if process is None or node.store is None:
             return
-        if not process.agent.registration.done:
+        agent = process.agent
+        if not agent.registration.done:
             with suppress(CoordinatorUnavailableError):
                 drive(self.arm(node).registration.step())
-            return
+            if agent.registration.done or not agent._distrust(agent.snapshot):
+                return
         if self.rng.random() < 0.5:
             self.look_soon(node)
         else:

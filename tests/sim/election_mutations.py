@@ -97,6 +97,14 @@ def believe(snapshot: Any, own: Any) -> str:
     return ""
 
 
+def one_of_us(snapshot: Any, uuid: str) -> bool:
+    return False
+
+
+def to_any_cluster(keys: Any, me: Any, lease: int, uuid_revision: int) -> Txn:
+    return Txn(then=(Put(keys.member(me.node_id), encode(me), lease),))
+
+
 def no_more_puts(store: Any) -> None:
     """The note stays: whoever led once is doubted after a power cut."""
     store.become_slave()
@@ -182,6 +190,13 @@ MUTATIONS: dict[str, list[Patch]] = {
         ("ha.master.session", "decide", any_epoch_joins),
         ("ha.slave.session", "check_answer", follow_any_epoch),
         ("ha.election.role_loop", "distrust", believe),
+    ],
+    "what the coordinator of another cluster says is obeyed": [
+        ("ha.election.role_loop", "is_foreign", one_of_us)
+    ],
+    "a node shows itself to another cluster": [
+        ("ha.election.agent", "is_foreign", one_of_us),
+        ("ha.election.agent", "show", to_any_cluster),
     ],
     "a leader that stood still continues": [(MasterGroup, "stood_still", no_pause)],
     "slaves keep what their leader does not have": [

@@ -12,7 +12,7 @@ from ha.config import Replication
 from ha.election.values import REINIT, SWITCHOVER, RequestValue, SettingsValue
 from ha.protocol.frames import decode_master_frame
 from ha.slave.session import Disconnect
-from sim.election_losses import ElectionLosses
+from sim.election_foreign import ElectionStrays
 from sim.election_nodes import KEYS, ElectedNode
 from sim.ha_nodes import NODES, Put, SimNode, ViolationError, piece
 from sim.ha_world import flushed
@@ -22,7 +22,7 @@ ELECTED_WITHIN_S = 20.0
 HEALED_WITHIN_S = 40.0
 
 
-class ElectionWorld(ElectionLosses):
+class ElectionWorld(ElectionStrays):
     """See the module."""
 
     calm_s = 0.02
@@ -63,6 +63,7 @@ class ElectionWorld(ElectionLosses):
         node = self.node(self.rng.choice(NODES))
         self.keep_leases()
         self.follow_up()
+        self.correct_addresses()
         kind = self.rng.random()
         leading = [each for each in self.elected if each.master]
         if leading and (0.10 < kind < 0.34 or 0.80 < kind < 0.84 or kind > 0.99):
@@ -237,6 +238,7 @@ class ElectionWorld(ElectionLosses):
     # --- checks
 
     def check(self) -> None:
+        self.foreign.check()
         for node in self.elected:
             store = node.store
             if store is None or self.is_overruled(node):
@@ -276,6 +278,7 @@ class ElectionWorld(ElectionLosses):
         self.set_key(KEYS.settings, SettingsValue())
         self.delete_key(KEYS.request)  # the lease of a request ends
         self.stop_forcing()
+        self.correct_all()
         began, elected = self.now, False
         for node in self.elected:
             self.wake(node)

@@ -9,7 +9,8 @@ cluster_uuid     the cluster whose coordinator this node obeys; empty with confi
 starts           how often this store was started with a coordinator, which counts too: a disk that
                  counts fewer was rolled back, and gets a new incarnation
 record           the in-sync set of the last term as master: every acknowledged byte is
-                 durable on each of its members. A coordinator's record has the same shape.
+                 durable on each of its members, if it is settled and no newer one is. A
+                 coordinator's record has the same shape.
 
 Values from other nodes have limits: an epoch that no cluster reaches comes from a damaged file or
 an unknown node, and the node does not start with it.
@@ -42,6 +43,10 @@ class InSyncRecord:
     machine. They stay in the set until they have followed once. `known`: ids of the nodes that are
     in this set or were in an earlier one, as far as this node knows; at most MAX_KNOWN_NODES. They
     may raise an alarm, which other nodes may not.
+
+    `settled`: each member has followed in this epoch, so it holds every acknowledged byte. With
+    configured roles a term begins with the set that its master recorded last, and may have slept
+    through terms of others since; nothing is acknowledged before the set is settled.
     """
 
     epoch: int = 0
@@ -49,6 +54,7 @@ class InSyncRecord:
     members: frozenset[Member] = frozenset()
     unheard: frozenset[Member] = frozenset()
     known: frozenset[str] = frozenset()
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,7 @@ def encode_state(state: HaState) -> bytes:
             "members": [_member_out(member) for member in sorted(state.record.members)],
             "unheard": [_member_out(member) for member in sorted(state.record.unheard)],
             "known": sorted(state.record.known),
+            "settled": state.record.settled,
         },
         "cluster_uuid": state.cluster_uuid,
         "starts": state.starts,
@@ -122,6 +129,7 @@ def decode_state(data: bytes) -> HaState:
                 members=frozenset(_member_in(each) for each in record["members"]),
                 unheard=frozenset(_member_in(each) for each in record["unheard"]),
                 known=frozenset(str(each) for each in record.get("known", ())),
+                settled=bool(record.get("settled", True)),
             ),
             cluster_uuid=str(document.get("cluster_uuid", "")),
             starts=int(document.get("starts", 0)),

@@ -282,9 +282,13 @@ class MasterGroup:
         if not self.config.replication.waits:
             return True
         sets = self.set.in_force()
-        return min(len(each) for each in sets) >= self.config.required and all(
-            member == self.me or self._has_table(member, kind, version)
-            for member in frozenset().union(*sets)
+        return (
+            self.set.record.settled
+            and min(len(each) for each in sets) >= self.config.required
+            and all(
+                member == self.me or self._has_table(member, kind, version)
+                for member in frozenset().union(*sets)
+            )
         )
 
     def _has_table(self, member: Member, kind: str, version: int) -> bool:
@@ -372,9 +376,18 @@ class MasterGroup:
         self._confirm()
         return []
 
+    def holds_all(self, member: Member) -> bool:
+        """Whether this member of the set is known to hold all that was acknowledged."""
+        if self.set.record.settled:
+            return True
+        durable = self.tracker.durable(member)
+        return durable is not None and durable >= self.epoch_start
+
     def _confirm(self) -> int:
-        sets = self.set.in_force() if self.config.replication.waits else (frozenset({self.me}),)
-        self.view.confirm = self.tracker.advance(sets)
+        if not self.config.replication.waits:
+            self.view.confirm = self.tracker.advance((frozenset({self.me}),))
+        elif self.set.record.settled:
+            self.view.confirm = self.tracker.advance(self.set.in_force())
         return self.view.confirm
 
     def _durable(self) -> dict[str, int]:

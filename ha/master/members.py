@@ -64,7 +64,7 @@ def _slave_row(group: MasterGroup, node_id: str, now: float) -> common_pb2.NodeS
     hello = group.hellos.get(node_id) or group.alarmed.get(node_id)
     session = group.sessions.get(node_id)
     ack = session.ack if session is not None else None
-    member = any(other.node_id == node_id for other in group.set.members)
+    member = any(other.node_id == node_id and group.holds_all(other) for other in group.set.members)
     state, detail = _state(group, node_id, each, member, now)
     row = common_pb2.NodeStatus(
         node_id=node_id,

@@ -122,6 +122,11 @@ class SyncStateSet:
             return None
         unheard = self.record.unheard
         heard = {each.member for node_id, each in progress.items() if node_id in durable}
+        holding = {
+            each.member
+            for node_id, each in progress.items()
+            if may_join(durable.get(node_id), need)
+        }
         changed = None
         if all_is_here(unheard, heard, alarmed):
             candidates = {
@@ -132,9 +137,10 @@ class SyncStateSet:
             }
             changed = self._expanded(candidates, durable, need, now)
         changed = changed or self._shrunk(progress, now, alarmed)
-        if changed is None and not unheard & heard:
-            return None
         members = changed or self.members
+        settled = self.record.settled or members <= holding | {self.me}
+        if changed is None and not unheard & heard and settled == self.record.settled:
+            return None
         unheard -= heard
         self.proposed = InSyncRecord(
             self.record.epoch,
@@ -142,6 +148,7 @@ class SyncStateSet:
             members,
             unheard & members,
             remembered((each.node_id for each in members), self.record.known),
+            settled,
         )
         return self.proposed
 

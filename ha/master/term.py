@@ -10,9 +10,14 @@ was won: the caller passes them as `won`, and no other node has that epoch.
 
 With configured roles it is the next epoch that this node knows, and the last recorded set: each
 member may hold acknowledged bytes, so it must follow before anything is confirmed, or leave under
-the lag rule once the others suffice. If this master may have lost bytes that it counted as held,
-they cannot even leave before they have followed: one of them may hold the only copy. The store's
-doubt about that (session_file.py) is forgotten only when the record that acts on it is durable.
+the lag rule once the others suffice. Nor may a member lead before it has followed: this master may
+have slept through terms in which that one left the set. So the record is not settled at first, and
+nothing is acknowledged until a settled one is durable. At each moment the newest settled record of
+all nodes names disks that hold all that was acknowledged.
+
+If this master may have lost bytes that it counted as held, members cannot even leave before they
+have followed: one of them may hold the only copy. The store's doubt about that (session_file.py) is
+forgotten only when the record that acts on it is durable.
 
 A master with async flush counts bytes that are not fsynced, which leaves a doubt if its machine
 stops. It does so only while it may: a term that has ended is flushed to its end, and a master that
@@ -164,7 +169,9 @@ def own_record(
             sorted(each.node_id for each in unheard), store.doubt or "as in the last term",
         )  # fmt: skip
     known = remembered((each.node_id for each in (*others, me)), state.record.known)
-    record = InSyncRecord(epoch, state.record.version + 1, others | {me}, unheard, known)
+    record = InSyncRecord(
+        epoch, state.record.version + 1, others | {me}, unheard, known, settled=not others
+    )
     return record, unheard
 
 

@@ -28,7 +28,15 @@ def files() -> MemoryFiles:
     return made
 
 
+def test_a_set_of_an_older_version_is_settled() -> None:
+    text = encode_state(STATE).replace(b',\n    "settled": true', b"")
+    assert b"settled" not in text
+    assert decode_state(text) == STATE
+
+
 def test_a_state_comes_back() -> None:
+    begun = replace(STATE, record=replace(STATE.record, settled=False))
+    assert decode_state(encode_state(begun)) == begun
     assert decode_state(encode_state(STATE)) == STATE
     fresh = HaState("c", "n", "i")
     assert decode_state(encode_state(fresh)) == fresh

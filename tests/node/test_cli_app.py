@@ -72,7 +72,10 @@ def test_the_version(
         (("dump",), "Missing argument 'STORE'"),
         (("list", "--format", "xml"), "'--format'"),
         (("list", "--endpoint", "host:port"), "endpoint 'host:port'"),
-        (("pull", "t", "--offset", "noon"), "not a time: 'noon'"),
+        (
+            ("pull", "t", "--offset", "noon"),
+            "not a time: 'noon'; write earliest, latest, a queue offset, ISO 8601",
+        ),
         (("pull", "t", "--max", "0"), "'--max'"),
         (("pull", "t", "--from", "nowhere"), "'--from'"),
         (("query", "t"), "give exactly one of --key, --tag and --id"),

@@ -119,6 +119,7 @@ class StoreCluster(Cluster):
 
     def open(self, node: StoreNode) -> None:
         """Open the store and take the configured role. Raises StoreError and HaError."""
+        node.refused_before = node.files.refused
         node.store = store = opened(self.settings, node.files, node.clock)
         node.lowest_confirm = 0
         state = self.load_state(node)
@@ -284,18 +285,18 @@ class StoreCluster(Cluster):
         return None if data is None else decode_state(data)
 
     def read_record(self) -> None:
-        """What the operators know of the in-sync set, as a running master shows it."""
+        """What the operators know of the in-sync set, as a running master shows it: the set that a
+        term begins with names who has to follow, not who has."""
         state = self.kept_state(self.master)
-        if state is not None:
+        if state is not None and state.record.settled:
             known = self.newest_record
             self.newest_record = max(
                 known, state.record, key=lambda each: (each.epoch, each.version)
             )
 
     def in_sync(self) -> list[StoreNode]:
-        """Who may become master now: the set that the last master recorded, on the disks that it
-        names. A node that was named and has not begun its term yet may have a record of an earlier
-        one. No operator takes a master without fsync whose machine has stopped, before it has
+        """Who may become master now: the newest set that a master has settled, on the disks that it
+        names. No operator takes a master without fsync whose machine has stopped, before it has
         followed."""
         self.read_record()
         found = []

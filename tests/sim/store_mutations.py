@@ -8,8 +8,10 @@ What chance shows too seldom a scene plays (BY_SCENE, store_scenes.py, store_sce
 """
 
 import sys
+from dataclasses import replace
 from typing import Any
 
+import ha.master.term
 import storage.inspect.examination
 import storage.log.scan
 import storage.queues.consume_queue_store
@@ -21,7 +23,9 @@ import storage.state_files.producer_begins
 import storage.state_files.queue_begins
 from ha.master.group import MasterGroup
 from ha.master.sync_state_set import SyncStateSet
+from ha.master.term import own_record
 from ha.slave.store import Outcome, SlaveStore
+from ha.state import InSyncRecord, Member
 from sim.store_scenes import (
     a_file_of_an_idle_queue_is_gone,
     a_queue_that_is_not_noted,
@@ -33,6 +37,7 @@ from sim.store_scenes import (
 )
 from sim.store_scenes_of_replicas import (
     a_fresh_disk_after_expiry,
+    a_master_that_slept_through_a_term,
     a_slave_without_the_tables,
     a_topic_of_the_master_alone,
     bytes_that_are_no_records,
@@ -126,11 +131,17 @@ def the_last_record_is_cut(mapped: Any, start: int, **known: Any) -> LogScanner:
     return LogScanner(mapped, start, **{**known, "whole": 0, "keep_tail": False})
 
 
+def settled_at_once(*arguments: Any) -> tuple[InSyncRecord, frozenset[Member]]:
+    record, unheard = OWN_RECORD(*arguments)
+    return replace(record, settled=True), unheard
+
+
 def constant(value: Any) -> property:
     """An attribute that stays what it is."""
     return property(lambda _: value, nothing)
 
 
+OWN_RECORD = own_record
 SAVE_PRODUCERS = Persistence._save_producers
 PROPOSE = SyncStateSet.propose
 NOT_WITHDRAWN: Patch = (storage.recovery.opening, "withdraw", nothing)
@@ -176,6 +187,7 @@ MUTATIONS: dict[str, list[Patch]] = {
     "a slave stores what is no record": [(RawIntake, "take", stored_as_it_comes)],
     "a slave joins without the tables": [(SyncStateSet, "propose", joins_without_tables)],
     "who makes a topic waits for nobody": [(MasterGroup, "tables_held", always)],
+    "the set that a term begins with is settled": [(ha.master.term, "own_record", settled_at_once)],
     "an open takes damage for the end of the log": [
         (storage.inspect.examination, "LogScanner", damage_is_the_end)
     ],
@@ -208,6 +220,7 @@ BY_SCENE: dict[str, Scene] = {
     "a slave stores what is no record": bytes_that_are_no_records,
     "a slave joins without the tables": a_slave_without_the_tables,
     "who makes a topic waits for nobody": a_topic_of_the_master_alone,
+    "the set that a term begins with is settled": a_master_that_slept_through_a_term,
     "an open takes damage for the end of the log": damage_before_acknowledged_records,
     "a promotion takes damage for the end of the log": damage_before_acknowledged_records,
     "an open cuts a damaged last record": damage_of_the_last_record,

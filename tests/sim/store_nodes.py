@@ -16,7 +16,7 @@ from sim.ha_nodes import MasterSide, SlaveSide, ViolationError
 from sim.store_disk import NodeFiles
 from sim.store_requests import Request
 from storage.config import ConfirmSource, FlushMode, RetentionConfig, StoreConfig
-from storage.errors import BatchRefusedError, StoreError
+from storage.errors import BatchRefusedError, StoreBusyError, StoreError
 from storage.message_store import MessageStore
 from tandemlog.format.errors import FormatError
 
@@ -66,7 +66,8 @@ class StoreNode:
     """See the module; `store` is None while the node is down. `damaged` are log offsets at which
     the disk gives other bits than were written; `new_topics` are those that somebody waits for,
     with the version of the table; `may_hear_damage`: its master sends what is no record; `short`:
-    it has lost what others were promised without an fsync, with its power or in a failed fsync."""
+    it has lost what others were promised without an fsync, with its power or in a failed fsync;
+    `refused_before` are the calls that its disk had refused before the store was opened."""
 
     name: str
     clock: NodeClock
@@ -76,6 +77,7 @@ class StoreNode:
     slave: SlaveSide | None = None
     lives: int = 0
     lowest_confirm: int = 0
+    refused_before: int = 0
     damaged: set[int] = field(default_factory=set)
     answers: list[Request] = field(default_factory=list)
     new_topics: list[tuple[str, int]] = field(default_factory=list)
@@ -118,6 +120,8 @@ class Trouble:
         node = self._node
         if node.may_hear_damage and isinstance(fault, ChunkDamagedError):
             return
+        if isinstance(fault, StoreBusyError) and node.files.refused > node.refused_before:
+            return  # a queue whose file could not be read is rebuilt by the next dispatch
         if not isinstance(fault, StoreError | HaError | FormatError | OSError):
             raise ViolationError(f"{node.name}: {fault!r}") from fault
         failed = self._store is not None and self._store.failure is not None

@@ -114,6 +114,37 @@ def a_topic_of_the_master_alone(seed: int) -> Stage:
 
 
 @staged
+def a_master_that_slept_through_a_term(seed: int) -> Stage:
+    """b leaves the set of c's term, and then a leads again, with the set that it recorded before
+    c's: whoever is in sync is asked to lead."""
+    world = Stage(seed, 3)
+    first, _ = world.producers
+    world.stored(first, "T0", 0, count=3)
+    world.heal()
+    named(world, "c", up="ac")
+    world.until(lambda: len(world.master.master.group.set.members) == 2)
+    world.stored(first, "T0", 0, requests=3)
+    named(world, "a", up="abc")
+    world.read_record()
+    begins_with = {each.node_id for each in world.master.master.group.set.members}
+    candidates = world.in_sync()
+    for node in candidates:
+        check_promotion(world, node, world.rng)
+    world.until(lambda: world.nodes["b"] in world.in_sync())
+    return world.played(begins_with == set("abc"), world.nodes["c"] in candidates)
+
+
+def named(world: Stage, master: str, up: str) -> None:
+    """The operator stops all nodes, makes one the master, and starts those of `up`."""
+    world.read_record()
+    for node in world.nodes.values():
+        world.close(node)
+    world.master_name = master
+    for name in up:
+        world.up(world.nodes[name])
+
+
+@staged
 def damage_before_acknowledged_records(seed: int) -> Stage:
     """A slave's disk has damaged a record that is fsynced and not dispatched, and others behind it;
     it is promoted."""

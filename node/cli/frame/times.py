@@ -31,8 +31,9 @@ _AGO = re.compile(r"-(?:[0-9]{1,15}(?:ms|[smhdw]))+")
 _PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 
 
-def parse_time_ms(text: str, now_ms: int) -> int:
-    """Milliseconds since the epoch. Raises typer.BadParameter that says what is accepted."""
+def parse_time_ms(text: str, now_ms: int, besides: str = "") -> int:
+    """Milliseconds since the epoch. Raises typer.BadParameter that says what is accepted;
+    `besides`: what the option takes in addition to times."""
     text = text.strip()
     if text == "now":
         return now_ms
@@ -58,5 +59,5 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise typer.BadParameter(
-            f"not a time: {text!r}; write {FORMS}, for example 2026-05-01T12:00:00+02:00"
+            f"not a time: {text!r}; write {besides}{FORMS}, for example 2026-05-01T12:00:00+02:00"
         ) from None

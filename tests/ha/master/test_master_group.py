@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from ha.config import HaConfig, Replication
 from ha.master.group import MasterGroup
+from ha.master.members import CATCHING_UP, IN_SYNC, slave_rows
 from ha.master.session import MasterAction, MasterSession, SendAnswer, SendRefusal
 from ha.protocol.frames import PREPARING, Ack, Hello
 from ha.protocol.handshake import MasterView
@@ -164,6 +165,29 @@ def test_a_member_that_prepares_can_confirm_nothing_so_no_put_is_taken_for_it() 
         assert made.admission(now) is not None
     made.receive(session, Ack(3, "1", 1000), 107.1)
     assert made.admission(107.1) is None
+
+
+def test_nothing_is_confirmed_and_no_slave_called_in_sync_before_the_set_is_settled() -> None:
+    """This master may have slept through a term in which the member left the set."""
+    made = group()
+    record = InSyncRecord(3, 1, frozenset({ME, Member("a", "1")}), settled=False)
+    made.set.record = record
+    made.tracker.own = 1000
+    session = join(made, hello("a", end=500))
+    session.sent = 1000
+    made.receive(session, Ack(3, "1", 600), 100.0)
+    assert (made.tick(100.0), made.view.confirm) == (None, 0)
+    (row,) = slave_rows(made, 100.0)
+    assert (row.in_sync, row.state) == (False, CATCHING_UP)
+    made.receive(session, Ack(3, "1", 1000), 100.1)
+    (row,) = slave_rows(made, 100.1)
+    assert (row.in_sync, row.state) == (True, IN_SYNC)
+    assert made.view.confirm == 0, "the record may be read before it is settled"
+    assert not made.tables_held("topics", 1)
+    settled = made.tick(100.1)
+    assert settled == replace(record, version=2, settled=True, known=frozenset({"m", "a"}))
+    assert made.view.confirm == 0
+    assert made.persisted(settled) == 1000
 
 
 def test_two_nodes_with_one_id_are_not_both_taken() -> None:

@@ -71,8 +71,14 @@ def test_an_empty_store_has_no_old_bytes() -> None:
 def test_the_last_set_goes_on() -> None:
     state = replace(STATE, record=InSyncRecord(1, 8, frozenset({Member("m", "old"), B})))
     term = begin(filled(), state)
-    assert term.record == InSyncRecord(1, 9, frozenset({term.me, B}), known=frozenset({"m", "b"}))
+    members, known = frozenset({term.me, B}), frozenset({"m", "b"})
+    assert term.record == InSyncRecord(1, 9, members, known=known, settled=False)
     assert term.state.record == term.record
+
+
+def test_a_set_without_others_is_settled() -> None:
+    term = begin(filled(), replace(STATE, record=InSyncRecord(1, 8, frozenset({Member("m", "i")}))))
+    assert term.record.settled
 
 
 def test_members_are_waited_for_after_the_machine_stopped() -> None:

@@ -1,5 +1,7 @@
 """Who comes, who goes, and when not."""
 
+from dataclasses import replace
+
 from ha.master.sync_state_set import Progress, SetRules, SyncStateSet
 from ha.state import InSyncRecord, Member
 
@@ -25,6 +27,35 @@ def test_who_holds_what_is_confirmed_joins_at_once_where_it_is_needed() -> None:
     record = made.propose(following(A, 100.0), {"a": 500}, 500, 100.0)
     assert record == InSyncRecord(4, 8, frozenset({M, A}), known=frozenset({"m", "a"}))
     assert made.in_force() == (frozenset({M}), frozenset({M, A}))
+
+
+def test_a_set_is_settled_once_each_member_holds_all_of_the_terms_before() -> None:
+    made = set_of(M, A, B)
+    made.record = replace(made.record, settled=False)
+    both = following(A, 100.0) | following(B, 100.0)
+    assert made.propose(both, {"a": 500, "b": 499}, 500, 100.0) is None
+    other_disk = following(A, 100.0) | following(Member("b", "2"), 100.0)
+    other = made.propose(other_disk, {"a": 500, "b": 500}, 500, 100.0)
+    assert other is not None, "b's new disk takes the place of its old one"
+    assert (other.members, other.settled) == ({M, A, Member("b", "2")}, True)
+    made.proposed = None
+    record = made.propose(both, {"a": 500, "b": 500}, 500, 100.0)
+    known = frozenset({"m", "a", "b"})
+    assert record == InSyncRecord(4, 8, frozenset({M, A, B}), known=known)
+    made.resolved(record)
+    assert made.propose(both, {"a": 500, "b": 500}, 500, 100.0) is None
+
+
+def test_a_set_is_settled_by_who_leaves_it_too() -> None:
+    made = set_of(M, A, B)
+    made.record = replace(made.record, settled=False)
+    record = made.propose(following(A, 110.0), {"a": 499}, 500, 110.0)
+    assert record is not None
+    assert (record.members, record.settled) == ({M, A}, False), "a has not followed yet"
+    made.resolved(record)
+    record = made.propose(following(A, 110.0), {"a": 500}, 500, 110.0)
+    assert record is not None
+    assert (record.members, record.settled) == ({M, A}, True)
 
 
 def test_who_has_acknowledged_nothing_in_this_epoch_does_not_join() -> None:

@@ -178,7 +178,7 @@ def _parse_start(offset: str | None) -> Start | EveryQueue | None:
             f"--offset {offset} is no offset; the last {offset[1:]} messages are --last "
             f"{offset[1:]}, and a time that long ago has a unit, such as {offset}s"
         )
-    return parse_time_ms(offset, now_ms())
+    return parse_time_ms(offset, now_ms(), besides="earliest, latest, a queue offset, ")
 
 
 class _Pull:

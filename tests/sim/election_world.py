@@ -101,7 +101,7 @@ class ElectionWorld(ElectionStrays):
             if self.flush is FlushMode.SYNC or self.rng.random() < 0.1:
                 self.flush_node(node)
         elif kind < 0.34:
-            self.pump(node)
+            self.guarded(node, lambda: self.pump(node))  # a master that rests notes it
         elif kind < 0.58:
             self.move_a_frame()
         elif kind < 0.72:

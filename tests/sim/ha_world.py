@@ -58,7 +58,8 @@ class World(Cluster):
             if self.flush is FlushMode.SYNC or self.rng.random() < 0.1:
                 self.flush_master()
         elif kind < 0.42:
-            self.pump(self.nodes[self.master_name])
+            master = self.nodes[self.master_name]
+            self.guarded(master, lambda: self.pump(master))
         elif kind < 0.66:
             self.move_a_frame()
         elif kind < 0.82:

@@ -256,14 +256,13 @@ class ElectionAgent:
         return max(0.05, self._election.renew_s - spent)
 
     async def _renew(self) -> None:
+        if not self.snapshot.revision:
+            await self._read_once()  # whose keys these are is not known before
         if self.lease.lease is None:
             self.lease.renewed(await self._coordinator.grant_lease(self._election.lease_ttl_s))
         else:
             self.lease.renewed(await self._coordinator.keep_alive(self.lease.lease_id))
-        snapshot = self.snapshot
-        if not snapshot.revision:  # whose keys these are is not known before
-            snapshot = await self._read_once()
-        me, lease_id = self._member(), self.lease.lease_id
+        snapshot, me, lease_id = self.snapshot, self._member(), self.lease.lease_id
         leader, sent_at = snapshot.leader, self._since_boot()
         if leader is not None and (leader.session, leader.epoch) == (self.session, self.leading):
             txn = renew(self.keys, snapshot.leader_revision, me, lease_id)

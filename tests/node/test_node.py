@@ -22,6 +22,7 @@ from node.services.broker_service import BrokerService
 from node.settings.config import NodeConfig
 from node.settings.endpoints import ListenError
 from node.settings.sections import PutSection, ReplicationSection, StoreSection
+from running import free_ports
 from storage.config import FlushMode
 from storage.dispatch.reput import ReputService
 from storage.errors import FlushFailedError, StoreLockedError
@@ -353,7 +354,8 @@ async def test_a_stopping_node_answers_what_came_in(tmp_path: Path) -> None:
 
 
 async def test_a_node_on_ipv6(tmp_path: Path) -> None:
-    async with running(config(tmp_path / "n0", listen="[::1]:0")) as node:
+    (port,) = free_ports(1)
+    async with running(config(tmp_path / "n0", listen=f"[::1]:{port}")) as node:
         endpoint = node.endpoints.listen
         assert endpoint.startswith("[::1]:")
         async with AsyncAdmin(endpoint) as admin:

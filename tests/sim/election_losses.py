@@ -158,12 +158,12 @@ class ElectionLosses(ElectionDisks, ABC):
             return
         disk = self.node(hello.node_id).disk
         low, high = max(disk.start, leader.disk.start), min(disk.end, leader.disk.end)
-        if low > high:
+        point = hello.confirm_offset - int(told[1])
+        if point < low or low > high:
             return  # retention has dropped what could be compared
         mine, masters = piece(disk, low, high), piece(leader.disk, low, high)
         pairs = enumerate(zip(mine, masters, strict=True))
         equal = low + next((index for index, (a, b) in pairs if a != b), len(mine))
-        point = hello.confirm_offset - int(told[1])
         by_chance = self.least_record
         if is_filler(mine, point - low):  # two logs may have the same one
             by_chance += disk.file_size - point % disk.file_size

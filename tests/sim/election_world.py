@@ -39,7 +39,8 @@ class ElectionWorld(ElectionStrays):
         """A client puts to a node that it believes to lead."""
         leading = [each for each in self.elected if each.master and self.awake(each)]
         if leading:
-            self.put_at(self.rng.choice(leading))
+            node = self.rng.choice(leading)
+            self.guarded(node, lambda: self.put_at(node))  # it may have to note that it counts
 
     def put_at(self, node: ElectedNode) -> None:
         store, master, process = node.store, node.master, node.process

@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from ha.config import Replication
 from sim import election_world, served_run
 from sim.election_blackouts import blackouts_of
-from sim.ha_nodes import ViolationError
+from sim.ha_nodes import CrashError, ViolationError
 from sim.store_run import play, shortest
 
 WORKERS = int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
@@ -34,7 +34,7 @@ def outcome(seed: int) -> Outcome:
         return seed, "", play(seed).counters
     except ViolationError as broken:
         return seed, str(broken), {}
-    except Exception as fault:
+    except (Exception, CrashError) as fault:
         return seed, f"seed {seed}: {fault!r}", {}
 
 
@@ -43,7 +43,7 @@ def outcome_of_elections(seed: int) -> Outcome:
     try:
         mode = list(Replication)[seed % 3]
         return seed, "", election_world.play(seed, mode=mode).counters
-    except Exception as fault:
+    except (Exception, CrashError) as fault:
         return seed, f"seed {seed}: {fault}", {}
 
 
@@ -51,7 +51,7 @@ def outcome_of_clients(seed: int) -> Outcome:
     logging.disable(logging.CRITICAL)
     try:
         return seed, "", served_run.play(seed).counters
-    except Exception as fault:
+    except (Exception, CrashError) as fault:
         return seed, f"seed {seed}: {fault}", {}
 
 
@@ -59,7 +59,7 @@ def outcome_of_blackouts(seed: int) -> Outcome:
     logging.disable(logging.CRITICAL)
     try:
         return seed, "", blackouts_of(seed).counters
-    except Exception as fault:
+    except (Exception, CrashError) as fault:
         return seed, f"seed {seed}: {fault}", {}
 
 

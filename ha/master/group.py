@@ -134,6 +134,15 @@ class MasterGroup:
             del self.sessions[hello.node_id]
             self.progress[hello.node_id].connected = False
 
+    def may_confirm(self) -> bool:
+        """Whether something could be acknowledged now if every member follows: no alarm says that
+        this master lacks messages, its set is settled and large enough."""
+        if not self.config.replication.waits:
+            return True
+        sets = self.set.in_force()
+        enough = min(len(each) for each in sets) >= self.config.required
+        return enough and self.set.record.settled and not self.alarms
+
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""
         if not self.config.replication.waits:

@@ -152,6 +152,10 @@ class ReplicationMaster:
         """Whether an acknowledgement needs no other node."""
         return self.group.acts_alone()
 
+    def may_confirm(self) -> bool:
+        """Whether a put could be acknowledged if every member follows. Any thread may ask."""
+        return self.group.may_confirm()
+
     def stood_still(self) -> bool:
         """Whether the event loop has not come to the group for so long that another node may lead.
         Any thread may ask."""

@@ -46,21 +46,26 @@ class MasterRole(OwnTables):
         return self._replication.epoch
 
     def sure_epoch(self) -> int | None:
-        if self._lease_fault is not None and (
-            self._replication.stood_still() or self._lease_fault()
-        ):
+        if self._lease_fault is None:
+            # an operator may have named the wrong node: slaves that hold more tell it soon
+            return self._replication.epoch if self._replication.may_confirm() else None
+        if self._replication.stood_still() or self._lease_fault():
             return None
         return self._replication.epoch
 
     async def leads(self) -> int:
         epoch = self.sure_epoch()
-        if epoch is None and await self._replication.led_after_now(ROUND_S):
+        elected = self._lease_fault is not None
+        if epoch is None and elected and await self._replication.led_after_now(ROUND_S):
             epoch = self._replication.epoch
         # the lease may have been renewed meanwhile
         epoch = self.sure_epoch() if epoch is None else epoch
-        if epoch is None:
-            raise not_sure()
-        return epoch
+        if epoch is not None:
+            return epoch
+        reason = None if elected else self._replication.admission()
+        if reason is not None:
+            raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
+        raise not_sure()
 
     def admit(self, durability: int) -> None:
         if self.held_back:

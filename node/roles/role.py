@@ -20,8 +20,9 @@ class NodeRole(Protocol):
     def epoch(self) -> int | None: ...
 
     def sure_epoch(self) -> int | None:
-        """The epoch, while no other node can lead a later one: by the lease, or because roles are
-        configured. None: only the in-sync set can tell, see `leads`. Any thread may ask."""
+        """The epoch, while no other node can lead a later one: by the lease, or, with configured
+        roles, while this node could acknowledge a put. None: only the in-sync set can tell, see
+        `leads`. Any thread may ask."""
 
     async def leads(self) -> int:
         """The epoch in which this node leads, known to hold at a moment after this call: by its

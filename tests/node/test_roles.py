@@ -92,6 +92,9 @@ class Elected:
     def acts_alone(self) -> bool:
         return self.alone
 
+    def may_confirm(self) -> bool:
+        return True
+
     def stood_still(self) -> bool:
         return self.stood
 
@@ -139,6 +142,19 @@ async def test_where_roles_are_configured_the_configuration_says_who_leads() -> 
     role = MasterRole(SimpleNamespace(), group)  # type: ignore[arg-type]
     assert await role.leads() == 5
     assert group.rounds == 0
+
+
+async def test_a_configured_master_that_could_acknowledge_nothing_says_nothing_for_ever() -> None:
+    """An operator may have named a node that lacks messages: their producer would be told of a gap,
+    number them anew, and have them stored twice by the master that is named after the alarm."""
+    group = Elected(led=True)
+    group.may_confirm = lambda: False  # type: ignore[method-assign]
+    role = MasterRole(SimpleNamespace(), group)  # type: ignore[arg-type]
+    assert role.sure_epoch() is None
+    with pytest.raises(RequestRefusedError, match="not sure"):
+        await role.leads()
+    group.may_confirm = lambda: True  # type: ignore[method-assign]
+    assert await role.leads() == 5
 
 
 async def test_an_answer_for_a_role_that_has_ended_meanwhile_is_none() -> None:

@@ -156,7 +156,10 @@ class ElectionLosses(ElectionDisks, ABC):
         told = re.search(r"without (\d+) confirmed bytes", reason)
         if told is None:
             return
-        disk = self.node(hello.node_id).disk
+        slave = self.node(hello.node_id)
+        if hello.incarnation != self.state(slave).incarnation:
+            return  # it was told so before, and has set that log aside
+        disk = slave.disk
         low, high = max(disk.start, leader.disk.start), min(disk.end, leader.disk.end)
         point = hello.confirm_offset - int(told[1])
         if point < low or low > high:

@@ -190,6 +190,20 @@ def test_nothing_is_confirmed_and_no_slave_called_in_sync_before_the_set_is_sett
     assert made.persisted(settled) == 1000
 
 
+def test_a_master_without_enough_others_or_with_an_alarm_may_confirm_nothing() -> None:
+    made = group()
+    assert not made.may_confirm(), "it is alone, and two are required"
+    assert group(required=1).may_confirm()
+    assert group(replication=Replication.ASYNC).may_confirm()
+    made.set.record = InSyncRecord(3, 1, frozenset({ME, Member("a", "1")}))
+    assert made.may_confirm()
+    made.alarms["a"] = "it holds more"
+    assert not made.may_confirm()
+    made.alarms.clear()
+    made.set.record = replace(made.set.record, settled=False)
+    assert not made.may_confirm()
+
+
 def test_two_nodes_with_one_id_are_not_both_taken() -> None:
     for other in (
         hello("a", incarnation="2"),

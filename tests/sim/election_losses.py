@@ -103,6 +103,9 @@ class ElectionLosses(ElectionDisks, ABC):
     def check_term(self, node: ElectedNode) -> None:
         record = self.coordination.record()
         assert record is not None
+        if record.epoch > node.leads:
+            self.leads_alone(node, node.leads)
+            return  # it stood still before it began; what it acknowledges is looked at
         if record.unclean_epoch > self.unclean_epoch:
             self.unclean_epoch = record.unclean_epoch
             self.give_up(node)

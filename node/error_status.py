@@ -142,6 +142,12 @@ FOR_EVER = frozenset(
 """What is said of the state of the log, the tables and the groups, and a caller acts on without
 asking again. Only a master that knows that it leads may say it (services/leadership.py)."""
 
+
+def is_of_the_store(problem: Exception, code: int) -> bool:
+    """Whether this refusal is one of those: by its code, or by what the store says of it."""
+    return code in FOR_EVER or (isinstance(problem, BatchRefusedError) and problem.of_the_store)
+
+
 OF_THE_REQUEST = frozenset(
     {
         common_pb2.INVALID_TOPIC_NAME,

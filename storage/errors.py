@@ -102,6 +102,8 @@ class BatchRefusedError(StoreError):
 
     `code` is one of the names of tandemlog.v1 ErrorCode (BAD_RECORD, MESSAGE_TOO_LARGE, ...),
     `field` the offending part, `record_index` the record (-1: not about one record).
+    `of_the_store`: it is true of this store's log and tables, and may not be of those of a later
+    master, whatever the code.
     """
 
     def __init__(
@@ -113,8 +115,10 @@ class BatchRefusedError(StoreError):
         limit: int = 0,
         actual: int = 0,
         record_index: int = -1,
+        of_the_store: bool = False,
     ) -> None:
         super().__init__(message)
+        self.of_the_store = of_the_store
         self.code = code
         self.field = field
         self.limit = limit

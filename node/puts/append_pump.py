@@ -34,7 +34,7 @@ from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..access.caller import Caller
 from ..access.errors import DeniedError
-from ..error_status import FOR_EVER, RequestRefusedError, error_of, not_sure
+from ..error_status import RequestRefusedError, error_of, is_of_the_store, not_sure
 from .ack_stats import AckStats
 from .append_stream import AnswerBytes, AppendStream, PendingAppend, PutGate
 from .append_wire import (
@@ -263,7 +263,8 @@ class AppendPump:
             self._pending_bytes -= pending.byte_size
             if pending.failure is not None:
                 error = error_of(pending.failure)
-                if error.code in FOR_EVER and self._gate.sure_epoch() != pending.epoch:
+                may_change = is_of_the_store(pending.failure, error.code)
+                if may_change and self._gate.sure_epoch() != pending.epoch:
                     doubted.append((pending, error))
                 else:
                     pending.refuse_with(error)

@@ -74,6 +74,7 @@ class PutTargets:
                     limit=self._max_queues,
                     actual=self._table.count + 1,
                     record_index=int(np.argmax(batch.queue_indexes == entry)),
+                    of_the_store=True,
                 )
             dense[entry] = self._table.register(topic, queue_id)
         return dense
@@ -119,6 +120,7 @@ class PutTargets:
                 "topic",
                 f"topic {topic!r} is not writable (perm {config.perm})",
                 record_index=record,
+                of_the_store=True,
             )
         if config.in_batch_queues:
             return BatchRefusedError(
@@ -127,6 +129,7 @@ class PutTargets:
                 f"topic {topic!r} has batch queues (queue.type BatchCQ), which only RocketMQ "
                 "supports",
                 record_index=record,
+                of_the_store=True,
             )
         return BatchRefusedError(
             "UNKNOWN_QUEUE",

@@ -89,6 +89,7 @@ def _with_mark(
             PRODUCER_MARK,
             f"the request is stored in part and cannot continue with record {index}: {error}",
             record_index=index,
+            of_the_store=True,
         ) from error
 
 

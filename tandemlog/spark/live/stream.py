@@ -126,6 +126,10 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not rest:
             return kept, kept
         position = self._options.start or Position(everywhere=LATEST)
+        if self._target is not None and position.everywhere == LATEST:
+            # messages that came since the trigger began are read by the next one
+            ends = _ends(rest)
+            return {q: min(self._target.get(q, 0), ends[q]) for q in rest} | kept, kept
         if kept and position.everywhere is None:
             # The option names every queue, also those at which the group stands already.
             rest = held
@@ -141,9 +145,8 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found | kept, kept
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.initialOffset()  # first: messages may come between the two
-        assert self._initial is not None
-        self._target = _ends(self._cluster.held(self._initial.offsets))
+        # startingOffsets is not looked at: a query that has a checkpoint goes on from that
+        self._target = _ends(self._cluster.held(self._cluster.queues()))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         self._asked_for_latest = True

@@ -403,6 +403,30 @@ async def test_a_gap_is_told_at_once_while_the_lease_holds(rig: Rig) -> None:
     assert rig.gate.asked == 0
 
 
+@pytest.mark.parametrize("of_the_store", [True, False])
+async def test_what_tables_say_waits_for_the_round_and_what_is_wrong_with_a_request_does_not(
+    rig: Rig, of_the_store: bool
+) -> None:
+    """The topic may be writable on a later master."""
+    rig.gate.lease = False
+    rig.gate.round = rig.loop.create_future()
+    rig.store.problems[0] = BatchRefusedError(
+        "INVALID_ARGUMENT", "topic", "topic 't' is not writable", of_the_store=of_the_store
+    )
+    stream = rig.pump.open_stream()
+    rig.send(stream, 1)
+    if of_the_store:
+        await until(lambda: rig.gate.asked > 0)
+        rig.gate.round.set_exception(
+            RequestRefusedError(common_pb2.NOT_IN_SYNC, "this master is not sure")
+        )
+    (answer,) = await take(stream, 1)
+    assert answer.error.code == (
+        common_pb2.NOT_IN_SYNC if of_the_store else common_pb2.INVALID_ARGUMENT
+    )
+    assert rig.gate.asked == int(of_the_store)
+
+
 async def test_without_a_lease_one_round_tells_all_gaps_that_wait(rig: Rig) -> None:
     stream = doubted(rig, 1, 2, 3)
     await until(lambda: rig.gate.asked > 0 and not rig.pump.under_way)

@@ -187,6 +187,20 @@ def test_available_now_starts_before_it_looks_for_the_end() -> None:
     assert only(stream.latestOffset(stream.initialOffset(), ALL)) == t(10)
 
 
+def test_available_now_goes_on_from_its_checkpoint_whatever_starting_offsets_says() -> None:
+    """Of offsets that retention has left behind, or that lack a queue of the topic by now."""
+    plain = cluster(t0=10)
+    stream = reader(plain, startingOffsets='{"t":{"0":0}}', groupId="g")
+    stream.prepareForTriggerAvailableNow()
+    end = stream.latestOffset(stream.initialOffset(), ALL)
+    assert only(end) == t(10)
+    plain.now = {("t", 0): Held(5, 15, 1000), ("t", 1): Held(0, 3, 1000)}
+    again = reader(plain, startingOffsets='{"t":{"0":0}}', groupId="g")
+    again.prepareForTriggerAvailableNow()
+    assert only(again.latestOffset(end, ALL)) == t(15, 3)
+    assert ("t", 1) not in plain.groups["g"], "nothing is begun anew"
+
+
 def test_available_now_after_a_restart_beyond_its_target() -> None:
     plain = cluster(t0=10)
     stream = reader(plain, startingOffsets="earliest")

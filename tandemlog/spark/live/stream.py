@@ -145,7 +145,7 @@ class LiveStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found | kept, kept
 
     def prepareForTriggerAvailableNow(self) -> None:
-        # startingOffsets is not looked at: a query that has a checkpoint goes on from that
+        # startingOffsets is not looked at: a query that has a checkpoint continues from that
         self._target = _ends(self._cluster.held(self._cluster.queues()))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:

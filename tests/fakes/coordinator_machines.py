@@ -32,6 +32,9 @@ class MemoryDisk:
         return replace(self._saved, rows=rows, leases=dict(self._leases))
 
     def commit(self, changes: Changes) -> None:
+        known = changes.revision == self._saved.revision
+        if known and not (changes.rows or changes.gone or changes.leases or changes.compacted):
+            return
         self._rows.update(((row.revision, row.sub), row) for row in changes.rows)
         for row in changes.gone:
             del self._rows[row.revision, row.sub]

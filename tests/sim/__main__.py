@@ -25,6 +25,8 @@ from sim.store_run import play, shortest
 
 WORKERS = int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
 
+SHOWN_EVERY = 500
+
 Outcome = tuple[int, str, dict[str, int]]
 """The seed, what it broke, how often what happened."""
 
@@ -70,8 +72,15 @@ def search(seeds: range, play_one: Callable[[int], Outcome] = outcome) -> int:
     with ProcessPoolExecutor(
         int(os.environ.get("TANDEMLOG_SIM_WORKERS", os.cpu_count() or 1))
     ) as pool:
-        for _, text, counts in pool.map(play_one, seeds, chunksize=5):
+        played = pool.map(play_one, seeds, chunksize=5)
+        for number, (_, text, counts) in enumerate(played, 1):
             counters.update(counts)
+            if number % SHOWN_EVERY == 0:
+                rate = number / (time.monotonic() - began)
+                print(
+                    f"{number} of {len(seeds)}, {rate:.1f}/s, {found.total()} violations",
+                    flush=True,
+                )
             if text:
                 line = text.splitlines()[0]
                 kind = re.sub(r"\d+", "#", line)[:100]

@@ -123,6 +123,10 @@ class ElectionStrays(ElectionLosses, ABC):
         self.count("starts at another coordinator")
         return self.foreign.world.client()
 
+    def check(self) -> None:
+        if self.share:
+            self.foreign.check()
+
     def strays(self, node: ElectedNode) -> bool:
         return node.process is not None and node.process.client.world is self.foreign.world
 
@@ -136,6 +140,7 @@ class ElectionStrays(ElectionLosses, ABC):
                 self.stop(node)
 
     def correct_all(self) -> None:
+        self.foreign.check()
         self.share = 0.0
         self.corrected_at = dict.fromkeys(self.corrected_at, self.now)
         self.correct_addresses()

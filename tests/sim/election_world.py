@@ -239,7 +239,7 @@ class ElectionWorld(ElectionStrays):
     # --- checks
 
     def check(self) -> None:
-        self.foreign.check()
+        super().check()
         for node in self.elected:
             store = node.store
             if store is None or self.is_overruled(node):

@@ -17,7 +17,6 @@ caller names the key.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 from ..frame_limits import MAX_EPOCH
@@ -183,7 +182,6 @@ def _made(kind: type[ValueT], fields: Mapping[str, Any]) -> ValueT:
     return value
 
 
-@cache
 def _types(kind: type[object]) -> dict[str, type]:
     plain = (str, int, bool, frozenset, Member)
     hints = getattr(kind, "__annotations__", {})

@@ -19,8 +19,8 @@ What an answer does to the request it is for, always the first one written and n
     gap                       surely not stored, nor anything behind it: new epoch, from 0
     unknown producer          the same, but for what may have been stored by an earlier attempt:
                               the node may have forgotten us, so that fails as unknown
-    all three from a master   kept: a master that was deposed does not know what the one after it
-    of an older epoch         has stored
+    PUT_OK, or all three,     kept: a master that was deposed does not know what the one after it
+    of an older epoch         has stored, and what it stores itself may be in no log that counts
 
 Where the caller gave the epoch, a number says which message it is about: none is ever given twice,
 and what would need new ones (a gap, a permanent refusal) ends the producer instead.
@@ -181,11 +181,15 @@ class Chain:
             return
         self._learn(response.master_epoch)
         doubt = self._doubts.pop(0)
-        if response.status == broker_pb2.PUT_OK:
-            self._resolve(batch, response)
-        else:
+        if response.status != broker_pb2.PUT_OK:
             error = self._believed(batch, response, _error_of(response, endpoint), endpoint)
             self._refused(batch, error, doubt)
+        elif is_current(response.master_epoch or self._stream_epoch, self._newest_epoch()):
+            self._resolve(batch, response)
+        else:
+            error = self._of_an_older_epoch(response, endpoint)
+            self._refused(batch, error, doubt)
+            self._stop = self._stop or error  # also where a request is never repeated
         if self._stop is not None and not self.in_flight:
             raise self._stop
 
@@ -216,6 +220,22 @@ class Chain:
             f"{endpoint} refused this as the master of epoch {epoch}, but it may have been stored "
             f"in epoch {batch.written_in}, and epoch {newest} was seen: {error}"
         )
+
+    def _of_an_older_epoch(
+        self, response: broker_pb2.AppendResponse, endpoint: str
+    ) -> OutcomeUnknownError:
+        return OutcomeUnknownError(
+            f"{endpoint} stored this as the master of epoch "
+            f"{response.master_epoch or self._stream_epoch}, but epoch {self._newest_epoch()} was "
+            "seen: the master of that epoch may not have it"
+        )
+
+    def cluster_left(self) -> None:
+        """The streams before were to another cluster: in which epoch of that one something was
+        written says nothing in this one."""
+        self._stream_epoch = 0
+        for batch in self._batches:
+            batch.written_in = 0
 
     def stream_ended(self) -> None:
         """No further answer will come. Without numbers nothing that was written may be written

@@ -216,6 +216,25 @@ async def test_a_master_that_lacks_replicas_is_left_for_one_of_a_newer_epoch() -
         assert numbers(cluster) == list(range(10))
 
 
+@pytest.mark.parametrize("columns", [False, True])
+async def test_what_a_deposed_master_acknowledges_is_asked_of_the_new_one(*, columns: bool) -> None:
+    """Its stream has no fault, and the client has heard of the election meanwhile."""
+    async with FakeCluster(slaves=1) as cluster:
+        cluster.log.create_topic("orders", 1)
+        async with AsyncProducer(cluster.endpoints, options()) as producer:
+            await send_all(producer, 1)
+            old = cluster.nodes["n0"]
+            old.epoch, old._master_only = cluster.epoch, lambda: None  # type: ignore[method-assign]
+            cluster.promote("n1")
+            await producer._core.connection.refresh()
+            if columns:
+                assert (await producer.send_many("orders", [b"1", b"2"])).count == 2
+            else:
+                assert (await (await producer.send(Message("orders", b"1")))).duplicate
+            assert (old.streams, cluster.nodes["n1"].streams) == (1, 1)
+        assert numbers(cluster) == [0, 1, 2][: 2 + columns]
+
+
 async def test_a_restarted_master_gets_what_it_has_not_answered() -> None:
     async with FakeCluster() as cluster:
         cluster.log.create_topic("orders", 1)

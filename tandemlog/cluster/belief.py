@@ -8,11 +8,14 @@ Epochs of different origins cannot be compared: the higher one of n2 is no newer
 goes by the origin that most nodes have, and a cluster that it has seen elect is left only where
 more than half of all nodes that it knows have another origin: then the cluster was founded again,
 or has ended its elections. Otherwise a master that was not elected is not believed, also while no
-other node answers. All of this is pure.
+other node answers.
+
+A node has a vote where the caller, a node believed before, or a node of another origin names its
+endpoint: a foreign cluster does not win by naming its own nodes, which may have the same ids. All
+of this is pure.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ..v1 import admin_pb2
 
@@ -28,27 +31,60 @@ def origin_of(answer: admin_pb2.DescribeClusterResponse) -> str:
     return answer.coordinator.cluster_uuid if answer.HasField("coordinator") else CONFIGURED
 
 
-def believed_origin(answers: Answers, held: str, known: Iterable[str]) -> str:
+def believed_origin(
+    answers: Answers, held: str, known: Iterable[str], given: Collection[str] | None = None
+) -> str:
     """The origin that the picture is made of. `held` is that of the picture before, `known` the ids
-    of all nodes that it showed."""
-    by_node = {each.answered_by: each for each in answers.values()}
-    counts = Counter(origin_of(each) for each in by_node.values())
-    silent = counts.pop("", 0)
-    if silent and (elected := [each for each in counts if each != CONFIGURED]):
-        # a node that elects and does not say more belongs to the others that elect
-        counts[max(elected, key=lambda each: (each == held, counts[each]))] += silent
-    elif silent:
-        counts[held if held not in ("", CONFIGURED) else ""] += silent
-    if not counts:
+    of all nodes that it showed, `given` the endpoints whose answers have a vote (None: all)."""
+    said = {endpoint: origin_of(each) for endpoint, each in answers.items()}
+    if not said:
         return held
+    owner = _owner_of_silent(list(said.values()), held)
+    said = {endpoint: origin or owner for endpoint, origin in said.items()}
+    nodes: dict[str, set[str]] = {origin: set() for origin in said.values()}
+    votes: dict[str, set[str]] = {origin: set() for origin in said.values()}
+    for endpoint, each in answers.items():
+        origin = said[endpoint]
+        nodes[origin].add(each.answered_by)
+        if given is None or endpoint in given or _is_named(endpoint, origin, answers, said):
+            votes[origin].add(each.answered_by)
     epochs = {
-        origin: max(_claim(each) for each in by_node.values() if fits(origin_of(each), origin))
-        for origin in counts
+        origin: max(claim(each) for at, each in answers.items() if said[at] == origin)
+        for origin in nodes
     }
-    best = max(counts, key=lambda each: (counts[each], each != CONFIGURED, epochs[each]))
+
+    def weight(origin: str) -> tuple[int, int, bool, bool, int, str]:
+        return (
+            len(votes[origin]),
+            len(nodes[origin]),
+            origin != CONFIGURED,
+            origin == held,
+            epochs[origin],
+            origin,
+        )
+
+    best = max(nodes, key=weight)
     if held in ("", CONFIGURED) or best == held:
         return best
-    return best if 2 * counts[best] > len({*known, *by_node}) else held
+    every = {*known, *(each.answered_by for each in answers.values())}
+    more = len(votes[best]) > len(votes.get(held, ()))
+    return best if more and 2 * len(votes[best]) > len(every) else held
+
+
+def _owner_of_silent(origins: list[str], held: str) -> str:
+    """A node that elects and does not say more belongs to the others that elect."""
+    elected = [each for each in origins if each not in ("", CONFIGURED)]
+    if not elected:
+        return held if held not in ("", CONFIGURED) else ""
+    return max(elected, key=lambda each: (each == held, elected.count(each), each))
+
+
+def _is_named(endpoint: str, origin: str, answers: Answers, said: Mapping[str, str]) -> bool:
+    """Whether a node of another origin names it."""
+    return any(
+        said[at] != origin and any(row.endpoint == endpoint for row in each.nodes)
+        for at, each in answers.items()
+    )
 
 
 def fits(origin: str, believed: str) -> bool:
@@ -56,24 +92,40 @@ def fits(origin: str, believed: str) -> bool:
     return origin == believed or (CONFIGURED not in (origin, believed) and "" in (origin, believed))
 
 
-def why_not_believed(answer: admin_pb2.DescribeClusterResponse, believed: str) -> str:
-    """What to do about a node of another origin."""
+def why_not_believed(
+    answer: admin_pb2.DescribeClusterResponse, believed: str, member_at: str = ""
+) -> str:
+    """What to do about a node of another origin. `member_at` is the endpoint of the cluster's own
+    node of the same id, if that is another one."""
     origin, epoch = origin_of(answer), _own_epoch(answer)
     leads = answer.master_id == answer.answered_by
     role = f"is a master (epoch {epoch})" if leads else "has a role"
     if origin == CONFIGURED:
-        return (
-            f"it {role} by its configuration, but this cluster elects its master: nothing that it "
-            "takes is in the cluster. Stop it, put its coordinator.endpoints back, and start it"
+        text = f"it {role} by its configuration, but this cluster elects its master"
+        way_out = "Stop it, put its coordinator.endpoints back, and start it"
+    elif believed == CONFIGURED:
+        text = f"it {role} by an election, but the roles of this cluster are configured"
+        way_out = "Stop it, and correct its configuration"
+    else:
+        text = (
+            f"it {role} of the elected cluster {origin or '(not told)'}, the other nodes belong to "
+            f"{believed}"
         )
-    if believed == CONFIGURED:
-        return (
-            f"it {role} by an election, but the roles of this cluster are configured: nothing that "
-            "it takes is in the cluster. Stop it, and correct its configuration"
+        way_out = "Stop it, correct its coordinator.endpoints, and start it"
+    if member_at:
+        way_out = (
+            f"It has the id of {answer.answered_by}, which is at {member_at}: stop it, or take its "
+            "address out of the endpoints that clients have"
         )
+    return f"{text}: nothing that it takes is in the cluster. {way_out}"
+
+
+def why_not_used(answer: admin_pb2.DescribeClusterResponse, member_at: str) -> str:
+    """What to do about a second process of one id and one origin."""
+    name = answer.answered_by
     return (
-        f"it {role} of the elected cluster {origin}, the other nodes belong to {believed}: stop "
-        "it, correct its coordinator.endpoints, and start it"
+        f"it also has the id {name}, as the node at {member_at} does, to which clients go: stop "
+        "it, and give each node an id and a disk of its own"
     )
 
 
@@ -99,7 +151,8 @@ def ahead(answer: admin_pb2.DescribeClusterResponse, given: int) -> str:
     )
 
 
-def _claim(answer: admin_pb2.DescribeClusterResponse) -> int:
+def claim(answer: admin_pb2.DescribeClusterResponse) -> int:
+    """The epoch in which it says that it is the master; 0 if it does not."""
     return _own_epoch(answer) if answer.master_id == answer.answered_by else 0
 
 

@@ -4,7 +4,7 @@ Each node returns its own view. A node's report about itself counts most; about 
 newest epoch counts, and the master's report before a slave's. All of this is pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -14,14 +14,18 @@ from .belief import (
     Answers,
     ahead,
     believed_origin,
+    claim,
     counted_epoch,
     fits,
     origin_of,
     why_not_believed,
+    why_not_used,
 )
 from .elections import CoordinatorInfo, coordinator_of
 
 WAY_OUT = "; if a node is just starting, try again soon; else name the endpoint of another node"
+AT = "@"
+"""Between id and endpoint of a stranger with the id of a member; no id contains it."""
 SILENT_VERSION = "0.1 or older"
 """Of a node that answers and does not say its version."""
 
@@ -43,12 +47,13 @@ class ReadFrom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """One node. Offsets are bytes of the commit log; `reachable`: it answered by itself; `alarm`:
-    the master may lack acknowledged messages that this node holds, and what to do; `version`: of
-    its program, empty where that is not known; `contradiction`: why this node cannot belong to the
-    cluster as the others describe it (a second master, an epoch that the coordinator never gave),
-    and what to do; `coordinator` as this node sees it, if it answered and the cluster elects;
-    `faults`: what is wrong with it and stops nothing."""
+    """One node. `node_id` is `n0@host:port` for a stranger at that endpoint that has the id of the
+    cluster's own n0, which is somewhere else. Offsets are bytes of the commit log; `reachable`: it
+    answered by itself; `alarm`: the master may lack acknowledged messages that this node holds, and
+    what to do; `version`: of its program, empty where that is not known; `contradiction`: why this
+    node cannot belong to the cluster as the others describe it (a second master, an epoch that the
+    coordinator never gave), and what to do; `coordinator` as this node sees it, if it answered and
+    the cluster elects; `faults`: what is wrong with it and stops nothing."""
 
     node_id: str
     role: str
@@ -175,36 +180,26 @@ def merge_answers(
     asked: tuple[str, ...],
     previous: Topology,
     unanswered: Mapping[str, str] | None = None,
+    given: Collection[str] | None = None,
 ) -> Topology:
     """The picture from the nodes' answers by the endpoint that was asked; `unanswered` says why an
-    endpoint gave none."""
+    endpoint gave none, `given` which were not only named by the answers (None: all)."""
     reasons = dict(unanswered or {})
-    known = [node.node_id for node in previous.nodes]
-    origin = believed_origin(answers, previous.origin, known)
+    known = [_own_id(node.node_id) for node in previous.nodes]
+    origin = believed_origin(answers, previous.origin, known, given)
     believed = {at: each for at, each in answers.items() if fits(origin_of(each), origin)}
-    reached = _reached(answers, previous)
-    own: dict[str, NodeInfo] = {}
-    told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
-    claims: list[tuple[int, str]] = []
-    for answer in believed.values():
-        master_speaks = bool(answer.master_id) and answer.answered_by == answer.master_id
-        for status in answer.nodes:
-            endpoint = reached.get(status.node_id, status.endpoint)
-            info = _info(status, endpoint, reachable=status.node_id in reached)
-            if status.node_id == answer.answered_by:
-                info = own[status.node_id] = replace(info, coordinator=_coordinator(answer))
-                if master_speaks:
-                    claims.append((status.epoch, status.node_id))
-            rank = (status.epoch, master_speaks)
-            if status.node_id not in told or rank > told[status.node_id][0]:
-                told[status.node_id] = (rank, info)
-    nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
+    reached = _reached(believed, previous)
+    used = {at: each for at, each in believed.items() if reached[each.answered_by] == at}
+    nodes, claims = _members(used, reached)
     master_id = max(claims)[1] if claims else ""
-    strangers = _strangers(answers, believed, origin, reached)
-    speaker = _speaker(believed, master_id)
+    speaker = _speaker(used, master_id)
     if speaker is None:
-        unreached = [replace(node, reachable=False) for node in previous.nodes]
-        nodes = {node.node_id: node for node in (*unreached, *strangers)}
+        nodes = {
+            node.node_id: replace(node, reachable=False)
+            for node in previous.nodes
+            if node.node_id == _own_id(node.node_id)
+        }
+        nodes.update(_strangers(answers, used, origin, nodes))
         return replace(
             previous,
             nodes=tuple(nodes[node_id] for node_id in sorted(nodes)),
@@ -212,12 +207,12 @@ def merge_answers(
             master_id="",
             unanswered=reasons,
         )
-    given = max(each.coordinator.epoch for each in believed.values())
-    for answer in believed.values():
+    last_given = max(each.coordinator.epoch for each in believed.values())
+    for answer in used.values():
         name = answer.answered_by
-        if name in nodes and (text := ahead(answer, given) or _deposed(name, claims)):
+        if name in nodes and (text := ahead(answer, last_given) or _deposed(name, claims)):
             nodes[name] = replace(nodes[name], contradiction=text)
-    nodes.update((each.node_id, each) for each in strangers)
+    nodes.update(_strangers(answers, used, origin, nodes))
     newest = max(
         ((counted_epoch(each), each.answered_by) for each in believed.values()), default=(0, "")
     )
@@ -241,6 +236,29 @@ def merge_answers(
     )
 
 
+def _members(
+    used: Answers, reached: Mapping[str, str]
+) -> tuple[dict[str, NodeInfo], list[tuple[int, str]]]:
+    """The cluster's own nodes by id, and which of them says in which epoch that it leads."""
+    own: dict[str, NodeInfo] = {}
+    told: dict[str, tuple[tuple[int, bool], NodeInfo]] = {}
+    claims: list[tuple[int, str]] = []
+    for answer in used.values():
+        master_speaks = bool(answer.master_id) and answer.answered_by == answer.master_id
+        for status in answer.nodes:
+            endpoint = reached.get(status.node_id, status.endpoint)
+            info = _info(status, endpoint, reachable=status.node_id in reached)
+            if status.node_id == answer.answered_by:
+                info = own[status.node_id] = replace(info, coordinator=_coordinator(answer))
+                if master_speaks:
+                    claims.append((status.epoch, status.node_id))
+            rank = (status.epoch, master_speaks)
+            if status.node_id not in told or rank > told[status.node_id][0]:
+                told[status.node_id] = (rank, info)
+    nodes = {node_id: _both(own.get(node_id), info) for node_id, (_, info) in told.items()}
+    return nodes, claims
+
+
 def _counts_anew(
     previous: Topology, speaker: admin_pb2.DescribeClusterResponse, master_id: str
 ) -> bool:
@@ -253,21 +271,55 @@ def _counts_anew(
 
 
 def _strangers(
-    answers: Answers, believed: Answers, origin: str, reached: Mapping[str, str]
-) -> list[NodeInfo]:
-    """The nodes whose answers describe no part of this cluster, each as it describes itself."""
-    members = {each.answered_by for each in believed.values()}
-    return [
-        replace(
-            _info(status, reached[status.node_id], reachable=True),
+    answers: Answers, used: Answers, origin: str, members: Mapping[str, NodeInfo]
+) -> dict[str, NodeInfo]:
+    """The nodes whose answers describe no part of this cluster, each as it describes itself, by the
+    id under which it is shown. `members` are the cluster's own nodes, `used` their answers. One
+    that answered under several endpoints is none, and of a stranger that did so one is shown."""
+    found: dict[str, NodeInfo] = {}
+    seen = list(used.values())
+    for endpoint, answer in sorted(answers.items()):
+        name, itself = answer.answered_by, _itself(answer)
+        if itself is None or any(_is_same(answer, each) for each in seen):
+            continue
+        seen.append(answer)
+        member = members.get(name)
+        same_place = member is None or member.endpoint in (endpoint, itself.endpoint)
+        if same_place and name not in found and not (member and member.reachable):
+            shown, told = name, ""
+        else:
+            shown, told = f"{name}{AT}{endpoint}", member.endpoint if member else ""
+        copy = fits(origin_of(answer), origin)
+        found[shown] = replace(
+            _info(itself, endpoint, reachable=True),
+            node_id=shown,
             in_sync=False,
-            contradiction=why_not_believed(answer, origin),
+            contradiction=(
+                why_not_used(answer, told) if copy else why_not_believed(answer, origin, told)
+            ),
         )
-        for endpoint, answer in answers.items()
-        if endpoint not in believed and answer.answered_by not in members
-        for status in answer.nodes
-        if status.node_id == answer.answered_by
-    ]
+    return found
+
+
+def _is_same(
+    one: admin_pb2.DescribeClusterResponse, other: admin_pb2.DescribeClusterResponse
+) -> bool:
+    """Whether both are answers of one process, under whatever endpoint it was asked."""
+    rows = _itself(one), _itself(other)
+    return (
+        one.answered_by == other.answered_by
+        and (rows[0] and rows[0].endpoint) == (rows[1] and rows[1].endpoint)
+        and fits(origin_of(one), origin_of(other))
+    )
+
+
+def _itself(answer: admin_pb2.DescribeClusterResponse) -> common_pb2.NodeStatus | None:
+    return next((row for row in answer.nodes if row.node_id == answer.answered_by), None)
+
+
+def _own_id(shown: str) -> str:
+    """The id that a node has given itself."""
+    return shown.partition(AT)[0]
 
 
 def _deposed(node_id: str, claims: list[tuple[int, str]]) -> str:
@@ -287,16 +339,17 @@ def _coordinator(answer: admin_pb2.DescribeClusterResponse) -> CoordinatorInfo |
     return coordinator_of(answer.coordinator) if answer.HasField("coordinator") else None
 
 
-def _reached(answers: Answers, previous: Topology) -> dict[str, str]:
-    """Node id -> the endpoint under which it is used. One that answered under several keeps the
-    one that it had."""
+def _reached(believed: Answers, previous: Topology) -> dict[str, str]:
+    """Node id -> the endpoint under which it is used: of two that say that they lead under one id
+    that of the later epoch. One that answered under several keeps the one that it had."""
     before = {node.node_id: node.endpoint for node in previous.nodes}
-    found: dict[str, str] = {}
-    for endpoint, answer in answers.items():
+    found: dict[str, tuple[tuple[int, bool], str]] = {}
+    for endpoint, answer in believed.items():
         node_id = answer.answered_by
-        if node_id not in found or endpoint == before.get(node_id):
-            found[node_id] = endpoint
-    return found
+        rank = (claim(answer), endpoint == before.get(node_id))
+        if node_id not in found or rank > found[node_id][0]:
+            found[node_id] = rank, endpoint
+    return {node_id: endpoint for node_id, (_, endpoint) in found.items()}
 
 
 def _both(own: NodeInfo | None, told: NodeInfo) -> NodeInfo:

@@ -46,6 +46,8 @@ def obstacle(topology: Topology, needs: Sequence[str]) -> str:
     master = topology.master
     if master is None:
         return f"there is no master: {topology.asked_text()}"
+    for node_id, text in topology.contradictions.items():
+        return f"{node_id}: {text}"
     nodes = {node.node_id: node for node in topology.nodes}
     for node_id in needs:
         node = nodes.get(node_id)

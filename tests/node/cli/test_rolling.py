@@ -48,6 +48,10 @@ def test_nothing_is_taken_from_a_cluster_that_is_not_well() -> None:
     assert "alarm of n2" in obstacle(topology(alarm="n2"), NODES)
     assert "there is no master" in obstacle(topology(silent="n1"), NODES)
     assert "n9 cannot be reached" in obstacle(topology(), (*NODES, "n9"))
+    well = topology()
+    stranger = replace(well.nodes[0], node_id="n0@old:1", contradiction="it is a master")
+    seen = replace(well, nodes=(*well.nodes, stranger))
+    assert obstacle(seen, NODES) == "n0@old:1: it is a master"
 
 
 @pytest.mark.parametrize(("uptime", "seconds", "back"), [(5.0, 10.0, True), (50.0, 10.0, False)])

@@ -11,8 +11,10 @@ or has ended its elections. Otherwise a master that was not elected is not belie
 other node answers.
 
 A node has a vote where the caller, a node believed before, or a node of another origin names its
-endpoint: a foreign cluster does not win by naming its own nodes, which may have the same ids. All
-of this is pure.
+endpoint: a foreign cluster does not win by naming its own nodes, which may have the same ids.
+
+Until a cluster has told whence it has its epochs, the master that answers first is not taken before
+the caller's other endpoints have had their time (`is_settled`). All of this is pure.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -85,6 +87,20 @@ def _is_named(endpoint: str, origin: str, answers: Answers, said: Mapping[str, s
         said[at] != origin and any(row.endpoint == endpoint for row in each.nodes)
         for at, each in answers.items()
     )
+
+
+def is_settled(
+    answer: admin_pb2.DescribeClusterResponse, held: str | None, *, all_given: bool
+) -> bool:
+    """Whether a client need not wait long for others behind this answer: it is a master's, and
+    either all endpoints that the caller gave have answered or refused (`all_given`), or it is of
+    the cluster that the client knew before (`held`, None if it knew none), or proves that this one
+    elects now."""
+    if not answer.master_id or answer.answered_by != answer.master_id:
+        return False
+    if all_given or held is None:
+        return all_given
+    return fits(origin_of(answer), held) or held == CONFIGURED
 
 
 def fits(origin: str, believed: str) -> bool:

@@ -11,6 +11,11 @@ topology again when a node reports that it is not the master, does not respond, 
 old. It never goes back to a master of an older epoch than the newest one that it has heard of
 (newest_epoch.py).
 
+Which answers count is in belief.py. The first picture waits OTHERS_S for seeds that are silent, so
+that a stranger does not win by answering first; as long as one of them has never said anything it
+is asked again in the background. If another cluster turns out to be the right one, all that was
+begun with the first is ended: `epochs` is another object then.
+
 A connection looks at the files of its Security once a second at most. Renewed certificates make
 new channels; those in use before serve the calls that have begun. A new token goes with the next
 call.
@@ -48,6 +53,7 @@ from ..errors import (
 from ..telemetry.outages import Outages
 from ..transport.files import SecurityFiles
 from ..v1 import admin_pb2
+from .belief import Answers, fits, is_settled
 from .connection_options import ConnectionOptions as ConnectionOptions
 from .connection_options import secured as secured
 from .endpoints import parse_endpoints
@@ -60,6 +66,12 @@ logger = logging.getLogger(__name__)
 
 OTHERS_S = 1.0
 """After the first response of a round, for the others."""
+
+SETTLED_S = 0.2
+"""For the others after the master's response, if that settles who the master is."""
+
+AGAIN_S, AGAIN_MOST_S = 1.0, 60.0
+"""Until a seed that has never answered is asked again: at first, and at most."""
 
 AWAY_S = 0.5
 """Between two rounds of questions while the cluster is away."""
@@ -83,11 +95,18 @@ class Connection:
         self.master_epoch = 0
         """In which it said that it is the master."""
         self.epochs = NewestEpoch()
+        """Of the cluster that is believed: another object once that is another cluster."""
         self._topology_at = float("-inf")
         self._first_look: float | None = None
         self._was_answered = False
         self._outages = Outages(self.options.on_cluster_away, self.options.on_cluster_back)
         self._watcher: asyncio.Task[None] | None = None
+        self._given = set(self.seeds)
+        """The seeds, and all endpoints of nodes that were believed when each seed had been heard:
+        a foreign cluster may be the only one that answers at first."""
+        self._never_heard = set(self.seeds)
+        self._patient = False
+        self._listener: asyncio.Task[None] | None = None
         self._files = SecurityFiles(self.options.security)
         self._nodes: dict[str, Node] = {}
         self._retired: list[Node] = []
@@ -106,11 +125,11 @@ class Connection:
     async def close(self) -> None:
         """Ends every call; waits for none."""
         self._closed = True
-        if self._watcher is not None:
-            self._watcher.cancel()
-        if self._discovery is not None:
-            self._discovery.cancel()
-            await asyncio.gather(self._discovery, return_exceptions=True)
+        ours = (self._watcher, self._listener, self._discovery)
+        tasks = [task for task in ours if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         nodes = [*self._nodes.values(), *self._retired]
         self._nodes, self._retired = {}, []
         await asyncio.gather(*(node.close() for node in nodes), *self._closing)
@@ -205,14 +224,17 @@ class Connection:
             return self.topology
         return await self.refresh()
 
-    async def refresh(self) -> Topology:
-        """Asks all nodes who they are; callers at the same time share one round."""
+    async def refresh(self, *, patient: bool = False) -> Topology:
+        """Asks all nodes who they are; callers at the same time share one round. `patient`: a round
+        of its own, which waits for every seed as the first one does."""
+        if patient and self._discovery is not None:
+            await asyncio.wait([self._discovery])
         if self._closed:
             raise ClientClosedError("the client is closed")
         self.check_loop()
         if self._discovery is None or self._discovery.done():
             loop = asyncio.get_running_loop()
-            self._discovery = loop.create_task(self._discover(), name="tandemlog-discovery")
+            self._discovery = loop.create_task(self._discover(patient), name="tandemlog-discovery")
         try:
             return await asyncio.shield(self._discovery)
         except TandemlogError as error:
@@ -260,12 +282,14 @@ class Connection:
             of_master=True,
         )
 
-    async def _discover(self) -> Topology:
+    async def _discover(self, patient: bool = False) -> Topology:
         known = dict.fromkeys(self.seeds)
         known.update(dict.fromkeys(node.endpoint for node in self.topology.nodes if node.endpoint))
         if self._first_look is None:
             self._first_look = time.monotonic()
+        self._patient = patient or not self.topology.nodes
         answers, failures = await self._describe_all(known)
+        self._never_heard.difference_update(answers)
         self._was_answered = self._was_answered or bool(answers)
         if (
             not answers
@@ -278,14 +302,50 @@ class Connection:
         if self.epochs.value > known_before.newest_epoch:
             # an answer named it, and not of whom: no master may say that it was its own
             known_before = replace(known_before, newest_epoch=self.epochs.value, newest_of="")
-        self.topology = merge_answers(answers, tuple(known), known_before, unanswered)
-        self.epochs.value = self.topology.newest_epoch
+        self.topology = topology = merge_answers(
+            answers, tuple(known), known_before, unanswered, self._given
+        )
+        if not self._never_heard:
+            self._given.update(
+                node.endpoint for node in topology.nodes if node.endpoint and not node.contradiction
+            )
+        if known_before.nodes and not fits(topology.origin, known_before.origin):
+            self._leave_cluster(answers)
+        self.epochs.value = topology.newest_epoch
         self._topology_at = time.monotonic()
-        master = self.topology.authority is not None
-        self._outages.looked(master=master, reason=self.topology.asked_text())
+        master = topology.authority is not None
+        self._outages.looked(master=master, reason=topology.asked_text())
+        if master and self._never_heard and self._listener is None:
+            self._listener = asyncio.create_task(self._listen(), name="tandemlog-listen")
         if self._outages.away and self._outages.watched and self._watcher is None:
             self._watcher = asyncio.create_task(self._watch_outage(), name="tandemlog-outage")
         return self.topology
+
+    def _leave_cluster(self, answers: Answers) -> None:
+        """Another cluster is believed from now on: its epochs are not compared with those before,
+        and what is still answered by nodes of the one before counts for nothing."""
+        logger.warning("another cluster is believed now: %s", self.topology.asked_text())
+        self.epochs = NewestEpoch()
+        self._master = None
+        for node in list(self._nodes.values()):
+            self._retire(node)
+        self._nodes.clear()
+        for endpoint, answer in answers.items():
+            self.node(endpoint).data.offered(answer.data_port, answer.data_key)
+
+    async def _listen(self) -> None:
+        """Until each seed has said once what it is: the one that was silent may be the cluster, and
+        the one that was heard a stranger."""
+        wait_s = AGAIN_S
+        while self._never_heard:
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, AGAIN_MOST_S)
+            asked = [self._describe(endpoint) for endpoint in sorted(self._never_heard)]
+            found = await asyncio.gather(*asked)
+            if not all(isinstance(each, TandemlogError) for each in found):
+                with contextlib.suppress(TandemlogError):
+                    await self.refresh(patient=True)
+        self._listener = None
 
     async def _watch_outage(self) -> None:
         """Asks on while the cluster is away: a client that does nothing would not hear of its
@@ -301,9 +361,11 @@ class Connection:
     ) -> tuple[dict[str, admin_pb2.DescribeClusterResponse], dict[str, TandemlogError]]:
         """The responses by endpoint, and for the others why there is none; endpoints
         that the responses name are asked as well. Once a node has responded the others get only a
-        short time, so that a dead host does not delay the caller."""
+        short time, so that a dead host does not delay the caller; a shorter one once it is settled
+        who the master is."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.discovery_timeout_ms / 1000
+        held = None if self._patient else self.topology.origin
 
         def describe(endpoint: str) -> "asyncio.Task[_Described]":
             return loop.create_task(self._describe(endpoint), name="tandemlog-describe")
@@ -326,9 +388,10 @@ class Connection:
                         if other not in endpoints and not _reached(answer, other):
                             endpoints[other] = None
                             tasks[describe(other)] = other
-                    if answer.master_id and answer.answered_by == answer.master_id:
-                        deadline = min(deadline, loop.time() + 0.2)
                     deadline = min(deadline, loop.time() + OTHERS_S)
+                all_given = all(each in answers or each in failures for each in self.seeds)
+                if any(is_settled(each, held, all_given=all_given) for each in answers.values()):
+                    deadline = min(deadline, loop.time() + SETTLED_S)
         finally:
             for task in tasks:
                 task.cancel()

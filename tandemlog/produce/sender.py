@@ -10,7 +10,8 @@ place: look for the master, open a new stream, write again all that has no outco
 Streams without progress back off. An idle stream stays open.
 
 A master that stands still, or is cut off, ends no stream. So while answers are due and none comes,
-the other nodes are asked who the master is: if it is another one by now, the stream is given up.
+the other nodes are asked who the master is: if it is another one by now, the stream is given up. So
+it is if the node turns out to be none of the cluster: then no answer of it counts.
 """
 
 import asyncio
@@ -108,6 +109,7 @@ class Sender:
         self._expiry: asyncio.TimerHandle | None = None
         self._flushes: list[tuple[int, asyncio.Future[None]]] = []
         self._node: Node | None = None
+        self._epochs = connection.epochs
         self._failure: Exception | None = None
         self._task = self._loop.create_task(self._run(), name="tandemlog-sender")
 
@@ -246,6 +248,9 @@ class Sender:
         self._node = None
         node = self._node = await self._connection.master()
         master_id = self._connection.master_id  # another user of the connection may change it
+        if self._is_stranger():
+            self._epochs = self._connection.epochs
+            self._chain.cluster_left()
         self._chain.stream_opened(self._connection.master_epoch)
         if not self._numbers.settled:
             await self._settle(node)
@@ -279,7 +284,17 @@ class Sender:
             finally:
                 call.close()
 
+    def _is_stranger(self) -> bool:
+        """Whether the node of this stream is none of the cluster that is believed by now."""
+        return self._epochs is not self._connection.epochs
+
+    def _leave(self, node: Node, call: AppendCall) -> None:
+        self._failure = _not_of_the_cluster(node)
+        call.cancel()
+
     def _received(self, response: broker_pb2.AppendResponse, node: Node) -> None:
+        if self._is_stranger():
+            raise _not_of_the_cluster(node)
         self._connection.epochs.heard(response.master_epoch)
         try:
             self._chain.received(response, node.endpoint)
@@ -305,6 +320,8 @@ class Sender:
         is told by ids: a node may be known under several endpoints."""
         while True:
             await asyncio.sleep(SILENCE_S)
+            if self._is_stranger():
+                return self._leave(node, call)
             due = None if self._guard is None else self._guard.when()
             if due is None or self._loop.time() - due + self._options.answer_seconds < SILENCE_S:
                 continue
@@ -319,6 +336,8 @@ class Sender:
 
     async def _write_all(self, call: AppendCall) -> None:
         while True:
+            if self._is_stranger() and self._node is not None:
+                return self._leave(self._node, call)
             if self._chain.in_flight < self._options.max_requests_in_flight:
                 self._take_all()
                 batch = self._chain.to_write()
@@ -392,3 +411,9 @@ class Sender:
             elif not done.done():
                 done.set_result(None)
         self._flushes = left
+
+
+def _not_of_the_cluster(node: Node) -> NodeUnavailableError:
+    return NodeUnavailableError(
+        f"{node.endpoint}: it was taken for the master before the nodes of the cluster answered"
+    )

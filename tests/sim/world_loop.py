@@ -74,6 +74,12 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def is_ready(self) -> bool:
         return bool(self._ready) or self._is_due()
 
+    @property
+    def next_timer(self) -> float:
+        """When it has something to do again; of a loop that waits for time alone."""
+        when: float = self._scheduled[0].when()
+        return when
+
     def _is_due(self) -> bool:
         scheduled = self._scheduled
         return bool(scheduled) and scheduled[0].when() <= self.time()

@@ -2,15 +2,21 @@
 
     "offsetTable": {"<topic>@<group>": {<queue id>: <next queue offset to consume>, ...}, ...}
 
-In memory, persisted at an interval and at close, replicated whole. These offsets lie outside the
-log: after a truncation of the log they are clamped to what the queues still hold, or consumers
-would wait for messages with offsets that new messages are about to get.
+In memory, persisted at an interval and at close, replicated whole. An offset that moves forward
+may be lost with the memory: its messages come again. One that begins a queue of a group, moves back
+or is dropped may not: without it the group would begin where its program says, or continue where it
+was, behind messages that are due to it. So a slave has these durable before it says that it has
+taken a table, and a master saves them at once.
+
+These offsets lie outside the log: after a truncation of the log they are clamped to what the queues
+still hold, or consumers would wait for messages with offsets that new messages are about to get.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from ..disk.files import FileSystem
 from ..errors import CorruptStoreError
@@ -20,6 +26,9 @@ from .topics import MetadataError
 OFFSETS = "offsetTable"
 GROUP_TOPICS = "groupTopicMap"
 _SEPARATOR = "@"
+
+_Table: TypeAlias = dict[tuple[str, str], dict[int, int]]
+"""(topic, group) -> queue id -> offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +49,11 @@ class ConsumerOffsets:
         self._max_rows = max_rows
         self._row_count = 0
         self._lock = threading.Lock()
-        self._table: dict[tuple[str, str], dict[int, int]] = {}
+        self._table: _Table = {}
         self._changes = 0
         self._saved_changes = 0
+        # whether a change that must not be lost is in memory only
+        self._unsafe = False
         # whether its file holds offsets
         self.on_disk = False
 
@@ -85,7 +96,9 @@ class ConsumerOffsets:
                 self._check_room()
                 self._row_count += 1
                 self._table[topic, group] = held
-            if held.get(queue_id) != queue_offset:
+            before = held.get(queue_id)
+            if before != queue_offset:
+                self._unsafe |= before is None or queue_offset < before
                 held[queue_id] = queue_offset
                 self._changes += 1
 
@@ -96,6 +109,7 @@ class ConsumerOffsets:
             if len(kept) != len(self._table):
                 self._take(kept)
                 self._changes += 1
+                self._unsafe = True
 
     def fetch(self, group: str, topics: Sequence[str] = ()) -> list[ConsumerOffset]:
         """The committed offsets of `group`; no topics means all of its topics."""
@@ -158,8 +172,7 @@ class ConsumerOffsets:
                 return False
             self._update_document()
             self._file.replace(self._file.with_next_version(now_ms))
-            self._saved_changes = self._changes
-            self.on_disk = bool(self._table)
+            self._saved()
             return True
 
     def to_json(self) -> bytes:
@@ -169,13 +182,20 @@ class ConsumerOffsets:
             return self._file.encoded()
 
     def replace_from_json(self, data: bytes) -> None:
-        """Take a master's table in place of the own one; raises FormatError, changing nothing."""
+        """Take a master's table in place of the own one; durable on return, except for offsets
+        that only moved forward. Raises FormatError, and what the disk does, changing nothing."""
         document = parse(data)
         decoded = _decode(table(document, OFFSETS))
         with self._lock:
-            self._file.document = document
+            durably = self._unsafe or not _only_forward(self._table, decoded)
+            if durably:
+                self._file.replace(document)
+            else:
+                self._file.document = document
             self._take(decoded)
             self._changes += 1
+            if durably:
+                self._saved()
 
     def take_rows(
         self, rows: dict[str, object], before: frozenset[tuple[str, str]]
@@ -188,11 +208,16 @@ class ConsumerOffsets:
             kept = {pair: offsets for pair, offsets in self._table.items() if pair not in gone}
             changed = {**kept, **taken}
             if changed != self._table:
+                self._unsafe |= not _only_forward(self._table, changed)
                 self._take(changed)
                 self._changes += 1
         return frozenset(taken)
 
-    def _take(self, rows: dict[tuple[str, str], dict[int, int]]) -> None:
+    def _saved(self) -> None:
+        self._saved_changes, self._unsafe = self._changes, False
+        self.on_disk = bool(self._table)
+
+    def _take(self, rows: _Table) -> None:
         self._table = rows
         self._row_count = sum(map(len, rows.values()))
 
@@ -224,7 +249,20 @@ class ConsumerOffsets:
         self._file.document = dict(sorted(document.items()))
 
 
-def _decode(rows: dict[str, object]) -> dict[tuple[str, str], dict[int, int]]:
+def _only_forward(before: _Table, after: _Table) -> bool:
+    """Whether both have offsets of the same queues, and none went back."""
+    if before.keys() != after.keys():
+        return False
+    for pair, offsets in after.items():
+        held = before[pair]
+        if held != offsets and (
+            held.keys() != offsets.keys() or any(offsets[each] < held[each] for each in held)
+        ):
+            return False
+    return True
+
+
+def _decode(rows: dict[str, object]) -> _Table:
     decoded = {}
     for name, offsets in rows.items():
         topic, separator, group = name.rpartition(_SEPARATOR)

@@ -114,3 +114,51 @@ def test_a_table_that_is_none_changes_nothing() -> None:
 def test_an_older_brokers_file_with_quoted_numbers_is_read() -> None:
     offsets, _ = loaded('{"offsetTable":{"T@G":{"0":"12","1":7},"stray":{}}}')
     assert [each.queue_offset for each in offsets.fetch("G")] == [12, 7]
+
+
+def master_of(slave: ConsumerOffsets) -> ConsumerOffsets:
+    master, _ = loaded(None)
+    master.replace_from_json(slave.to_json())
+    return master
+
+
+@pytest.mark.parametrize("change", ["begins", "another group begins", "goes back", "is dropped"])
+def test_what_must_not_be_lost_is_durable_before_a_slave_says_that_it_has_it(change: str) -> None:
+    slave, files = loaded()
+    master = master_of(slave)
+    if change == "is dropped":
+        master.drop("GID_reader")
+    else:
+        master.commit(
+            "new" if change == "another group begins" else "GID_reader",
+            "Orders",
+            5 if change == "begins" else 0,
+            100,
+        )
+    slave.replace_from_json(master.to_json())
+    after_a_crash = ConsumerOffsets(PATH, files)
+    after_a_crash.load()
+    for group in ("GID_reader", "new"):
+        assert after_a_crash.fetch(group) == master.fetch(group)
+    assert not slave.save(now_ms=1)
+
+
+def test_offsets_that_only_move_forward_cost_a_slave_no_write() -> None:
+    slave, files = loaded()
+    before = files.read_file(PATH)
+    master = master_of(slave)
+    master.commit("GID_reader", "Orders", 0, 300)
+    slave.replace_from_json(master.to_json())
+    assert slave.offset("GID_reader", "Orders", 0) == 300
+    assert files.read_file(PATH) == before
+    assert slave.save(now_ms=1), "the next round saves it"
+
+
+def test_a_place_that_a_master_could_not_save_is_saved_once_it_follows() -> None:
+    offsets, files = loaded(None)
+    offsets.commit("g", "T", 0, 7)  # in memory only: the disk was full, or it died before
+    same = offsets.to_json()
+    offsets.replace_from_json(same)
+    again = ConsumerOffsets(PATH, files)
+    again.load()
+    assert again.offset("g", "T", 0) == 7

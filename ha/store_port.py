@@ -18,6 +18,10 @@ CONSUMER_OFFSETS = "consumer-offsets"
 GROUP_MEMBERS = "group-members"
 LOG_IDENTITY = "log-identity"
 
+PROMISED_TABLES = (TOPICS, GROUPS, CONSUMER_OFFSETS, GROUP_MEMBERS)
+"""Those whose changes are acknowledged only when the in-sync set has them; of the consumer offsets
+those that begin, go back or are dropped."""
+
 
 class LogPort(Protocol):
     """The commit log: wrote >= committed >= flushed."""

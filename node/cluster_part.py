@@ -67,6 +67,7 @@ class ClusterPart:
         self._clock = clock
         self._undo = undo
         self._fatal = fatal
+        self._master: ReplicationMaster | None = None
         self._slave: ReplicationSlave | None = None
         self._elected: ElectedRoles | None = None
         self._taking_part: asyncio.Task[None] | None = None
@@ -88,7 +89,7 @@ class ClusterPart:
             return await self._start_election(config)
         files = self.store.files
         if self.config.role == "master":
-            master = ReplicationMaster(self.store, config, self._clock, files=files)
+            self._master = master = ReplicationMaster(self.store, config, self._clock, files=files)
             self.close = self.brokers.closing(master)
             self._undo.push_async_callback(self.close)
             await master.start()
@@ -166,6 +167,12 @@ class ClusterPart:
         roles.agent = AgentCalls.of(agent)
         self.role = roles.switch
         return roles.replication.servicer
+
+    async def send_tables(self) -> None:
+        """Before this node stops leading: the slaves get what has changed a moment ago."""
+        master = self._master if self._elected is None else self._elected.master
+        if master is not None:
+            await master.send_tables()
 
     async def _leave_cluster(self) -> None:
         """The lease is given back first, so that the others elect while this node stops."""

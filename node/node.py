@@ -315,6 +315,7 @@ class Node:
             )
         self.waiters.close()
         self.pump.end_streams()
+        await self.part.send_tables()
         # the slaves have what they need; their streams would only keep the server waiting
         await self.part.close()
 

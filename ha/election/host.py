@@ -100,6 +100,11 @@ class RoleHost(Protocol):
         """Where the log ends."""
         ...
 
+    def tables_sent(self) -> bool:
+        """Whether the slaves have the tables as they were when puts were held back, or are waited
+        for no longer."""
+        ...
+
     def puts_under_way(self) -> int:
         """How many puts were accepted and are not appended yet."""
         ...

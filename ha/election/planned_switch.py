@@ -98,6 +98,8 @@ class PlannedSwitch:
         held = self._host.durable_on(target.member)
         if not self.under_way.ready(held, self._host.log_end(), self._host.puts_under_way()):
             return LOOK_S
+        if not self._host.tables_sent():
+            return LOOK_S
         self.under_way = replace(self.under_way, handed_over=True)
         reason = f"planned switch from {self._node_id}"
         try:

@@ -300,6 +300,15 @@ class MasterGroup:
             )
         )
 
+    def tables_followed(self, kind: str, version: int) -> bool:
+        """Whether every slave of the set that is connected has taken that version."""
+        others = {member.node_id: member for member in self._others_in_force()}
+        return all(
+            self._has_table(member, kind, version)
+            for node_id, member in others.items()
+            if node_id in self.sessions and not self.progress[node_id].fault
+        )
+
     def _has_table(self, member: Member, kind: str, version: int) -> bool:
         each = self.progress.get(member.node_id)
         return each is not None and each.member == member and each.has_table(kind, version)

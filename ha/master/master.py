@@ -28,7 +28,7 @@ from ..frame_limits import sentence
 from ..protocol.frames import Hello, MemberList, Refusal, encode_master_frame
 from ..protocol.replication_service import Context, ReplicationService
 from ..state_file import StateFile
-from ..store_port import GROUP_MEMBERS, GROUPS, TOPICS, StorePort, tables_of
+from ..store_port import PROMISED_TABLES, StorePort, tables_of
 from .group import MasterGroup, Return
 from .members import READ_ONLY, RUNNING, own_status, slave_rows
 from .metadata_sync import MetadataSource
@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 TICK_S = 0.1
 FAILED_TICK_S = 1.0
 CLOSE_TIMEOUT_S = 1.0
+SEND_TABLES_S = 1.0
+"""How long a planned change of the master waits until the slaves have the newest tables."""
 MAX_READING = 8
 """Hellos whose logs are compared, or wait for that."""
 
@@ -101,7 +103,10 @@ class ReplicationMaster:
         self._ticker: asyncio.Task[None] | None = None
         self._unlisten: list[Callable[[], None]] = []
         self._moved_pending = False
-        self._waiters = TableWaiters(lambda kind, version: self.group.tables_held(kind, version))
+        self._waiters = TableWaiters(self._table_held)
+        self._parting = TableWaiters(
+            lambda kind, version: self.group.tables_followed(kind, version)
+        )
         self._rounds = RoundWaiters(self._ask_round, lambda number: self.group.led_in_round(number))
         self._refreshing: asyncio.Task[None] | None = None
         self._members_frame = b""
@@ -211,7 +216,7 @@ class ReplicationMaster:
         await loop.run_in_executor(self._worker, self.tables.refresh)
         versions = self.tables.versions()
         self.group.needed_tables = {
-            kind: versions[kind] for kind in (TOPICS, GROUPS, GROUP_MEMBERS) if kind in versions
+            kind: versions[kind] for kind in PROMISED_TABLES if kind in versions
         }
         self._list_members()
         self._moved()
@@ -241,16 +246,37 @@ class ReplicationMaster:
         """Why a put that waits for slaves cannot be accepted now; None if it can."""
         return self.group.admission(self.clock.monotonic())
 
-    async def table_settled(self, kind: str, timeout_s: float) -> bool:
-        """Wait until every in-sync member has the present version of the table `kind` (topics,
-        groups); False if the time ran out first. In the loop."""
-        version = tables_of(self.store)[kind].version
+    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
+        """Wait until every in-sync member has that version of the table `kind` (one of
+        PROMISED_TABLES), the present one by default; False if the time ran out first. In the
+        loop."""
+        if version is None:
+            version = tables_of(self.store)[kind].version
         self._look_at_tables_next()
-        settled = await self._waiters.wait(kind, version, timeout_s)
-        if settled and self.config.replication.waits:
+        return await self._waiters.wait(kind, version, timeout_s)
+
+    def _table_held(self, kind: str, version: int) -> bool:
+        """In the moment in which it is, it is needed: no node joins without it."""
+        held = self.group.tables_held(kind, version)
+        if held and self.config.replication.waits:
             needed = self.group.needed_tables
             needed[kind] = max(needed.get(kind, version), version)
-        return settled
+        return held
+
+    async def send_tables(self, timeout_s: float = SEND_TABLES_S) -> bool:
+        """Give the newest tables to the slaves that follow, before one of them leads in place of
+        this node; whether they have them. In the loop."""
+        if self._group is None or self._closing:
+            return False
+        versions = {kind: table.version for kind, table in tables_of(self.store).items()}
+        waits = [
+            self._parting.wait(kind, version, timeout_s)
+            for kind, version in versions.items()
+            if kind not in self.tables.faults
+        ]
+        sent = asyncio.gather(*waits)
+        self._look_at_tables_next()
+        return all(await sent)
 
     def members(self) -> list[common_pb2.NodeStatus]:
         """All nodes, this one first."""
@@ -331,15 +357,23 @@ class ReplicationMaster:
         await self._remember()
         if self._own is None and self.config.replication.waits:
             await self._note_rest(now)
-        self._waiters.look()
-        self._rounds.look()
-        if (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
+        self._look_at_waiters()
+        wanted = self._wanted()
+        if wanted or (now - self._tables_at) * 1000 >= self.config.metadata_interval_ms:
             self._tables_at = now
-            await self._blocking(self.tables.refresh)
+            await self._blocking(lambda: self.tables.refresh(wanted))
         if self._streams and (now - self._members_at) * 1000 >= self.config.members_interval_ms:
             self._members_at = now
             self._list_members()
         self._wake_all()
+
+    def _wanted(self) -> frozenset[str]:
+        return self._waiters.kinds | self._parting.kinds
+
+    def _look_at_waiters(self) -> None:
+        self._waiters.look()
+        self._parting.look()
+        self._rounds.look()
 
     async def _note_rest(self, now: float) -> None:
         """A machine that stops while its master takes nothing leaves no doubt. A relay does not
@@ -390,7 +424,8 @@ class ReplicationMaster:
 
     async def _refresh_tables(self) -> None:
         try:
-            await self._blocking(self.tables.refresh)
+            wanted = self._wanted()
+            await self._blocking(lambda: self.tables.refresh(wanted))
         finally:
             self._refreshing = None
         self._wake_all()
@@ -400,8 +435,7 @@ class ReplicationMaster:
     def confirm_changed(self) -> None:
         """See StreamHost in stream.py, as for the next methods."""
         self._publish(self.group.tracker.value)
-        self._waiters.look()
-        self._rounds.look()
+        self._look_at_waiters()
 
     def members_frame(self) -> tuple[int, bytes]:
         return self._members_version, self._members_frame

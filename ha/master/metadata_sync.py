@@ -9,11 +9,12 @@ consumer offsets to what its log holds. A caller that must know that a change is
 the slaves have acknowledged that version (table_waiters.py).
 
 A table never delays the log: its pieces are sent one at a time between chunks, a table that takes
-long to encode is encoded rarely, and one that is too large to send stays here, with a warning.
+long to encode is encoded rarely, more often while a caller waits for it, and one that is too large
+to send stays here, with a warning.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from storage.clock import Clock
 
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 REST = 20
 """A table is encoded at most this part of the time: encoding holds its lock."""
+REST_IF_WANTED = 1
+"""The same while a caller waits for it."""
 
 
 class MetadataSource:
@@ -34,22 +37,28 @@ class MetadataSource:
         self._tables = tables
         self._clock = clock
         self._frames: dict[str, tuple[int, Sequence[bytes]]] = {}
-        self._not_before: dict[str, float] = {}
+        # of the last encoding: when it ended, and how long it took
+        self._encoded: dict[str, tuple[float, float]] = {}
         self.faults: dict[str, str] = {}
 
-    def refresh(self) -> bool:
-        """Encode the tables that have changed; whether one has."""
+    def refresh(self, wanted: Collection[str] = ()) -> bool:
+        """Encode the tables that have changed; whether one has. Callers wait for those that are
+        `wanted`."""
         changed = False
         for kind, table in self._tables.items():
             # The version first: a change in between is then sent once more, never lost.
             version, began = table.version, self._clock.monotonic()
             held = self._frames.get(kind)
-            if held is not None and (held[0] == version or began < self._not_before.get(kind, 0.0)):
+            if (held is not None and held[0] == version) or self._rests(kind, began, wanted):
                 continue
             changed |= self._encode(kind, version, table)
-            took = self._clock.monotonic() - began
-            self._not_before[kind] = self._clock.monotonic() + REST * took
+            ended = self._clock.monotonic()
+            self._encoded[kind] = ended, ended - began
         return changed
+
+    def _rests(self, kind: str, now: float, wanted: Collection[str]) -> bool:
+        ended, took = self._encoded.get(kind, (now, 0.0))
+        return now < ended + took * (REST_IF_WANTED if kind in wanted else REST)
 
     def _encode(self, kind: str, version: int, table: TablePort) -> bool:
         try:

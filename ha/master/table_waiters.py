@@ -36,6 +36,11 @@ class TableWaiters:
             self._waiting.remove(entry)
         return True
 
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The tables that are waited for."""
+        return frozenset(kind for kind, _, _ in self._waiting)
+
     def look(self) -> None:
         """After every acknowledgement, and every change of the set."""
         for kind, version, done in self._waiting:

@@ -94,6 +94,7 @@ class ElectedRoles:
         self._slave: ReplicationSlave | None = None
         self._following: asyncio.Task[None] | None = None
         self._unlisten: Callable[[], None] | None = None
+        self._sending: asyncio.Task[bool] | None = None
         self.terms_won = 0
         self.incarnation_changes = 0
 
@@ -229,6 +230,11 @@ class ElectedRoles:
         role = self.switch.current
         if isinstance(role, MasterRole):
             role.held_back = reason
+            if reason and self._master is not None and self.tables_sent():
+                self._sending = asyncio.create_task(self._master.send_tables(), name="tables")
+
+    def tables_sent(self) -> bool:
+        return self._sending is None or self._sending.done()
 
     def durable_on(self, member: Member) -> int | None:
         master = self._master
@@ -258,6 +264,9 @@ class ElectedRoles:
             self._unlisten()
             self._unlisten = None
         master, slave, task = self._master, self._slave, self._following
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
         await self._brokers.end()
         if master is not None:
             await asyncio.to_thread(end_term, self._store)

@@ -9,6 +9,7 @@ import pytest
 from grpc import aio
 
 from fakes.replicas import SYNC, Replica, eventually
+from ha.master import metadata_sync
 from ha.master.session import SendChunk
 from ha.protocol.chunk_codec import Chunk
 from ha.protocol.frames import (
@@ -124,6 +125,50 @@ async def test_a_topic_is_settled_once_the_slave_has_it(replica: Make) -> None:
     await slave.stop()
     master.store.create_topic(TopicConfig("Later", 4, 4))
     assert not await master.master.table_settled("topics", 0.1)
+
+
+async def test_no_change_waits_for_the_rest_after_the_one_before(
+    replica: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of many topics takes long to encode, and is sent rarely while nobody waits."""
+    master, slave = await sync_pair(replica)
+    monkeypatch.setattr(metadata_sync, "REST", 10**9)
+    for number in range(3):
+        master.store.create_topic(TopicConfig(f"t{number}", 4, 4))
+        assert await master.master.table_settled("topics", 20)
+        assert slave.store.topics.get(f"t{number}") is not None
+
+
+async def test_where_a_group_begins_is_settled_once_it_is_on_the_slaves_disk(
+    replica: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = await sync_pair(replica)
+    monkeypatch.setattr(metadata_sync, "REST", 10**9)
+    master.store.consumer_offsets.commit("g", "T", 0, 7)
+    version = master.store.consumer_offsets.version
+    assert await master.master.table_settled("consumer-offsets", 20)
+    assert b"T@g" in (slave.store_config.directory / "config/consumerOffset.json").read_bytes()
+    assert master.master.group.needed_tables["consumer-offsets"] == version
+    await slave.stop()
+    master.store.consumer_offsets.commit("g", "T", 0, 3)
+    assert not await master.master.table_settled("consumer-offsets", 0.1)
+
+
+async def test_a_master_that_goes_gives_its_slaves_the_newest_tables(
+    replica: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = await sync_pair(replica)
+    monkeypatch.setattr(metadata_sync, "REST", 10**9)
+    master.store.consumer_offsets.commit("g", "T", 0, 7)
+    assert await master.master.send_tables(20)
+    assert slave.store.consumer_offsets.offset("g", "T", 0) == 7
+    master.store.consumer_offsets.commit("g", "T", 0, 8)
+    assert await master.master.send_tables(20)
+    assert slave.store.consumer_offsets.offset("g", "T", 0) == 8
+    await slave.stop()
+    await eventually(lambda: not master.master.group.sessions)
+    master.store.consumer_offsets.commit("g", "T", 0, 9)
+    assert await master.master.send_tables(20), "nobody is there to take them"
 
 
 async def test_a_large_table_arrives_and_the_log_goes_on(replica: Make) -> None:

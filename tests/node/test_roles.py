@@ -23,7 +23,7 @@ class FakeReplication:
     def admission(self) -> str | None:
         return None
 
-    async def table_settled(self, kind: str, timeout_s: float) -> bool:
+    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
         return self.settles
 
 

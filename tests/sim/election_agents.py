@@ -60,6 +60,9 @@ class NodeHost:
     def hold_puts(self, reason: str) -> None:
         self._cluster.hold_puts(self._node, reason)
 
+    def tables_sent(self) -> bool:
+        return True
+
     def durable_on(self, member: Member) -> int | None:
         master = self._node.master
         if master is None or member.node_id not in master.group.sessions:

@@ -32,6 +32,7 @@ class Host:
     fenced = ""
     connected = disk("b")
     kept_out = ""
+    sent = True
 
     def own_log(self) -> OwnLog:
         return OwnLog("1", 1, 1, 100, epochs=TABLE, confirm_offset=self.confirmed)
@@ -47,6 +48,9 @@ class Host:
 
     def hold_puts(self, reason: str) -> None:
         self.held_back = reason
+
+    def tables_sent(self) -> bool:
+        return self.sent
 
     def durable_on(self, member: Member) -> int | None:
         return 100 if member == self.connected else None
@@ -378,3 +382,13 @@ async def test_a_switch_without_the_coordinator_holds_puts_back_once() -> None:
     assert not running.host.held_back
     await running.agent._keep_leading(KeepLeading(request))
     assert not running.host.held_back, "a request that was refused is not tried again"
+
+
+async def test_nothing_is_handed_over_while_the_slaves_take_the_newest_tables() -> None:
+    running, request = await switching()
+    running.host.sent = False
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 2
+    running.host.sent = True
+    await running.agent._keep_leading(KeepLeading(request))
+    assert running.keys.record().epoch == 3

@@ -104,25 +104,59 @@ def test_a_table_that_is_too_large_stays_here_and_the_others_go(
     assert not source.faults
 
 
+class Slow:
+    """A table whose encoding takes a second."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.version = 0
+        self.encoded = 0
+        self._clock = clock
+
+    def to_json(self) -> bytes:
+        self._clock.advance(1.0)
+        self.encoded += 1
+        return b"{}"
+
+    def replace_from_json(self, data: bytes) -> None:
+        raise AssertionError
+
+
 def test_a_table_that_takes_long_is_encoded_rarely() -> None:
     clock = FakeClock()
-
-    class Slow:
-        version = 0
-        encoded = 0
-
-        def to_json(self) -> bytes:
-            clock.advance(1.0)
-            self.encoded += 1
-            return b"{}"
-
-        def replace_from_json(self, data: bytes) -> None:
-            raise AssertionError
-
-    table = Slow()
+    table = Slow(clock)
     source = MetadataSource({"offsets": table}, clock)
     for _ in range(100):
         source.refresh()
         table.version += 1
         clock.advance(0.3)
     assert 2 <= table.encoded <= 4
+
+
+def test_one_that_somebody_waits_for_is_encoded_soon_and_half_of_the_time_at_most() -> None:
+    clock = FakeClock()
+    table, other = Slow(clock), Slow(clock)
+    source = MetadataSource({TOPICS: table, CONSUMER_OFFSETS: other}, clock)
+    source.refresh()
+    table.version = other.version = 1
+    clock.advance(1.0)
+    assert source.refresh({TOPICS})
+    assert source.versions() == {TOPICS: 1, CONSUMER_OFFSETS: 0}, "nobody waits for the other"
+    began, encoded = clock.monotonic(), table.encoded
+    while clock.monotonic() < began + 100:
+        table.version += 1
+        source.refresh({TOPICS})
+        clock.advance(0.05)
+    assert 45 <= table.encoded - encoded <= 50
+
+
+def test_one_that_is_too_large_is_not_encoded_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_pieces, "MAX_TABLE_BYTES", 1)
+    clock = FakeClock()
+    table = Slow(clock)
+    source = MetadataSource({TOPICS: table}, clock)
+    for _ in range(100):
+        source.refresh()
+        clock.advance(0.3)
+    assert table.encoded <= 4

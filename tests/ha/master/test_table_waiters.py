@@ -88,3 +88,24 @@ async def test_who_waits_is_told_once_it_is_held_and_that_time_is_over() -> None
     await asyncio.gather(second, return_exceptions=True)
     assert not await waiters.wait("topics", 2, 0)
     assert await waiters.wait("topics", 1, 0)
+
+
+async def test_it_is_known_which_tables_are_waited_for() -> None:
+    waiters = TableWaiters(lambda kind, version: False)
+    waiting = asyncio.create_task(waiters.wait("topics", 1, 30))
+    await asyncio.sleep(0)
+    assert waiters.kinds == {"topics"}
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert not waiters.kinds
+
+
+def test_a_slave_that_is_away_is_not_waited_for_when_the_master_goes() -> None:
+    made = group(A)
+    assert made.tables_followed("topics", 3)
+    follow(made, "a", topics=2)
+    assert not made.tables_followed("topics", 3)
+    follow(made, "a", topics=3)
+    assert made.tables_followed("topics", 3)
+    follow(made, "b", topics=1)
+    assert made.tables_followed("topics", 3), "b is not in the set"

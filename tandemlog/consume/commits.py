@@ -281,7 +281,7 @@ class Commits:
         assert self._group is not None
         if not offsets:
             return
-        member = self._of.membership
+        member, epoch = self._of.membership, self._progress.epoch
         for queue in offsets:
             self._progress.committed.pop(queue, None)
         try:
@@ -289,22 +289,22 @@ class Commits:
             await self._positions.commit(self._group, offsets, identity, log_term)
         except TandemlogError as error:
             if isinstance(error, OffsetOutOfRangeError):
-                self._saved(offsets, error.refused or offsets)
+                self._saved(offsets, error.refused or offsets, epoch)
             if isinstance(error, LogCutError):
                 raise
             logger.warning("offsets not committed: group=%s %s", self._group, error)
             self._of.counters.failed_commits += 1
             if isinstance(error, FencedMemberError):
-                self._saved(offsets, error.refused or offsets)
+                self._saved(offsets, error.refused or offsets, epoch)
                 if member is not None:
                     member.check()
             raise
         self._of.counters.commits += 1
-        self._saved(offsets, ())
+        self._saved(offsets, (), epoch)
 
-    def _saved(self, offsets: Mapping[Queue, int], refused: Collection[Queue]) -> None:
-        for queue in offsets.keys() - set(refused):
-            self._progress.committed[queue] = offsets[queue]
+    def _saved(self, offsets: Mapping[Queue, int], refused: Collection[Queue], epoch: int) -> None:
+        saved = offsets.keys() - set(refused)
+        self._progress.know({queue: offsets[queue] for queue in saved}, epoch)
 
 
 def _cut_off(group: str, queues: Collection[Queue]) -> LogCutError:

@@ -282,6 +282,7 @@ class AsyncConsumer:
     ) -> None:
         committed: Mapping[Queue, int] = {}
         await follower.log.look()
+        epoch = follower.progress.epoch
         if isinstance(start, Mapping):
             starts = {queue: start[queue] for queue in found if queue in start}
         elif start in (None, COMMITTED) and self.group is not None:
@@ -297,7 +298,8 @@ class AsyncConsumer:
 
         if not fixed:
             follower.look_for_queues(all_queues)
-        follower.begin(starts, committed)
+        follower.progress.know(committed, epoch)
+        follower.begin(starts)
 
     async def _join(
         self,

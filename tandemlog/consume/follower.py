@@ -91,7 +91,7 @@ class Follower:
         self.on_receive = Hooks(options.hooks).on_receive
         self.counters = fetcher.counters
         self._moved: deque[Portion] = deque()
-        self.progress = Progress()
+        self.progress = Progress(lambda: positions.master_epoch)
         self.membership: Membership | None = None
         self.log = fetcher.log
         self.cuts = Cuts(self, fetcher, options.on_data_loss)
@@ -243,11 +243,8 @@ class Follower:
 
     # queues
 
-    def begin(
-        self, starts: Mapping[Queue, int], committed: Mapping[Queue, int] | None = None
-    ) -> None:
-        """Read these from these offsets on; of `committed` it is known that the group has them."""
-        self.progress.committed.update(committed or {})
+    def begin(self, starts: Mapping[Queue, int]) -> None:
+        """Read these from these offsets on."""
         for queue, offset in starts.items():
             self.progress.begin(queue, offset)
         self._fetcher.begin(starts, self.progress.turn)
@@ -346,6 +343,7 @@ class Follower:
         self.cuts.former.clear()
         wanted = sorted(queues)
         topics = sorted({topic for topic, _ in wanted})
+        epoch = self.progress.epoch
         committed = await self._positions.committed(self._group, topics)
         fresh = [queue for queue in wanted if queue not in committed]
         if fresh:
@@ -357,7 +355,7 @@ class Follower:
             begins = {queue: min(at, cut.get(queue, at)) for queue, at in begins.items()}
             committed = {**committed, **begins}
         starts = {queue: committed[queue] for queue in wanted}
-        self.progress.committed.update(starts)
+        self.progress.know(starts, epoch)
         return starts
 
     def assigned(self, starts: Mapping[Queue, int]) -> None:

@@ -102,6 +102,11 @@ class Positions:
         self._knowing = Knowing(connection)
         self.timeout_ms = connection.options.request_timeout_ms
 
+    @property
+    def master_epoch(self) -> int:
+        """The newest epoch of a master that was heard of."""
+        return self._connection.epochs.value
+
     async def topics(self, names: Sequence[str]) -> list[admin_pb2.Topic]:
         """The topics by name, or all; raises UnknownTopicError naming those that are not there.
 

@@ -4,8 +4,9 @@
                 another one; a batch that was read in an older turn is dropped
     place       how far the caller is in a queue; seek and a new assignment begin another one, so
                 what a thread still writes to the old one does not count
-    committed   what the group is known to have; a place is where a queue was begun until
-                something is delivered, so that a commit saves that too
+    committed   what the group is known to have, by the word of the newest master: one that was
+                elected since may lack the last commits, which are saved again. A place is where
+                a queue was begun until something is delivered, so that a commit saves that too
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -16,7 +17,7 @@ sees the other.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from .positions import Queue
 
@@ -35,10 +36,13 @@ class Place:
 
 
 class Progress:
-    """See the module; offsets are queue offsets."""
+    """See the module; offsets are queue offsets. `epoch()` is the newest epoch of a master that was
+    heard of."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: Callable[[], int] = lambda: 0) -> None:
         self.committed: dict[Queue, int] = {}
+        self._newest_epoch = epoch
+        self._epoch = 0
         self.in_hand: Queue | None = None
         self._turns: dict[Queue, int] = {}
         self._places: dict[Queue, Place] = {}
@@ -138,8 +142,27 @@ class Progress:
     def turn(self, queue: Queue) -> int:
         return self._turns.get(queue, 0)
 
+    @property
+    def epoch(self) -> int:
+        """The newest epoch of a master; before a question whose answer is for `know`."""
+        return self._newest_epoch()
+
+    def know(self, offsets: Mapping[Queue, int], epoch: int) -> None:
+        """A master has said that the group has these; before it was asked, the newest epoch was
+        `epoch`. Nothing is known of it if there is a newer one by now."""
+        self._forget_older()
+        if epoch == self._epoch:
+            self.committed.update(offsets)
+
+    def _forget_older(self) -> None:
+        newest = self.epoch
+        if newest != self._epoch:
+            self._epoch = newest
+            self.committed.clear()
+
     def to_commit(self, offsets: Mapping[Queue, int]) -> dict[Queue, int]:
         """Those that the group does not have yet."""
+        self._forget_older()
         return {
             queue: offset
             for queue, offset in offsets.items()

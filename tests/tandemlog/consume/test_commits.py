@@ -229,3 +229,53 @@ async def test_whatever_is_cancelled_a_commit_that_returned_is_there(seed: int) 
     await asyncio.gather(*asked, return_exceptions=True)
     await commits.commit()
     assert server.offsets == {**server.offsets, **progress.delivered}
+
+
+class Epochs:
+    """The newest epoch that the connection has heard of."""
+
+    def __init__(self) -> None:
+        self.value = 1
+
+
+def commits_in(epochs: Epochs, server: Server) -> tuple[Commits, Progress]:
+    progress = Progress(lambda: epochs.value)
+    progress.begin(ZERO, 0)
+    progress.know({ZERO: 0}, epochs.value)
+    return Commits(server, progress, "g", Of()), progress  # type: ignore[arg-type]
+
+
+async def test_what_an_earlier_master_had_is_sent_to_the_next_one() -> None:
+    server, epochs = Server(turns=0), Epochs()
+    commits, progress = commits_in(epochs, server)
+    deliver(progress, ZERO, 7)
+    await commits.save(progress.done)
+    server.offsets, epochs.value = {ZERO: 2}, 2  # the next one does not have the last commit
+    await commits.save(progress.done)
+    assert server.offsets == {ZERO: 7}
+    calls = server.calls
+    await commits.save(progress.done)
+    assert server.calls == calls
+
+
+async def test_an_answer_that_may_be_of_the_master_before_is_not_believed_of_the_next() -> None:
+    server, epochs = Server(turns=3), Epochs()
+    commits, progress = commits_in(epochs, server)
+    deliver(progress, ZERO, 7)
+    saving = asyncio.create_task(commits.save(progress.done))
+    await asyncio.sleep(0)
+    epochs.value = 2
+    await saving
+    calls = server.calls
+    await commits.save(progress.done)
+    assert server.calls == calls + 1
+
+
+def test_where_a_group_was_before_an_election_is_not_where_it_is() -> None:
+    epochs = Epochs()
+    progress = Progress(lambda: epochs.value)
+    progress.begin(ZERO, 0)
+    asked_in = progress.epoch
+    epochs.value = 2
+    progress.know({ZERO: 0}, asked_in)
+    assert progress.to_commit({ZERO: 0}) == {ZERO: 0}

@@ -22,6 +22,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
+from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS
 from storage.message_store import MessageStore
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
@@ -38,10 +39,11 @@ from .group import (
     Report,
 )
 from .limits import GroupLimits
+from .offset_promises import OffsetPromises
 from .refusals import check_room, members_text, refusals, refused
 from .reports import describe, members_of, report_of, response_of
 from .rows import group_of
-from .saver import TABLE, GroupSaver, LeadingRole
+from .saver import GroupSaver, LeadingRole
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +76,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._saver = GroupSaver(store, role, self)
+        self.promises = OffsetPromises(store.consumer_offsets, role)
         self._topics: object = None
         self._assigning: set[Group] = set()
         self.rebalances_total = 0
@@ -107,6 +110,7 @@ class GroupCoordinator:
                 logger.error("members of a group are forgotten, they join again: %s", error)
         with self._lock:
             self.groups, self.term = found, term
+        self.promises.begin_term()
         for name, group in found.items():
             if group.members:
                 self._saver.changed(name)
@@ -430,8 +434,8 @@ class GroupCoordinator:
         RequestRefusedError."""
         self._saver.dropped(name)  # before: this call may end in the middle
         await asyncio.to_thread(self._delete, name)
-        await self._role.settle("groups")
-        await self._role.settle(TABLE)
+        tables = GROUPS, GROUP_MEMBERS, CONSUMER_OFFSETS
+        await asyncio.gather(*(self._role.settle(table) for table in tables))
 
     def _delete(self, name: str) -> None:
         store, now_ms = self._store, self._store.clock.now_ms()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from ha.store_port import GROUP_MEMBERS
 from storage.message_store import MessageStore
 
 from ..error_status import RequestRefusedError
@@ -17,7 +18,6 @@ from .rows import row_of_members
 
 logger = logging.getLogger(__name__)
 
-TABLE = "group-members"
 RETRY_S = 0.5
 
 
@@ -32,7 +32,7 @@ class LeadingRole(Protocol):
 
     def require_group(self, group: str) -> None: ...
 
-    async def settle(self, table: str) -> None: ...
+    async def settle(self, table: str, version: int | None = None) -> None: ...
 
 
 class Groups(Protocol):
@@ -123,7 +123,7 @@ class GroupSaver:
             await asyncio.sleep(RETRY_S)
             self._signal.set()
             return
-        await self._role.settle(TABLE)
+        await self._role.settle(GROUP_MEMBERS)
         if self._groups.term != term:
             return
         self._dropped -= dropped

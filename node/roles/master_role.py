@@ -107,8 +107,9 @@ class MasterRole(OwnTables):
                 raise RequestRefusedError(common_pb2.NOT_IN_SYNC, reason)
             await asyncio.sleep(ADMISSION_STEP_S)
 
-    async def settle(self, table: str) -> None:
-        if not await self._replication.table_settled(table, self._timeout_ms / 1000):
+    async def settle(self, table: str, version: int | None = None) -> None:
+        timeout_s = self._timeout_ms / 1000
+        if not await self._replication.table_settled(table, timeout_s, version):
             raise RequestRefusedError(
                 common_pb2.OUTCOME_UNKNOWN,
                 f"the change of {table} is durable on the master, but not every in-sync replica "

@@ -69,7 +69,7 @@ class RelayRole:
     async def admit_change(self) -> None:
         return
 
-    async def settle(self, table: str) -> None:
+    async def settle(self, table: str, version: int | None = None) -> None:
         return
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:

@@ -39,8 +39,9 @@ class NodeRole(Protocol):
     async def admit_change(self) -> None:
         """Before a table is changed. Raises RequestRefusedError (NOT_MASTER, NOT_IN_SYNC)."""
 
-    async def settle(self, table: str) -> None:
-        """Wait until a changed table is safe. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
+    async def settle(self, table: str, version: int | None = None) -> None:
+        """Wait until a changed table is safe; `version`: of that change, without it the present
+        one. Raises RequestRefusedError (OUTCOME_UNKNOWN)."""
 
     def require_topics(self) -> None:
         """Raises RequestRefusedError if the topics come from elsewhere and cannot be changed

@@ -61,8 +61,8 @@ class RoleSwitch:
     async def admit_change(self) -> None:
         await self.current.admit_change()
 
-    async def settle(self, table: str) -> None:
-        await self.current.settle(table)
+    async def settle(self, table: str, version: int | None = None) -> None:
+        await self.current.settle(table, version)
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:
         return self.current.members()

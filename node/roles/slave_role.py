@@ -35,7 +35,7 @@ class SlaveRole(OwnTables):
     async def admit_change(self) -> None:
         self.require_master("change topics on")
 
-    async def settle(self, table: str) -> None:
+    async def settle(self, table: str, version: int | None = None) -> None:
         self.require_master(f"change {table} on")
 
     def require_master(self, what: str) -> None:

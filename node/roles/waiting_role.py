@@ -43,7 +43,7 @@ class WaitingRole(OwnTables):
     async def admit_change(self) -> None:
         self.require_master("change topics on")
 
-    async def settle(self, table: str) -> None:
+    async def settle(self, table: str, version: int | None = None) -> None:
         self.require_master(f"change {table} on")
 
     def members(self) -> Sequence[common_pb2.NodeStatus]:

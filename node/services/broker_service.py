@@ -254,7 +254,9 @@ class BrokerService:
     async def FetchOffsets(
         self, request: broker_pb2.FetchOffsetsRequest, context: Any
     ) -> broker_pb2.FetchOffsetsResponse:
-        return await self._read(context, partial(self._fetch, request, context))
+        response = await self._read(context, partial(self._fetch, request, context))
+        await self._members.settled(request.group)
+        return response
 
     def _fetch(
         self, request: broker_pb2.FetchOffsetsRequest, caller: Caller

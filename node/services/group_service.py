@@ -4,8 +4,9 @@ Commits come from members, which may commit what they own, and from readers with
 which may commit what no member owns (node/groups/coordinator.py).
 
 Offsets are saved every few seconds: one that is lost makes messages come again. A group's first
-offset in a queue is saved at once: without it the group would begin where its program says, and
-that may be behind messages that it has not had.
+offset in a queue, and one that moves back, is saved at once and answered once the in-sync set has
+it (node/groups/offset_promises.py): without it the group would begin where its program says, or
+stay where it was, and that may be behind messages that it has not had.
 """
 
 import logging
@@ -20,6 +21,7 @@ from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 from ..access.caller import Caller
 from ..error_status import RequestRefusedError
 from ..groups.coordinator import GroupCoordinator
+from ..groups.offset_promises import OffsetPromises
 from ..pulls.group_activity import GroupActivity
 from ..pulls.known_queues import KnownQueues
 from ..pulls.read_turns import ReadTurns
@@ -68,18 +70,21 @@ class GroupService:
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
     ) -> broker_pb2.CommitOffsetsResponse:
         self._coordinator.lead("commit consumer offsets on", request.group)
-        response = await self._turns.run(
+        response, repeated = await self._turns.run(
             caller,
             partial(self._commit, request, caller),
             room=ROWS_BYTES,
-            size_of=lambda made: made.ByteSize(),
+            size_of=lambda made: made[0].ByteSize(),
         )
+        if not request.dry_run:
+            await self._coordinator.promises.settle(request.group, repeated=repeated)
         self._activity.committed(request.group, caller.peer)
         return response
 
     def _commit(
         self, request: broker_pb2.CommitOffsetsRequest, caller: Caller
-    ) -> broker_pb2.CommitOffsetsResponse:
+    ) -> tuple[broker_pb2.CommitOffsetsResponse, bool]:
+        """The answer, and whether an offset was there already."""
         check_count("offsets", len(request.offsets), MAX_ROWS)
         for each in request.offsets:
             self._known.check_queue(each.topic, each.queue_id)
@@ -101,7 +106,7 @@ class GroupService:
         response.refused.extend(each for index, each in enumerate(request.offsets) if index in cut)
         offsets = [each for index, each in enumerate(request.offsets) if index not in cut]
         queues = [(each.topic, each.queue_id) for each in offsets]
-        row = _Rows(self._store, request, offsets)
+        row = _Rows(self._store, request, offsets, self._coordinator.promises)
         if request.member_id:
             refused = set(
                 self._coordinator.commit_owned(
@@ -132,11 +137,16 @@ class GroupService:
                 empty=request.without_members,
                 dry_run=request.dry_run,
             )
-        if row.begins:
+        if row.begins or row.back:
             self._save()
         if row.back:
             caller.moved_back(request.group, ", ".join(row.back))
-        return response
+        return response, row.repeats
+
+    async def settled(self, group: str) -> None:
+        """Wait until the offsets of this group that were read before are not only here. Raises
+        RequestRefusedError (NOT_IN_SYNC)."""
+        await self._coordinator.promises.settle(group)
 
     def _save(self) -> None:
         try:
@@ -206,20 +216,23 @@ def _only_seen(member: broker_pb2.GroupMember, caller: Caller) -> bool:
 
 class _Rows:
     """The rows of a commit on their way into the table; `back`: what went to a lower offset;
-    `begins`: some are the first of their queue."""
+    `begins`: some are the first of their queue; `repeats`: some were there already."""
 
     def __init__(
         self,
         store: MessageStore,
         request: broker_pb2.CommitOffsetsRequest,
         rows: Sequence[broker_pb2.QueuePosition],
+        promises: OffsetPromises,
     ) -> None:
         self._offsets = store.consumer_offsets
         self._group = request.group
         self._rows = rows
         self._dry_run = request.dry_run
+        self._promises = promises
         self.back: list[str] = []
         self.begins = False
+        self.repeats = False
 
     def commit(self, index: int) -> None:
         if self._dry_run:
@@ -227,10 +240,19 @@ class _Rows:
         each = self._rows[index]
         place = self._group, each.topic, each.queue_id
         before = self._offsets.offset(*place)
-        self.begins = self.begins or before is None
-        if before is not None and each.queue_offset < before and len(self.back) < MAX_SHOWN:
+        if before is not None and each.queue_offset >= before:
+            self.repeats = self.repeats or each.queue_offset == before
+            self._offsets.commit(*place, each.queue_offset)
+            return
+        if before is None:
+            self.begins = True
+        elif len(self.back) < MAX_SHOWN:
             self.back.append(f"{each.topic}/{each.queue_id} {before} -> {each.queue_offset}")
-        self._offsets.commit(*place, each.queue_offset)
+        self._promises.changing(self._group)
+        try:
+            self._offsets.commit(*place, each.queue_offset)
+        finally:
+            self._promises.changed(self._group)
 
 
 def check_count(field: str, actual: int, limit: int) -> None:

@@ -12,11 +12,19 @@ import tandemlog.cluster.connection
 import tandemlog.cluster.newest_epoch
 import tandemlog.produce.chain
 from node.error_status import not_sure
+from node.groups.offset_promises import OffsetPromises
 from node.roles.master_role import MasterRole
 from node.services.leadership import Leadership
 from sim.ha_mutations import Patch
 from sim.served_promises import Promises
-from sim.served_scenes import Scene, deposed, idle_at_the_end, lost_ahead, orphaned
+from sim.served_scenes import (
+    Scene,
+    deposed,
+    first_commit,
+    idle_at_the_end,
+    lost_ahead,
+    orphaned,
+)
 from tandemlog.cluster.topology import NodeInfo, Topology
 from tandemlog.consume.commits import Commits
 from tandemlog.consume.log_watch import LogWatch
@@ -59,6 +67,10 @@ async def commit_nothing(self: Commits, offsets: Any) -> None:
     return
 
 
+async def settled_at_once(self: OffsetPromises, group: str, *, repeated: bool = False) -> None:
+    return
+
+
 CLIENT_FLOOR: list[Patch] = [
     (tandemlog.cluster.newest_epoch, "is_current", any_epoch),
     (tandemlog.cluster.connection, "is_current", any_epoch),
@@ -97,6 +109,11 @@ MUTATIONS: dict[str, tuple[Scene, int, list[Patch]]] = {
         idle_at_the_end,
         0,
         [(Commits, "place", commit_nothing)],
+    ),
+    "where a group begins is acknowledged by the master alone": (
+        first_commit,
+        0,
+        [(OffsetPromises, "settle", settled_at_once)],
     ),
 }
 """What is switched off: a scene, a seed of it that shows it, and how."""

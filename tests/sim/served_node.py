@@ -92,7 +92,7 @@ class NoMasterRole(OwnTables):
     async def admit_change(self) -> None:
         self.require_master("change topics on")
 
-    async def settle(self, table: str) -> None:
+    async def settle(self, table: str, version: int | None = None) -> None:
         self.require_master(f"change {table} on")
 
 
@@ -116,9 +116,11 @@ class SimReplication(ReplicationMaster):
         """Whatever may have changed the answers of the set."""
         self._rounds.look()
 
-    async def table_settled(self, kind: str, timeout_s: float) -> bool:
+    async def table_settled(self, kind: str, timeout_s: float, version: int | None = None) -> bool:
         loop = asyncio.get_running_loop()
-        version, deadline = tables_of(self.store)[kind].version, loop.time() + timeout_s
+        deadline = loop.time() + timeout_s
+        if version is None:
+            version = tables_of(self.store)[kind].version
         while not self.group.tables_held(kind, version):
             if loop.time() >= deadline:
                 return False

@@ -5,6 +5,7 @@ read      who reads from the begin gets all that the last leader holds; who bega
           all that was acknowledged after that
 answer    what is said of offsets and producers was true when the question came: never by a
           node of an epoch below one in which something newer was acknowledged
+places    where a group was told to begin in a queue, each later leader has an offset of it
 members   keep their queues while nothing but the coordinator is away
 """
 
@@ -42,6 +43,8 @@ class Promises:
         # (reader or group, queue) -> since when all that is stored there is its
         self.began: dict[tuple[str, Queue], float] = {}
         self.holds: dict[tuple[str, Queue], tuple[str, float]] = {}
+        # queues of groups in which a commit was acknowledged, if that waits for the set
+        self.places: set[tuple[str, Queue]] = set()
         # the newest epoch in which something of a kind was acknowledged
         self.newest: Counter[str] = Counter()
 
@@ -77,6 +80,14 @@ class Promises:
         lost = sorted(self.stored.keys() - found.keys())
         if lost:
             raise ViolationError(f"{node.name} leads, and lacks: {lost[:5]}")
+        offset = store.consumer_offsets.offset
+        nowhere = sorted(
+            f"{group} in {queue[0]}/{queue[1]}"
+            for group, queue in self.places
+            if offset(group, *queue) is None
+        )
+        if nowhere:
+            raise ViolationError(f"{node.name} leads, and has no offset of {nowhere}")
 
     # --- readers
 
@@ -168,6 +179,9 @@ class Promises:
             kind = f"offsets of {request.group}"
             self.newest[kind] = max(self.newest[kind], node.leads)
             self.world.count("commits")
+            if self.world.mode.waits:
+                rows = request.offsets
+                self.places.update((request.group, (each.topic, each.queue_id)) for each in rows)
 
     def _said(self, node: "ServedNode", method: str, then: int, answer: Any) -> None:
         self.world.count("refused to say" if answer.error.code else "said")

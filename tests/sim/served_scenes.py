@@ -4,6 +4,7 @@ deposed      a master that has lost only the coordinator, and whose successors a
              that are stored and not answered
 orphaned     nothing is away but the coordinator, for long
 idle_at_the_end  a group that begins at the end, and has nothing to commit
+first_commit  a leader dies as soon as it has acknowledged where a group begins, and the member too
 lost_ahead   readers have got what the next master does not have, and it writes on
 """
 
@@ -155,4 +156,25 @@ def idle_at_the_end(world: ServedScene) -> None:
     world.start_reader("g", LATEST)
 
 
-SCENES: tuple[Scene, ...] = (deposed, orphaned, lost_ahead, idle_at_the_end)
+@scene(Replication.SYNC, start=LATEST)
+def first_commit(world: ServedScene) -> None:
+    world.start_reader("fresh", LATEST)
+    for _ in range(1000):
+        if any(group == "fresh" for group, _ in world.promises.places):
+            break
+        world.calm()
+    else:
+        raise ViolationError("a new group has no place")
+    old, member = world.leads(), world.readers.pop()
+    world.stop(old)
+    member.kill()
+    world.promises.gone(member)
+    world.down = {old.name}
+    world.until_another_leads((old.name,))
+    world.busy = 0.3
+    world.calm_for(3.0)
+    world.start_reader("fresh", LATEST)
+    world.calm_for(3.0)
+
+
+SCENES: tuple[Scene, ...] = (deposed, orphaned, lost_ahead, idle_at_the_end, first_commit)

@@ -22,7 +22,7 @@ from ha.master.record_keeper import RecordKeeper
 from ha.master.term import WonTerm
 from ha.slave.session import ReplaceTable, StoreAction
 from ha.state import HaState
-from ha.store_port import GROUP_MEMBERS, GROUPS, TOPICS, tables_of
+from ha.store_port import PROMISED_TABLES, tables_of
 from node.puts.append_stream import PendingAppend
 from sim.election_nodes import ElectedNode, Process
 from sim.election_world import ElectionWorld
@@ -179,8 +179,7 @@ class ServedNodes(ElectionWorld):
         served.cursors.clear()
         served.tables.refresh()
         versions = served.tables.versions()
-        kinds = (TOPICS, GROUPS, GROUP_MEMBERS)
-        master.group.needed_tables = {kind: versions[kind] for kind in kinds}
+        master.group.needed_tables = {kind: versions[kind] for kind in PROMISED_TABLES}
         self.service_of(node).lead(master.group, self.config(node.name), process.agent.lease_fault)
 
     def follow(self, node: ElectedNode, leader: LeaderValue, unclean_epoch: int, uuid: str) -> None:

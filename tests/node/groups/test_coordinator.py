@@ -126,6 +126,25 @@ async def test_a_deleted_group_does_not_come_back(cluster: Cluster) -> None:
     assert unknown.value.code == common_pb2.UNKNOWN_GROUP
 
 
+async def test_a_group_is_deleted_once_all_its_tables_are_safe(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that is made again would else continue where the deleted one was."""
+    one = Member(cluster, "one")
+    await converge(one)
+    one.epoch = -1
+    await one.report()
+    groups = cluster.node.groups
+    settled: list[str] = []
+
+    async def settle(table: str) -> None:
+        settled.append(table)
+
+    monkeypatch.setattr(groups._role, "settle", settle)
+    await groups.delete("g")
+    assert {"groups", "group-members", "consumer-offsets"} <= {*settled}
+
+
 @pytest.mark.parametrize("field", ["member_id", "instance_id", "client_id"])
 def test_ids_cannot_forge_lines_of_the_log(field: str) -> None:
     request = broker_pb2.GroupHeartbeatRequest(

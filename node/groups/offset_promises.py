@@ -1,0 +1,99 @@
+"""Which of the groups' offsets are only on this node yet, and may be lost with it.
+
+    begins, moves back ─▶ open ─▶ the in-sync set has the table ─▶ answered, nothing open
+    moves forward      ─▶ answered
+
+An offset that moved forward and is lost makes messages come again. One that begins a queue, or is
+reset, may not be lost once it was acknowledged: the group would begin where its program says, or
+stay where it was, and what was sent before would be skipped. So it is answered as a changed topic
+is, once every node that may lead next has the table, and until then nothing else of its group is
+answered either: a repetition, what was read, a later offset that stands on it.
+
+A new master has what the one before left, whose other slaves may not have it. Nothing of that was
+acknowledged unless the whole set had it, but who asks again would find it there: so in a new term
+an offset that is there already is answered as one that begins.
+"""
+
+import math
+import threading
+from typing import Protocol
+
+from ha.store_port import CONSUMER_OFFSETS
+from tandemlog.format.words import quoted
+from tandemlog.v1 import common_pb2
+
+from ..error_status import RequestRefusedError
+
+NOTHING = -1.0
+"""Below every version."""
+
+
+class Versioned(Protocol):
+    """The table of the offsets."""
+
+    @property
+    def version(self) -> int: ...
+
+
+class Settling(Protocol):
+    """This node's role."""
+
+    async def settle(self, table: str, version: int | None = None) -> None: ...
+
+
+class OffsetPromises:
+    """See the module. `changing`, `changed` from any thread, the rest in the loop."""
+
+    def __init__(self, offsets: Versioned, role: Settling) -> None:
+        self._offsets = offsets
+        self._role = role
+        self._lock = threading.Lock()
+        # group -> the version of the table that has its newest change of this kind
+        self._open: dict[str, float] = {}
+        self._terms = 0
+        # what the present term has found, while that may not be safe
+        self._found: float = offsets.version
+        self._inherited = True
+
+    def begin_term(self) -> None:
+        self._terms += 1
+        self._found, self._inherited = self._offsets.version, True
+
+    def changing(self, group: str) -> None:
+        """An offset of this group is about to begin, or to go back; then call `changed`."""
+        with self._lock:
+            self._open[group] = math.inf
+
+    def changed(self, group: str) -> None:
+        with self._lock:
+            self._open[group] = self._offsets.version
+
+    async def settle(self, group: str, *, repeated: bool = False) -> None:
+        """Wait until nothing of this group is open; `repeated`: an offset was committed that was
+        there already. Raises RequestRefusedError: NOT_IN_SYNC if that takes too long, since a
+        commit may be repeated without harm."""
+        since = self._open.get(group, NOTHING)
+        if repeated and self._inherited:
+            since = max(since, self._found)
+        if since == NOTHING:
+            return
+        # not the present version, if that is newer: under many commits it would never come
+        version = int(min(since, self._offsets.version))
+        term = self._terms
+        try:
+            await self._role.settle(CONSUMER_OFFSETS, version)
+        except RequestRefusedError as error:
+            if error.code != common_pb2.OUTCOME_UNKNOWN:
+                raise
+            raise RequestRefusedError(
+                common_pb2.NOT_IN_SYNC,
+                f"group {quoted(group)}: an offset that begins a queue, or moves back, is on the "
+                "master, but not yet on every in-sync replica, and would be lost with the master; "
+                "check the replicas, then commit, or ask, again",
+            ) from None
+        if term == self._terms and version >= self._found:
+            self._inherited = False
+        with self._lock:
+            for name, since in list(self._open.items()):
+                if since <= version:
+                    del self._open[name]

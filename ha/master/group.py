@@ -196,7 +196,8 @@ class MasterGroup:
                 session.close(
                     f"this master stood still for more than {self.config.dead_after_ms} ms"
                 )
-                self.tracker.forget(session.hello.node_id if session.hello is not None else "")
+            for node_id in self.tracker.matches:  # also of streams that have ended
+                self.tracker.forget(node_id)
         return paused
 
     def positions(self, *, own: int, end: int, minimum: int, now: float) -> int:

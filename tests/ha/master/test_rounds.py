@@ -133,6 +133,18 @@ def test_what_was_answered_before_a_pause_counts_for_nothing() -> None:
     assert not rig.group.led_in_round(number), "others may have elected while this process stood"
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_was_acknowledged_before_a_pause_confirms_nothing(ended: bool) -> None:
+    """Nor where the stream ended meanwhile."""
+    rig = Rig(A)
+    rig.follow("a")
+    assert rig.group.tracker.durable(A) == 100
+    if ended:
+        rig.group.closed(rig.group.sessions["a"], "the stream ended")
+    assert rig.group.notice_pause(NOW + rig.group.config.dead_after_ms / 1000 + 0.1)
+    assert rig.group.tracker.durable(A) is None
+
+
 def test_a_new_stream_begins_without_answers() -> None:
     rig = Rig(A)
     rig.follow("a")

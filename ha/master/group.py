@@ -139,9 +139,12 @@ class MasterGroup:
         this master lacks messages, its set is settled and large enough."""
         if not self.config.replication.waits:
             return True
-        sets = self.set.in_force()
-        enough = min(len(each) for each in sets) >= self.config.required
-        return enough and self.set.record.settled and not self.alarms
+        return self._is_complete() and not self.alarms
+
+    def _is_complete(self) -> bool:
+        """Whether the set is settled, and every set in force is large enough to acknowledge by."""
+        smallest = min(len(each) for each in self.set.in_force())
+        return self.set.record.settled and smallest >= self.config.required
 
     def acts_alone(self) -> bool:
         """Whether an acknowledgement needs no other node."""
@@ -291,14 +294,8 @@ class MasterGroup:
         the master has it."""
         if not self.config.replication.waits:
             return True
-        sets = self.set.in_force()
-        return (
-            self.set.record.settled
-            and min(len(each) for each in sets) >= self.config.required
-            and all(
-                member == self.me or self._has_table(member, kind, version)
-                for member in frozenset().union(*sets)
-            )
+        return self._is_complete() and all(
+            self._has_table(member, kind, version) for member in self._others_in_force()
         )
 
     def tables_followed(self, kind: str, version: int) -> bool:

@@ -274,8 +274,9 @@ def _strangers(
     answers: Answers, used: Answers, origin: str, members: Mapping[str, NodeInfo]
 ) -> dict[str, NodeInfo]:
     """The nodes whose answers describe no part of this cluster, each as it describes itself, by the
-    id under which it is shown. `members` are the cluster's own nodes, `used` their answers. One
-    that answered under several endpoints is none, and of a stranger that did so one is shown."""
+    id under which it is shown. `members` are the cluster's own nodes, `used` their answers. A
+    member that answered under several endpoints is not a stranger; a stranger that did so is shown
+    once."""
     found: dict[str, NodeInfo] = {}
     seen = list(used.values())
     for endpoint, answer in sorted(answers.items()):

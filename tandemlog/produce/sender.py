@@ -10,8 +10,8 @@ place: look for the master, open a new stream, write again all that has no outco
 Streams without progress back off. An idle stream stays open.
 
 A master that stands still, or is cut off, ends no stream. So while answers are due and none comes,
-the other nodes are asked who the master is: if it is another one by now, the stream is given up. So
-it is if the node turns out to be none of the cluster: then no answer of it counts.
+the other nodes are asked who the master is: if it is another one by now, the stream is given up. It
+is also given up if the node turns out not to belong to the cluster: its answers do not count.
 """
 
 import asyncio
@@ -285,7 +285,7 @@ class Sender:
                 call.close()
 
     def _is_stranger(self) -> bool:
-        """Whether the node of this stream is none of the cluster that is believed by now."""
+        """Whether the node of this stream turned out not to belong to the cluster."""
         return self._epochs is not self._connection.epochs
 
     def _leave(self, node: Node, call: AppendCall) -> None:

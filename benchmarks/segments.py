@@ -20,13 +20,13 @@ from tandemlog.format.columns.patch import patch_stored_fields
 from tandemlog.format.columns.walk import walk
 from tandemlog.format.record.properties import encode_properties
 from tandemlog.format.record.record import encode_blank, encode_record
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.view_columns import MESSAGES
 from tandemlog.spark.arrow.message_columns import message_batch
-from tandemlog.spark.arrow.schema import MESSAGES
-from tandemlog.spark.arrow.spark_schema import spark_schema
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.export import ExportOptions, export
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.spark.session import spark_session
+from tandemlog.spark.spark_schema import spark_schema
 
 FILES = 16
 FILE_BYTES = 32 << 20

@@ -34,6 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "ha": ("ha", "storage", "tandemlog.format", "tandemlog.transport", "tandemlog.v1"),
     "tandemlog.transport": ("tandemlog.transport",),
     "node": ("node", "ha", "storage", "tandemlog"),
+    "tandemlog.logs": ("tandemlog",),
     "tandemlog.spark": ("tandemlog",),
     "tandemlog.testing": ("tandemlog", "node", "ha", "storage"),
 }
@@ -110,21 +111,27 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__init__",),
         ("pytest_plugin",),
     ),
+    "tandemlog.logs": (
+        ("__init__", "job_errors"),
+        ("executors", "reading", "view_columns"),
+        ("audit",),
+        ("tasks",),
+        ("jobs",),
+    ),
     "tandemlog.spark": (
         (
             "__init__",
             "connect_options",
-            "errors",
             "java",
             "newer_spark",
             "python_daemon",
+            "spark_schema",
             "spark_version",
         ),
-        ("cluster", "log", "session", "tables"),
-        ("arrow", "audit", "sink"),
-        ("executors", "lag", "live", "segments", "tasks"),
+        ("cluster", "session", "tables"),
+        ("sink",),
+        ("lag", "live", "segments"),
         ("session_tasks",),
-        ("jobs",),
         ("tour",),
     ),
 }
@@ -134,6 +141,7 @@ FORBIDDEN: dict[str, tuple[str, ...]] = {
     "tandemlog.format": ("grpc", "asyncio", "threading", "time", "random", "os", "socket"),
     "storage": ("grpc", "asyncio", "pydantic", "typer", "rich"),
     "tandemlog": ("pydantic", "typer", "rich", "aiohttp", "prometheus_client"),
+    "tandemlog.logs": ("pydantic", "pyspark", "typer", "rich", "aiohttp"),
     "tandemlog.spark": ("pydantic", "typer", "rich", "aiohttp"),
 }
 

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from .errors import PipelineError
+from tandemlog.logs.job_errors import PipelineError
+
 from .java import ensure_java
 from .spark_version import STREAM_READ, is_at_least, version_fault
 

@@ -1,4 +1,4 @@
-"""A function for each task of a Spark job: what executors.py does with a session.
+"""A function for each task of a Spark job: what logs/executors.py does with a session.
 
     run_in_session(spark, work, [a, b, c])  ──▶  data source tandemlog_tasks, 3 partitions
         executor: work(a) ──▶ one row, the answer in pickle  ──▶  driver: [work(a), work(b), ...]
@@ -22,12 +22,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tandemlog.arrow.plain_arrays import batch_of
+from tandemlog.logs import job_errors
+from tandemlog.logs.executors import AnswerT, TaskProgress, TaskT
+from tandemlog.logs.job_errors import TaskFailedError
+from tandemlog.logs.view_columns import arrow_schema
 
-from . import errors
-from .arrow.schema import arrow_schema
-from .arrow.spark_schema import spark_schema
-from .errors import TaskFailedError
-from .executors import AnswerT, TaskProgress, TaskT
+from .spark_schema import spark_schema
 
 NAME = "tandemlog_tasks"
 _COLUMNS = {"task": "int", "answer": "binary"}
@@ -73,7 +73,7 @@ def run_in_session(
     tasks: Sequence[TaskT],
     progress: TaskProgress | None = None,
 ) -> list[AnswerT]:
-    """See executors.run_tasks."""
+    """See logs/executors.py, run_tasks."""
     spark.dataSource.register(TaskSource)
     packed = base64.b64encode(pickle.dumps((work, list(tasks)))).decode()
     frame = spark.read.format(NAME).option("work", packed).load()
@@ -113,7 +113,7 @@ def _task_failure(problem: Exception) -> Exception:
     return TaskFailedError(text if kind in _OWN else f"{kind}: {text}")
 
 
-_OWN = frozenset(name for name in vars(errors) if name.endswith("Error"))
+_OWN = frozenset(name for name in vars(job_errors) if name.endswith("Error"))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VarcharType
 
-from .errors import OptionError
+from tandemlog.logs.job_errors import OptionError
 
 _KEY: Final = "tandemlog.table"
 _COLUMN: Final = "tandemlog.column"

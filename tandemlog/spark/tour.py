@@ -28,16 +28,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tandemlog import Admin, ConnectionOptions
 from tandemlog.errors import TandemlogError
-
-from .errors import OptionError, TourError
-from .executors import Executor, InProcess
-from .jobs.audit import audit
-from .jobs.compare import compare
-from .jobs.export import export
-from .jobs.rebuild import RebuildOptions, rebuild
-from .jobs.restore import restore
-from .jobs.result import JobProgress, JobResult, no_progress
-from .jobs.stats import stats
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.job_errors import OptionError, TourError
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.compare import compare
+from tandemlog.logs.jobs.export import export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.jobs.restore import restore
+from tandemlog.logs.jobs.result import JobProgress, JobResult, no_progress
+from tandemlog.logs.jobs.stats import stats
 
 ROWS: Final = 100_000
 QUEUES: Final = 4
@@ -85,7 +84,7 @@ class _Tour:
 
 
 def run(
-    spark: Executor,
+    spark: SparkSession | InProcess,
     folder: str | Path | None = None,
     *,
     rows: int = ROWS,

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from tandemlog.spark.executors import run_tasks
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.executors import run_tasks
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
 from tandemlog.spark.lag import LagListener
 from tandemlog.spark.session import spark_session
 

@@ -11,8 +11,8 @@ from storage.config import StoreConfig
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import recover
 from storage.tools.verify import verify
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.jobs.audit import audit
 
 pytestmark = pytest.mark.interop
 

@@ -23,10 +23,10 @@ from storage.message_store import MessageStore
 from storage.tools.rebuild import rebuild
 from storage.tools.recover import recover
 from storage.tools.verify import verify
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.rebuild import RebuildOptions
-from tandemlog.spark.jobs.rebuild import rebuild as pipeline_rebuild
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.rebuild import RebuildOptions
+from tandemlog.logs.jobs.rebuild import rebuild as pipeline_rebuild
 
 pytestmark = pytest.mark.interop
 

@@ -7,16 +7,15 @@ import pytest
 
 from fakes.log_builder import LogBuilder, flip, overwrite
 from tandemlog.format.record.record import Record, encode_record
-from tandemlog.spark.audit.audit_span import Finding
-from tandemlog.spark.errors import StoreLayoutError, StoreMissingError
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.compare import compare
-from tandemlog.spark.jobs.export import ExportOptions, export
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.spark.jobs.result import JobResult
-from tandemlog.spark.jobs.stats import stats
-from tandemlog.spark.segments.options import OnCorruption
+from tandemlog.logs.audit.audit_span import Finding
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.job_errors import OnCorruption, StoreLayoutError, StoreMissingError
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.compare import compare
+from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.jobs.result import JobResult
+from tandemlog.logs.jobs.stats import stats
 
 HERE = InProcess(2)
 FILE = 8192

@@ -10,14 +10,14 @@ import pytest
 
 import golden
 from tandemlog.format.files.index_layout import ENTRY_DTYPE, decode_index_header, entry_position
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.compare import compare
-from tandemlog.spark.jobs.export import ExportOptions, export
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.spark.jobs.restore import restore
-from tandemlog.spark.jobs.stats import stats
-from tandemlog.spark.tasks.store_settings import index_paths
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.compare import compare
+from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.jobs.restore import restore
+from tandemlog.logs.jobs.stats import stats
+from tandemlog.logs.tasks.store_settings import index_paths
 
 pytestmark = pytest.mark.golden
 HERE = InProcess(2)

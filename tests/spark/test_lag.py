@@ -17,11 +17,11 @@ from pyspark.sql.streaming.listener import (
 
 from running import Running
 from tandemlog import Producer
+from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark import lag as lag_module
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError
 from tandemlog.spark.cluster.queue_lag import QueueLag, cut_rows, lags_of
-from tandemlog.spark.errors import OptionError
 from tandemlog.spark.lag import LagListener
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from storage.config import StoreConfig
 from storage.errors import StoreLayoutError
 from storage.tools.rebuild import rebuild as store_rebuild
 from storage.tools.recover import recover
-from tandemlog.spark.errors import CorruptLogError
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.compare import compare
-from tandemlog.spark.jobs.export import ExportOptions, export
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.spark.jobs.stats import stats
-from tandemlog.spark.segments.options import OnCorruption, SegmentOptions
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.compare import compare
+from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.jobs.stats import stats
+from tandemlog.spark.segments.options import SegmentOptions
 from tandemlog.spark.segments.source import SegmentReader
 
 HERE = InProcess(1)

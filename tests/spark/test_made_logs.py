@@ -21,18 +21,23 @@ from tandemlog.format.files.index_layout import (
 from tandemlog.format.files.queue_unit import PRE_BLANK, UNIT_DTYPE, tags_code
 from tandemlog.format.record.properties import split_keys
 from tandemlog.format.record.record import Record
-from tandemlog.spark.audit.audit_span import audit_span
-from tandemlog.spark.errors import CorruptLogError, OptionError, PipelineError, StoreLayoutError
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.export import ExportOptions, export
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.spark.jobs.restore import restore
-from tandemlog.spark.jobs.stats import stats
-from tandemlog.spark.log.source import open_store
-from tandemlog.spark.log.spans import split
-from tandemlog.spark.segments.options import OnCorruption
-from tandemlog.spark.tasks.store_settings import index_paths
+from tandemlog.logs.audit.audit_span import audit_span
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.job_errors import (
+    CorruptLogError,
+    OnCorruption,
+    OptionError,
+    PipelineError,
+    StoreLayoutError,
+)
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.export import ExportOptions, export
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.jobs.restore import restore
+from tandemlog.logs.jobs.stats import stats
+from tandemlog.logs.reading.source import open_store
+from tandemlog.logs.reading.spans import split
+from tandemlog.logs.tasks.store_settings import index_paths
 
 HERE = InProcess(2)
 QUEUE_FILE = 100

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tandemlog.spark.executors import run_tasks
+from tandemlog.logs.executors import run_tasks
 from tandemlog.spark.python_daemon import quiet, without_archive
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from fakes.log_builder import LogBuilder, varied
 from fakes.spark_program import SparkProgram
 from running import Running
 from tandemlog import Producer
-from tandemlog.spark.executors import InProcess
-from tandemlog.spark.log.queue_ends import CONSUME_QUEUE
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.reading.queue_ends import CONSUME_QUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ class Job:
     def _check_files(self) -> None:
         """The queues and the index are those that are made without Spark."""
         from fakes.spark_job import SIZES
-        from tandemlog.spark.jobs.rebuild import rebuild
+        from tandemlog.logs.jobs.rebuild import rebuild
 
         alone = self.folder / "alone"
         rebuild(InProcess(2), self.log.store, alone, SIZES)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from fakes.log_builder import LogBuilder, flip, varied
-from tandemlog.spark.arrow.schema import MESSAGES, VIEWS, arrow_schema
-from tandemlog.spark.arrow.spark_schema import spark_schema
-from tandemlog.spark.errors import TaskFailedError
-from tandemlog.spark.executors import InProcess, run_tasks
-from tandemlog.spark.jobs.audit import audit
-from tandemlog.spark.jobs.rebuild import RebuildOptions, rebuild
-from tandemlog.spark.log.dispatch import INDEX_ITEM
+from tandemlog.logs.executors import InProcess, run_tasks
+from tandemlog.logs.job_errors import TaskFailedError
+from tandemlog.logs.jobs.audit import audit
+from tandemlog.logs.jobs.rebuild import RebuildOptions, rebuild
+from tandemlog.logs.reading.dispatch import INDEX_ITEM
+from tandemlog.logs.view_columns import MESSAGES, VIEWS, arrow_schema
+from tandemlog.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,7 @@ from importlib import metadata
 import pyspark.sql.datasource
 import pytest
 
-from tandemlog.spark.errors import OptionError, PipelineError
+from tandemlog.logs.job_errors import OptionError, PipelineError
 from tandemlog.spark.live.source import LiveDataSource
 from tandemlog.spark.session import spark_session
 from tandemlog.spark.spark_version import part_fault, version_fault

@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType, V
 from fakes.log_builder import LogBuilder, varied
 from running import Running
 from tandemlog import Producer
-from tandemlog.spark.errors import OptionError
+from tandemlog.logs.job_errors import OptionError
 from tandemlog.spark.live.source import LiveDataSource
 from tandemlog.spark.segments.source import SegmentDataSource
 from tandemlog.spark.tables import (

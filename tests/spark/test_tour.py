@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
+from tandemlog.logs.executors import InProcess
+from tandemlog.logs.job_errors import OptionError, TourError
 from tandemlog.spark import tour
-from tandemlog.spark.errors import OptionError, TourError
-from tandemlog.spark.executors import InProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,8 @@ import typer
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tandemlog.format.files.index_layout import DEFAULT_ENTRIES, DEFAULT_SLOTS
-from tandemlog.spark import errors
-from tandemlog.spark.segments.options import OnCorruption
+from tandemlog.logs import job_errors
+from tandemlog.logs.job_errors import OnCorruption
 from tandemlog.spark.spark_version import version_fault
 
 from ..frame import connecting, exit_codes
@@ -259,8 +259,8 @@ def restore_command(
 ) -> None:
     """Restore a store from an export: the log files byte for byte, then queues and index."""
     with _job("restore", spark.master, spark.form) as job:
-        _loaded("tandemlog.spark.tasks.archive").read_manifest(archive)
-        options = _loaded("tandemlog.spark.jobs.rebuild").RebuildOptions(
+        _loaded("tandemlog.logs.tasks.archive").read_manifest(archive)
+        options = _loaded("tandemlog.logs.jobs.rebuild").RebuildOptions(
             queues=not log_only,
             index=not log_only,
             index_slots=sizes.index_slots,
@@ -333,7 +333,7 @@ class Job:
         """Call the job with a session and a progress bar; show what it answers."""
         with _progress(f"starting Spark for the job {self._name}") as progress:
             if self._master == NO_MASTER:
-                alone = _loaded("tandemlog.spark.executors").InProcess()
+                alone = _loaded("tandemlog.logs.executors").InProcess()
                 self.result = work(alone, *arguments, progress=progress, **named)
             else:
                 spark = _loaded("tandemlog.spark.session").spark_session(
@@ -348,7 +348,7 @@ class Job:
     def check(self, *stores: str) -> None:
         """Raises PipelineError for a store that is none, before a JVM is started for it."""
         for store in stores:
-            _loaded("tandemlog.spark.log.source").open_store(store)
+            _loaded("tandemlog.logs.reading.source").open_store(store)
 
 
 @contextmanager
@@ -357,14 +357,14 @@ def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
     with one_line_errors():
         os.environ.update(connecting.variables())  # for node:HOST:PORT, in every process
         try:
-            job = Job(name, master, form, module or f"tandemlog.spark.jobs.{name}")
+            job = Job(name, master, form, module or f"tandemlog.logs.jobs.{name}")
             yield job
         except ModuleNotFoundError as missing:
             if (missing.name or "").split(".")[0] not in ("pyspark", "pyarrow", "py4j"):
                 raise
             fault = version_fault() or f"{missing.name} is not installed"
             raise fail(f"{fault}: {NEEDS}", exit_codes.USAGE) from None
-        except errors.PipelineError as error:
+        except job_errors.PipelineError as error:
             raise fail(str(error), _exit_code(error)) from None
         except RuntimeError as error:
             if type(error).__name__ != "JavaMissingError":
@@ -374,12 +374,12 @@ def _job(name: str, master: str, form: Form, module: str = "") -> Iterator[Job]:
         raise typer.Exit(exit_codes.FAULT)
 
 
-def _exit_code(problem: errors.PipelineError) -> int:
-    if isinstance(problem, errors.OptionError | errors.StoreMissingError):
+def _exit_code(problem: job_errors.PipelineError) -> int:
+    if isinstance(problem, job_errors.OptionError | job_errors.StoreMissingError):
         return exit_codes.USAGE
-    if isinstance(problem, errors.FetchError):
+    if isinstance(problem, job_errors.FetchError):
         return exit_codes.UNREACHABLE
-    if isinstance(problem, errors.TourError):
+    if isinstance(problem, job_errors.TourError):
         return exit_codes.FAULT
     return exit_codes.STORE
 

@@ -1,6 +1,6 @@
 """What can go wrong between Spark and a cluster."""
 
-from ..errors import PipelineError
+from tandemlog.logs.job_errors import PipelineError
 
 
 class ClusterError(PipelineError):

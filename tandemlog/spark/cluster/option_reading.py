@@ -16,9 +16,9 @@ from tandemlog.cluster.profiles import chosen
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import InvalidArgumentError
 from tandemlog.format.errors import FormatError
+from tandemlog.logs.job_errors import OptionError
 
 from ..connect_options import CONNECTING
-from ..errors import OptionError
 from . import option_values as values
 from .kafka_names import KAFKA_ALIASES, kafka_fault
 from .offsets import Position, parse_assignment

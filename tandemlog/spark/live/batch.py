@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from ..arrow.schema import Columns
+from tandemlog.logs.view_columns import Columns
+
 from ..cluster.cluster import Cluster, judged
 from ..cluster.errors import DataLossError
 from ..cluster.offsets import EARLIEST, LATEST, Position, QueueSpan

@@ -4,8 +4,7 @@ import pyarrow as pa
 
 from tandemlog.arrow.received import columns_of
 from tandemlog.consume.received import ReceivedBatch
-
-from ..arrow.schema import Columns, arrow_schema
+from tandemlog.logs.view_columns import Columns, arrow_schema
 
 
 def decode(batch: ReceivedBatch, columns: Columns) -> pa.RecordBatch:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ..arrow.schema import Columns
+from tandemlog.logs.view_columns import Columns
+
 from ..cluster.offsets import QueueSpan
 from ..cluster.options import ReadOptions
 from .pull import Pulling, read_spans

@@ -29,9 +29,9 @@ from tandemlog.errors import (
     UnknownTopicError,
 )
 from tandemlog.format.record.tags import parse_tags, tag_hashes
+from tandemlog.logs.view_columns import Columns
 from tandemlog.v1 import broker_pb2
 
-from ..arrow.schema import Columns
 from ..cluster.connections import connection_of, run, start
 from ..cluster.errors import ClusterError
 from ..cluster.offsets import Queue, QueueSpan

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ..errors import PipelineError
+from tandemlog.logs.job_errors import PipelineError
+
 from ..newer_spark import ReadLimit, SupportsTriggerAvailableNow
 
 

@@ -14,11 +14,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from ..arrow.schema import MESSAGES, Columns
-from ..arrow.spark_schema import spark_schema
+from tandemlog.logs.job_errors import OptionError
+from tandemlog.logs.view_columns import MESSAGES, Columns
+
 from ..cluster.errors import SinkSchemaError
 from ..cluster.kafka_names import kafka_column
-from ..errors import OptionError
+from ..spark_schema import spark_schema
 
 _OF_FILES: Final = ("size", "version", "prepared_transaction_offset", "body_crc")
 

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from ..arrow.spark_schema import spark_schema
+from tandemlog.logs.job_errors import OptionError, PipelineError
+
 from ..cluster.option_reading import (
     PLACES,
     check_table,
@@ -26,9 +27,9 @@ from ..cluster.option_reading import (
     write_options,
 )
 from ..cluster.options import Guarantee, ReadOptions, Use, WriteOptions
-from ..errors import OptionError, PipelineError
 from ..newer_spark import DataSourceStreamArrowWriter
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic
+from ..spark_schema import spark_schema
 from ..spark_version import EXACTLY_ONCE, STREAM_READ, STREAM_WRITE, part_fault
 from ..tables import (
     NOT_HANDED_OVER,

@@ -33,8 +33,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from tandemlog.cluster.histories import PositionCheck
 from tandemlog.format.files.log_history import LogHistory, id_text
+from tandemlog.logs.view_columns import Columns
 
-from ..arrow.schema import Columns
 from ..cluster.cluster import Cluster, judged
 from ..cluster.errors import ClusterError, DataLossError, OffsetsError
 from ..cluster.offsets import LATEST, Offsets, Position, Queue, to_json

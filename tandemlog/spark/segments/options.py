@@ -9,22 +9,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from tandemlog.logs.job_errors import OnCorruption, OptionError
+
 from ..cluster.kafka_names import kafka_fault
 from ..connect_options import CONNECTING
-from ..errors import OptionError
 
 _TARGET_BYTES = 256 << 20
 """A task of rows costs some 70 ms of CPU time beside its rows, which take ten times that here."""
 _BLOCK_BYTES = 1 << 20
 _E = TypeVar("_E", bound=StrEnum)
-
-
-class OnCorruption(StrEnum):
-    """What a reader does at bytes of the log that are no record."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    REPORT = "report"
 
 
 class View(StrEnum):

@@ -17,11 +17,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from ..arrow.schema import chosen_columns
-from ..arrow.spark_schema import columns_of, spark_schema
-from ..errors import OptionError
-from ..log.source import LocalLogSource, open_log
-from ..log.spans import Span, grouped, pieces_wanted, split
+from tandemlog.logs.job_errors import OnCorruption, OptionError
+from tandemlog.logs.reading.source import LocalLogSource, open_log
+from tandemlog.logs.reading.spans import Span, grouped, pieces_wanted, split
+from tandemlog.logs.view_columns import chosen_columns
+
+from ..spark_schema import columns_of, spark_schema
 from ..tables import (
     NOT_HANDED_OVER,
     given_to_table,
@@ -30,7 +31,7 @@ from ..tables import (
     table_schema,
     without_marks,
 )
-from .options import PLACES, OnCorruption, SegmentOptions, View, parse_segment_options
+from .options import PLACES, SegmentOptions, View, parse_segment_options
 from .views import ReadTask, batches
 
 NAME = "tandemlog_segments"

@@ -18,18 +18,17 @@ import pyarrow as pa
 from tandemlog.arrow.plain_arrays import batch_of, numbers
 from tandemlog.arrow.text_columns import sliced
 from tandemlog.format.fast_crc import crc32
+from tandemlog.logs.audit.audit_span import audit_span
+from tandemlog.logs.job_errors import CorruptLogError, OnCorruption
+from tandemlog.logs.reading.bytes_at import LogBytes, read
+from tandemlog.logs.reading.describe import lenient_record, record_text
+from tandemlog.logs.reading.dispatch import dispatched, index_items, queue_slices
+from tandemlog.logs.reading.files import LogFiles
+from tandemlog.logs.reading.scan import DamagedPiece, Piece, SpanScan
+from tandemlog.logs.reading.spans import Span
+from tandemlog.logs.view_columns import FAULT, Columns, arrow_schema, view_batch
 
-from ..arrow.message_columns import message_batch
-from ..arrow.schema import FAULT, Columns, arrow_schema
-from ..audit.audit_span import audit_span
-from ..errors import CorruptLogError
-from ..log.bytes_at import LogBytes, read
-from ..log.describe import lenient_record, record_text
-from ..log.dispatch import dispatched, index_items, queue_slices
-from ..log.files import LogFiles
-from ..log.scan import DamagedPiece, Piece, SpanScan
-from ..log.spans import Span
-from .options import OnCorruption, View
+from .options import View
 
 BATCH_WINDOW_BYTES = 8 << 20
 BATCH_RECORDS = 8192
@@ -92,7 +91,7 @@ def _messages(reading: _Reading) -> Iterator[pa.RecordBatch]:
     columns = {name: kind for name, kind in task.columns.items() if name != FAULT}
     for part in reading.scan(BATCH_WINDOW_BYTES, BATCH_RECORDS):
         if isinstance(part, Piece):
-            batch = message_batch(part.data, part.headers, columns)
+            batch = view_batch(part.data, part.headers, columns)
             if FAULT in task.columns:
                 nothing = pa.nulls(part.count, pa.string())
                 batch = pa.RecordBatch.from_arrays(

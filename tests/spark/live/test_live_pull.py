@@ -12,7 +12,7 @@ from fakes.fake_broker import ThreadedCluster, running_cluster
 from fakes.live_topics import cluster_options, produce
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.topology import ReadFrom
-from tandemlog.spark.arrow.schema import arrow_schema
+from tandemlog.logs.view_columns import arrow_schema
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError
 from tandemlog.spark.cluster.offsets import QueueSpan

@@ -12,11 +12,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tandemlog.spark.arrow.schema import MESSAGES, arrow_schema
-from tandemlog.spark.arrow.spark_schema import spark_schema
+from tandemlog.logs.job_errors import OptionError
+from tandemlog.logs.view_columns import MESSAGES, arrow_schema
 from tandemlog.spark.cluster.errors import SinkSchemaError
-from tandemlog.spark.errors import OptionError
 from tandemlog.spark.live.schema import LIVE, check_sink_schema, columns_of, live_columns
+from tandemlog.spark.spark_schema import spark_schema
 
 
 def rows(**columns: DataType) -> StructType:

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from fakes.fake_broker import running_cluster
 from running import Running
 from tandemlog import Admin, Consumer, Producer
-from tandemlog.spark.arrow.spark_schema import spark_schema
 from tandemlog.spark.live.schema import LIVE
+from tandemlog.spark.spark_schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

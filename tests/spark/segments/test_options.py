@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from fakes.log_builder import LogBuilder, varied
-from tandemlog.spark.errors import OptionError
-from tandemlog.spark.log import spans
-from tandemlog.spark.log.source import open_store
-from tandemlog.spark.segments.options import OnCorruption, View, parse_segment_options
+from tandemlog.logs.job_errors import OnCorruption, OptionError
+from tandemlog.logs.reading import spans
+from tandemlog.logs.reading.source import open_store
+from tandemlog.spark.segments.options import View, parse_segment_options
 from tandemlog.spark.segments.source import SegmentReader
 
 

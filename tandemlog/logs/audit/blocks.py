@@ -1,0 +1,72 @@
+"""CRCs of a log's blocks, the same grid in every copy: counted from the begin of each file."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.fast_crc import crc32
+
+from ..reading.bytes_at import read
+from ..reading.source import LogSource
+from ..reading.spans import Span
+
+BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTask:
+    """Blocks of which some byte lies in `spans`; `copy` is handed through to the answer."""
+
+    source: LogSource
+    spans: tuple[Span, ...]
+    copy: int
+    block_bytes: int = BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """Log offset, length and CRC of n blocks: i8[n], i4[n], u4[n]."""
+
+    copy: int
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+    sums: NDArray[np.uint32]
+
+
+def sum_blocks(task: BlockTask) -> BlockSums:
+    """Read them. Raises OSError, FetchError."""
+    log = task.source.connect()
+    found: list[tuple[int, int, int]] = []
+    try:
+        for span in task.spans:
+            for start, end in block_bounds(span, task.block_bytes):
+                if log.next_data(start) >= end:
+                    found.append((start, end - start, _zeros_sum(end - start)))
+                    continue
+                data = read(log, start, end - start)
+                found.append((start, len(data), crc32(data)))
+    finally:
+        log.close()
+    columns = np.array(found, np.int64).reshape(-1, 3)
+    return BlockSums(
+        task.copy,
+        columns[:, 0].copy(),
+        columns[:, 1].astype(np.int32),
+        columns[:, 2].astype(np.uint32),
+    )
+
+
+def block_bounds(span: Span, size: int) -> list[tuple[int, int]]:
+    """The span cut at the grid's lines: first and last block may be partial."""
+    first = span.base + (span.start - span.base) // size * size
+    return [
+        (max(start, span.start), min(start + size, span.end))
+        for start in range(first, span.end, size)
+    ]
+
+
+@cache
+def _zeros_sum(length: int) -> int:
+    return crc32(bytes(length))

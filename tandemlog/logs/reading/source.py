@@ -1,0 +1,137 @@
+"""A log to read, wherever its bytes are: local files, or a node that sends them.
+
+    open_log(path=...)        LocalLogSource     files of a store, end found by looking
+    open_log(endpoint=...)    fetched by gRPC    the node says where the log begins and ends
+
+The driver uses it to plan (start, end, spans), and tasks use it to read (connect); the same small
+value is pickled with the reader.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+from urllib.parse import unquote, urlsplit
+
+from tandemlog.format.constants import BLANK_SIZE
+
+from ..job_errors import CorruptLogError, OptionError, StoreMissingError
+from .bytes_at import LocalLog, LogBytes, read
+from .end import LogEnd, find_log_end
+from .files import LogFiles, find_log, store_of
+from .find_record import next_record
+from .queue_ends import QueueEnds, queue_ends
+
+NODE_PREFIX = "node:"
+
+
+class LogSource(Protocol):
+    """Where a log's bytes are, in a form that a task gets by pickle."""
+
+    @property
+    def files(self) -> LogFiles: ...
+    def connect(self) -> LogBytes: ...
+    def start(self) -> int: ...
+    def end(self) -> LogEnd: ...
+
+
+@dataclass(frozen=True)
+class LocalLogSource:
+    """Files on disk, the same paths for the driver and all tasks."""
+
+    files: LogFiles
+    queues: QueueEnds
+
+    def connect(self) -> LogBytes:
+        return LocalLog(self.files)
+
+    def start(self) -> int:
+        """The log offset of the first record: a log may begin inside its first file."""
+        if not self.files.files:
+            return 0
+        file = self.files.files[0]
+        with LocalLog(self.files) as log:
+            if any(read(log, file.base, BLANK_SIZE)):
+                return file.base
+            record = next_record(log, file.base, file.end, file.end)
+        return record.physical_offset if record is not None else file.base
+
+    def end(self) -> LogEnd:
+        """Raises OSError."""
+        return find_log_end(self.files, self.queues.log_end, self.queues.last_record)
+
+    def lost_end(self, end: LogEnd) -> tuple[int, int, str] | None:
+        """Where the log continued behind `end`, by its queues: start and end of what is lost, and
+        that in words. None if it did not, or no queue tells."""
+        queues, files = self.queues, self.files
+        if queues.log_end <= end.offset:
+            return None
+        gone = ""
+        if files.find(end.offset) is None:
+            what = "has no bytes" if files.empty_last == end.offset else "is missing"
+            gone = f", where a file {what}"
+        detail = f"the log ends at {end.offset}{gone}, but in the queues {queues}"
+        return end.offset, queues.log_end, detail
+
+    def check_complete(self) -> None:
+        """Raises CorruptLogError if a file of the log is missing or cut off, or the log ends before
+        what its queues point to."""
+        for start, end in self.files.missing():
+            raise CorruptLogError(
+                self.files.path_of(start), start, f"the file is missing, up to offset {end}"
+            )
+        for file in self.files.short():
+            raise CorruptLogError(
+                file.path,
+                file.end,
+                f"the file has {file.length} bytes, the others {self.files.file_size}",
+            )
+        lost = self.lost_end(self.end())
+        if lost is not None:
+            raise CorruptLogError(self.files.path_of(lost[0]), lost[0], lost[2])
+
+
+def open_log(
+    path: str | None = None,
+    endpoint: str | None = None,
+    timeout_ms: int = 30_000,
+    connecting: Mapping[str, str] | None = None,
+) -> LogSource:
+    """The log below `path`, or that of the node at `endpoint`; `connecting` has the settings of
+    tandemlog/cluster/profiles.py that say how to reach it. Raises StoreMissingError,
+    StoreLayoutError, OptionError for a path that is a URL of no file system, and FetchError if the
+    node cannot be reached."""
+    if path is not None:
+        folder = _mounted(path)
+        # the queues first: of a store that is being written they must not know more than the log
+        queues = queue_ends(store_of(folder))
+        return LocalLogSource(find_log(folder), queues)
+    if endpoint is None:
+        raise StoreMissingError("neither a path nor an endpoint was given")
+    # The one late import: gRPC takes a tenth of a second in every worker, and few readers fetch.
+    fetch = importlib.import_module("tandemlog.logs.reading.fetch")
+    return cast("LogSource", fetch.fetched_log(endpoint, timeout_ms, connecting or {}))
+
+
+def _mounted(path: str) -> str:
+    """The path, also of a `file:` URL."""
+    url = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", path)
+    if url is None:
+        return path
+    if url[1].lower() == "file":
+        return unquote(urlsplit(path).path)
+    raise OptionError(
+        f"{path}: a log is read from files that are mounted under the same path on the driver and "
+        f"all executors, not from {url[1]}: mount or copy the store, or read that of a running node"
+    )
+
+
+def open_store(store: str | Path) -> LogSource:
+    """The log that a job's argument names: a folder, or `node:HOST:PORT` for that of a node.
+    Raises as open_log."""
+    text = str(store)
+    if text.startswith(NODE_PREFIX):
+        return open_log(endpoint=text.removeprefix(NODE_PREFIX))
+    return open_log(path=text)

@@ -1,0 +1,149 @@
+"""The settings of a store for a rebuild, taken from its files: the sizes of its index, whether tags
+are indexed, and from where on its log is of our masters.
+
+RocketMQ puts each tag into the index since 5.4; a store of an older broker has no such entries, and
+its rebuilt index must have none either. The newest file with entries of tagged records shows which
+it is.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandemlog.format.errors import FormatError
+from tandemlog.format.files.epochs import decode_epochs
+from tandemlog.format.files.index_layout import (
+    ENTRY_DTYPE,
+    HEADER_SIZE,
+    decode_index_header,
+    entry_position,
+    index_file_size,
+)
+from tandemlog.format.files.names import parse_index_file_name
+from tandemlog.format.files.store_json import loads
+
+from ..job_errors import StoreLayoutError
+from ..reading.dispatch import dispatched, index_items
+from ..reading.scan import Piece, SpanScan
+from ..reading.source import LogSource
+from ..reading.spans import split
+from .queue_writer import MAX_OFFSET
+
+INDEX = "index"
+EPOCH_FILES = "epochFileCheckpoint", "epochFileCheckpoint.bak"
+_SAMPLE_BYTES = 4 << 20
+
+
+def index_paths(store: str | Path | None) -> list[Path]:
+    """The index files, oldest first."""
+    directory = Path(store) / INDEX if store is not None else None
+    if directory is None or not directory.is_dir():
+        return []
+    names = [name for name in os.listdir(directory) if parse_index_file_name(name) is not None]
+    return [directory / name for name in sorted(names)]
+
+
+def check_index_sizes(store: str | Path | None, slots: int, entries: int) -> None:
+    """Raises StoreLayoutError if an index file has not the length that these numbers make."""
+    wanted = index_file_size(slots, entries)
+    for path in index_paths(store):
+        length = path.stat().st_size
+        if length not in (0, wanted):
+            raise StoreLayoutError(
+                f"{path} has {length} bytes; {slots} slots and {entries} entries make {wanted}: "
+                "give the sizes that the store was written with (--index-slots, --index-entries)"
+            )
+
+
+def indexes_tags(source: LogSource, slots: int, entries: int) -> bool | None:
+    """Whether the store's index has entries of tags; None if no file can tell. The index files
+    must have the right length. Raises OSError."""
+    for path in reversed(index_paths(source.files.store)):
+        found = _read_entries(path, slots, entries)
+        if found is None:
+            continue
+        verdict = _has_tags(source, *found)
+        if verdict is not None:
+            return verdict
+    return None
+
+
+def batch_topics(store: str | Path | None) -> frozenset[str]:
+    """Topics of RocketMQ's batch queues, by config/topics.json; none if that cannot be read."""
+    if store is None:
+        return frozenset()
+    try:
+        document = loads((Path(store) / "config" / "topics.json").read_bytes())
+    except (OSError, FormatError):
+        return frozenset()
+    table = document.get("topicConfigTable") if isinstance(document, dict) else None
+    found = []
+    for name, topic in table.items() if isinstance(table, dict) else ():
+        attributes = topic.get("attributes") if isinstance(topic, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            found.append(str(name))
+    return frozenset(found)
+
+
+def own_log_begin(store: str | Path | None) -> int:
+    """From which log offset on masters of ours wrote the log, by its epochs; MAX_OFFSET if none
+    did, or no file tells."""
+    for name in EPOCH_FILES if store is not None else ():
+        path = Path(store or "") / name
+        try:
+            entries = decode_epochs(path.read_bytes()).entries
+        except (OSError, FormatError):
+            continue
+        for entry in entries:
+            if entry.epoch:  # 0 stands for what a broker wrote before
+                return entry.start_offset
+    return MAX_OFFSET
+
+
+def _read_entries(path: Path, slots: int, entries: int) -> tuple[NDArray[np.void], int, int] | None:
+    """The entries of a file and the log offsets of its first and last record; None if empty."""
+    if path.stat().st_size <= HEADER_SIZE:
+        return None
+    with path.open("rb") as file:
+        header = decode_index_header(file.read(HEADER_SIZE))
+        count = min(header.next_entry, entries) - 1
+        if count <= 0:
+            return None
+        file.seek(entry_position(slots, 1))
+        data = np.frombuffer(file.read(count * ENTRY_DTYPE.itemsize), ENTRY_DTYPE)
+    offsets = data["physical_offset"]
+    return data, int(offsets.min()), int(offsets.max())
+
+
+def _has_tags(source: LogSource, entries: NDArray[np.void], first: int, last: int) -> bool | None:
+    """Compare with what some of the file's records would have put into it."""
+    held = set(zip(entries["key_hash"].tolist(), entries["physical_offset"].tolist(), strict=True))
+    there = missing = 0
+    for piece in _records(source, first, min(last, first + _SAMPLE_BYTES)):
+        with_tags = _pairs(piece, True)
+        without = _pairs(piece, False)
+        for pair in with_tags - without:
+            if first < pair[1] < last:  # a record at the edge may be in two files
+                there, missing = there + (pair in held), missing + (pair not in held)
+    return None if there == missing == 0 else there >= missing
+
+
+def _pairs(piece: Piece, tags: bool) -> set[tuple[int, int]]:
+    items = index_items(dispatched(piece, index=True, index_tags=tags))
+    return set(zip(items["key_hash"].tolist(), items["physical_offset"].tolist(), strict=True))
+
+
+def _records(source: LogSource, first: int, last: int) -> list[Piece]:
+    """Pieces of the log between two of its records; those that can be read."""
+    log = source.connect()
+    try:
+        return [
+            Piece(part.data.copy(), part.base, part.walk, part.headers)
+            for span in split(source.files, first, last + 1, last + 1 - first)
+            for part in SpanScan(log, span, check_crc=False)
+            if isinstance(part, Piece)
+        ]
+    finally:
+        log.close()

@@ -28,7 +28,7 @@ from .cluster.node_details import (
     connections_of,
     setting_of,
 )
-from .cluster.paging import MAX_ROWS, every_page, pages_of_topics
+from .cluster.paging import every_page, pages_of_topics
 from .cluster.takeover import Takeover, takeover_of
 from .cluster.topology import ReadFrom, Topology
 from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
@@ -48,15 +48,15 @@ from .errors import (
     UnknownTopicError,
 )
 from .forks import inherited, watch
+from .format.calls import MAX_ROWS
 from .format.constants import DEFAULT_QUEUES as DEFAULT_QUEUES
 from .format.constants import MAX_QUERY, MAX_QUERY_ALL, topic_fault
+from .format.constants import PERM_READ as PERM_READ
+from .format.constants import PERM_WRITE as PERM_WRITE
 from .format.errors import FormatError
 from .format.record.message_id import decode_offset_id
 from .transport.security import Security
 from .v1 import admin_pb2, broker_pb2
-
-PERM_READ = 4
-PERM_WRITE = 2
 
 
 @dataclass(frozen=True, slots=True)

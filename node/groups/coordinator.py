@@ -24,20 +24,14 @@ from collections.abc import Callable, Sequence
 
 from ha.store_port import CONSUMER_OFFSETS, GROUP_MEMBERS, GROUPS
 from storage.message_store import MessageStore
+from tandemlog.format.calls import JOIN
 from tandemlog.format.errors import FormatError
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError, not_sure
 from .assignor import Queue, assign
-from .group import (
-    JOIN,
-    FencedMemberError,
-    Gone,
-    Group,
-    Member,
-    Report,
-)
+from .group import FencedMemberError, Gone, Group, Member, Report
 from .limits import GroupLimits
 from .offset_promises import OffsetPromises
 from .refusals import check_room, members_text, refusals, refused

@@ -20,11 +20,10 @@ owned the queue since, and its offset was not set by hand: what it did is done, 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tandemlog.format.calls import JOIN, LEAVE_FOR_A_WHILE
+
 from .assignor import Queue
 
-JOIN = 0
-LEAVE = -1
-LEAVE_FOR_A_WHILE = -2
 EARLIER_KEPT = 8
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tandemlog.format.calls import LEAVE_FOR_A_WHILE
 from tandemlog.format.constants import group_fault
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..error_status import RequestRefusedError
 from .assignor import Queue
-from .group import LEAVE_FOR_A_WHILE, Group, Report, Told
+from .group import Group, Report, Told
 from .limits import GroupLimits
 
 MAX_ID = 255

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tandemlog.format.calls import MAX_ROWS
 from tandemlog.format.words import quoted
 from tandemlog.v1 import common_pb2
 
 from ..error_status import RequestRefusedError
 
-MAX_ROWS = 4_096
 MAX_BYTES = 1 << 20
 _SORTED_AT_ONCE = 8_192
 _LONGEST_PAGE = 512

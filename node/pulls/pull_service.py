@@ -37,6 +37,7 @@ from typing import Protocol, TypeAlias
 from storage.reads.results import GetResult, GetStatus
 from storage.shares import Shares
 from storage.stats import LatencyHistogram
+from tandemlog.format.calls import MAX_POSITIONS
 from tandemlog.v1 import broker_pb2, common_pb2
 
 from ..access.caller import Caller
@@ -46,7 +47,6 @@ from .long_polling import UNKNOWN_QUEUE, LongPolling
 from .raw_messages import pull_response
 from .read_turns import SMALL_BYTES, ReadTurns
 
-MAX_POSITIONS = 4_096
 QUICK_POSITIONS = 512
 """Up to so many are looked at in the loop, before any round."""
 MAX_TAGS = 1_024

@@ -20,8 +20,15 @@ from google.protobuf.message import Message
 
 from ha.protocol.versions import FEATURES, VERSION
 from storage.message_store import MessageStore
-from storage.metadata.topics import PERM_READ, PERM_WRITE, TopicConfig
-from tandemlog.format.constants import DEFAULT_QUEUES, client_topic_fault, is_system_topic
+from storage.metadata.topics import TopicConfig
+from tandemlog.format.calls import MAX_NAMES
+from tandemlog.format.constants import (
+    DEFAULT_QUEUES,
+    PERM_READ,
+    PERM_WRITE,
+    client_topic_fault,
+    is_system_topic,
+)
 from tandemlog.format.words import quoted
 from tandemlog.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
@@ -38,7 +45,6 @@ from .elections import Elections, required
 from .group_service import GroupService
 
 BUILD = common_pb2.Build(version=VERSION, features=sorted(FEATURES))
-MAX_NAMES = 1_024
 
 Answer = TypeVar("Answer", bound=Message)
 Found = TypeVar("Found")

@@ -34,6 +34,7 @@ from storage.message_store import MessageStore
 from storage.queues.search import Boundary
 from storage.reads.results import FoundRecords
 from tandemlog.cluster.histories import history_of, put_history
+from tandemlog.format.calls import MAX_NAMES, MAX_ROWS, MAX_SEARCHES
 from tandemlog.format.constants import MAX_QUERY, MAX_QUERY_ALL, NO_END, Buffer
 from tandemlog.format.files.log_history import MAX_TERMS
 from tandemlog.v1 import broker_pb2, common_pb2
@@ -49,12 +50,10 @@ from ..pulls.read_turns import ReadTurns
 from ..pulls.segment_stream import SegmentStream
 from ..puts.append_pump import AppendPump
 from ..puts.append_stream import AppendStream
-from .group_service import MAX_ROWS, GroupService, check_count
+from .group_service import GroupService, check_count
 
 MAX_LOOKED_UP = 4_096  # records of one query; a quarter of a second
-MAX_SEARCHES = 1_024
 SEARCHES_A_TURN = 32  # some 20 ms of a thread
-MAX_NAMES = 1_024
 RECORDS_BYTES = 8 << 20
 ROWS_BYTES = 1 << 20
 # How long a question waits for dispatch, and over how many bytes of log one of queue ends or keys.

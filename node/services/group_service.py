@@ -15,6 +15,7 @@ from functools import partial
 
 from storage.errors import StoreError
 from storage.message_store import MessageStore
+from tandemlog.format.calls import MAX_ROWS
 from tandemlog.format.files.log_history import NO_CUT
 from tandemlog.v1 import admin_pb2, broker_pb2, common_pb2
 
@@ -28,7 +29,6 @@ from ..pulls.read_turns import ReadTurns
 
 logger = logging.getLogger(__name__)
 
-MAX_ROWS = 4_096
 MAX_SHOWN = 8
 ROWS_BYTES = 1 << 20
 

@@ -31,6 +31,7 @@ from ha.coordinator.options import CoordinatorOptions
 from ha.election.config import ElectionConfig
 from ha.rocketmq.follow.address import parse_address
 from storage.config import ConfirmSource, RetentionConfig, StoreConfig
+from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.transport.files import SecurityFileError, SecurityFiles
 from tandemlog.transport.security import Security
 
@@ -51,7 +52,6 @@ from .sections import (
 )
 from .security_sections import SecuritySection, TlsSection, exposure_fault
 
-DEFAULT_PORT = 10911
 AUTO = "auto"
 
 # Environment variables with our prefix that are not settings of a node: what the command line

@@ -18,7 +18,6 @@ log has no record, and the slave stores bytes below `damaged_until` unchecked.
 
 import logging
 from collections.abc import Callable, Sequence
-from struct import Struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from tandemlog.format.columns.faults import walk_strict
 from tandemlog.format.columns.plain_records import all_plain
 from tandemlog.format.columns.walk import StopReason, WalkResult, walk, why_stopped
-from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MIN_RECORD_SIZE
+from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MIN_RECORD_SIZE, SIZE_AND_MAGIC
 from tandemlog.format.errors import CorruptRecordError
 from tandemlog.format.record.record import decode_record
 
@@ -38,7 +37,6 @@ from .scan import next_record
 logger = logging.getLogger(__name__)
 
 FEW_RECORDS = 8
-_SIZE_AND_MAGIC = Struct(">iI")
 MAX_RECORD_BYTES = 128 << 20
 """A record that says it is larger is damage: it would be held back in memory."""
 
@@ -88,7 +86,7 @@ class RawIntake:
                 return used
         size: int
         magic: int
-        size, magic = _SIZE_AND_MAGIC.unpack_from(self._head())
+        size, magic = SIZE_AND_MAGIC.unpack_from(self._head())
         start = offset + used - self._held_bytes
         left = self._file_size - start % self._file_size
         blank = magic == MAGIC_BLANK and size == left
@@ -202,7 +200,7 @@ def _more_than_few(view: memoryview) -> bool:
     for _ in range(FEW_RECORDS):
         if position > last:
             return False
-        size: int = _SIZE_AND_MAGIC.unpack_from(view, position)[0]
+        size: int = SIZE_AND_MAGIC.unpack_from(view, position)[0]
         if size < MIN_RECORD_SIZE:
             return False
         position += size

@@ -41,6 +41,7 @@ from tandemlog.format.constants import (
     MIN_RECORD_SIZE,
     PAGE,
     PHYSICAL_OFFSET_OFFSET,
+    SIZE_AND_MAGIC,
     SYS_FLAG_OFFSET,
 )
 from tandemlog.format.errors import CorruptRecordError
@@ -54,7 +55,6 @@ RECORDS_A_STEP = 1 << 14
 SCAN_STEP = 8 << 20
 SEARCH_STEP = 1 << 20
 MAX_TAIL = 64 << 20
-_SIZE_AND_MAGIC = Struct(">iI")
 _I64 = Struct(">q")
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 
@@ -228,7 +228,7 @@ def _begins_record(tail: bytes, left: int, offset: int) -> bool:
     damage."""
     if left < FIXED_SIZE:
         return True
-    size, magic = _SIZE_AND_MAGIC.unpack_from(tail)
+    size, magic = SIZE_AND_MAGIC.unpack_from(tail)
     (said,) = _I64.unpack_from(tail, PHYSICAL_OFFSET_OFFSET)
     return magic in (MAGIC_V1, MAGIC_V2) and said == offset and size > left
 

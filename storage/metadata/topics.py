@@ -16,7 +16,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tandemlog.format.columns.light_queues import LIGHT_PREFIX
-from tandemlog.format.constants import group_fault, is_system_topic, topic_fault
+from tandemlog.format.constants import (
+    PERM_READ,
+    PERM_WRITE,
+    group_fault,
+    is_system_topic,
+    topic_fault,
+)
 from tandemlog.format.errors import FormatError
 
 from ..disk.files import FileSystem
@@ -24,8 +30,6 @@ from ..errors import CorruptStoreError, StoreError
 from ..listeners import Listeners
 from .json_file import Json, JsonFile, integer, parse, table
 
-PERM_READ = 4
-PERM_WRITE = 2
 MAX_QUEUES = 1 << 16
 
 MAX_ATTRIBUTES = 64

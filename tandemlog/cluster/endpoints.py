@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-DEFAULT_PORT = 10911
+from ..format.calls import DEFAULT_PORT
 
 
 def parse_endpoints(endpoints: str | Sequence[str]) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..errors import BadRecordError, InvalidArgumentError, NodeUnavailableError
+from ..format.calls import MAX_ROWS
 from ..format.errors import FormatError
 from ..format.files.log_history import MAX_TERMS, LogHistory, LogTerm
 from ..v1 import broker_pb2
 from .node import Node
-from .paging import MAX_ROWS, in_parts
+from .paging import in_parts
 
 Queue = tuple[str, int]
 

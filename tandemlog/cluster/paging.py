@@ -3,18 +3,14 @@
     request   1 000 names, 4 000 rows, … ─▶ one after the other
     answer    next_page ─▶ asked again with it, until it is empty
 
-The limits are the node's (node/services/broker_service.py).
+The limits are in format/calls.py.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from ..format.calls import MAX_NAMES
 from ..v1 import admin_pb2
-
-MAX_NAMES = 1_024
-MAX_ROWS = 4_096
-MAX_SEARCHES = 1_024
-MAX_POSITIONS = 4_096
 
 Item = TypeVar("Item")
 

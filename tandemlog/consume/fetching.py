@@ -36,7 +36,6 @@ import numpy as np
 
 from ..cluster.knowing import NO_MASTER
 from ..cluster.node import Node
-from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom
 from ..errors import (
@@ -47,6 +46,7 @@ from ..errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from ..format.calls import MAX_POSITIONS
 from ..format.columns.headers import gather_headers
 from ..format.files.log_history import NO_CUT
 from ..format.record.tags import tag_hashes

@@ -12,8 +12,9 @@ from typing import Final
 
 from ..cluster.connection import Connection
 from ..cluster.node import Node
-from ..cluster.paging import MAX_ROWS, in_parts
+from ..cluster.paging import in_parts
 from ..errors import InvalidArgumentError, UnknownGroupError
+from ..format.calls import MAX_ROWS
 from ..format.constants import group_fault
 from ..v1 import admin_pb2, broker_pb2
 from .lag import Lags, NowMs, QueueLag, begin_of, end_of, wall_clock_ms

@@ -17,15 +17,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ..format.calls import JOIN, LEAVE, LEAVE_FOR_A_WHILE
 from ..v1 import broker_pb2
 from .positions import Queue
 
-JOIN: Final = 0
 JOIN_WAIT_MS: Final = 2_000
 """For the in-sync set to have a new member: until then its response has epoch 0."""
-LEAVE: Final = -1
-LEAVE_FOR_A_WHILE: Final = -2
-"""As member_epoch: of a static member that comes back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import numpy as np
 from ..cluster.connection import Connection
 from ..cluster.knowing import Knowing
 from ..cluster.node import Node
-from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
+from ..format.calls import MAX_POSITIONS
 from ..format.columns.headers import gather_headers
 from ..v1 import broker_pb2
 from .positions import Positions, Queue, QueueRange

@@ -18,8 +18,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..cluster.paging import MAX_POSITIONS
 from ..cluster.pull_answer import PullAnswer
+from ..format.calls import MAX_POSITIONS
 from .positions import Queue
 
 SMALL_BYTES: Final = 256 << 10

@@ -18,14 +18,7 @@ from ..cluster.connection import Connection
 from ..cluster.histories import PositionCheck, check_positions
 from ..cluster.knowing import NO_MASTER, Knowing
 from ..cluster.node import Node
-from ..cluster.paging import (
-    MAX_NAMES,
-    MAX_ROWS,
-    MAX_SEARCHES,
-    every_page,
-    in_parts,
-    pages_of_topics,
-)
+from ..cluster.paging import every_page, in_parts, pages_of_topics
 from ..errors import (
     FencedMemberError,
     InvalidArgumentError,
@@ -35,6 +28,7 @@ from ..errors import (
     UnknownTopicError,
     error_from,
 )
+from ..format.calls import MAX_NAMES, MAX_ROWS, MAX_SEARCHES
 from ..format.files.log_history import LogHistory
 from ..v1 import admin_pb2, broker_pb2
 from .reading import Reader

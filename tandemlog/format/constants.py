@@ -10,6 +10,7 @@ One commit-log record (both hosts IPv4; each IPv6 host moves everything after it
 All integers are big-endian and signed. A file's last record is BLANK: size and magic, 8 bytes.
 """
 
+from struct import Struct
 from typing import Final, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -35,6 +36,8 @@ IPV6_EXTRA: Final = 12
 MIN_RECORD_SIZE: Final = FIXED_SIZE + 1 + 2
 """V1, IPv4, and no body, topic or properties."""
 BLANK_SIZE: Final = 8
+SIZE_AND_MAGIC: Final = Struct(">iI")
+"""What a record, or a BLANK, begins with."""
 CRC_MASK: Final = 0x7FFFFFFF
 
 MAX_PROPERTIES: Final = 32767
@@ -144,6 +147,9 @@ def _name_fault(name: str, limit: int | None = None) -> str | None:
     return None
 
 
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+"""Bits of a topic's permission, and of a broker's."""
 DEFAULT_QUEUES: Final = 4
 """Of a new topic, if the request for it names no number."""
 MAX_QUERY: Final = 64

@@ -33,6 +33,7 @@ from ..format.constants import (
     MAX_PROPERTIES,
     PRODUCER_MARK,
     PROPERTY_END,
+    SIZE_AND_MAGIC,
     UNIQ_KEY,
     client_topic_fault,
 )
@@ -341,14 +342,13 @@ def too_large_properties(actual: int, index: int = -1) -> PropertiesTooLargeErro
 
 
 _I32: Final = Struct(">i")
-_HEAD: Final = Struct(">iI")
 _I16: Final = Struct(">h")
 _SYS_FLAG: Final = Struct(">i")
 
 
 def with_property(record: bytes, name: str, value: str) -> bytes:
     """A framed record with one property more at its end; the rest is as it was."""
-    size, magic = _HEAD.unpack_from(record)
+    size, magic = SIZE_AND_MAGIC.unpack_from(record)
     (sys_flag,) = _SYS_FLAG.unpack_from(record, 36)
     hosts = bool(sys_flag & BORN_HOST_IPV6) + bool(sys_flag & STORE_HOST_IPV6)
     body_length_at = BODY_LENGTH_OFFSET + hosts * IPV6_EXTRA

@@ -21,13 +21,13 @@ from ..errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from ..format.constants import PERM_WRITE
 from ..format.java_hash import java_hash
 from ..v1 import admin_pb2
 from .framing import check_topic
 
 logger = logging.getLogger(__name__)
 
-PERM_WRITE = 2
 SPREAD_BYTES = 16 << 10
 """As Kafka's producer."""
 

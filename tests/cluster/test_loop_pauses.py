@@ -23,11 +23,10 @@ from watched_node import WatchedNode
 
 import tandemlog
 from node.process.memory import REST_S
-from node.pulls.pull_service import MAX_POSITIONS
 from node.puts.append_wire import MOST_FIELDS
-from node.services.broker_service import MAX_SEARCHES
 from node.services.requests import MAX_REQUEST_BYTES
 from running import free_ports
+from tandemlog.format.calls import MAX_POSITIONS, MAX_SEARCHES
 from tandemlog.v1 import admin_pb2, broker_pb2, broker_pb2_grpc, common_pb2
 
 pytestmark = [pytest.mark.cluster, pytest.mark.quiet]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.config import LOG_FILE_SIZES
+from tandemlog.format.constants import PERM_WRITE
 from tandemlog.format.errors import FormatError
 from tandemlog.format.files import store_json
 from tandemlog.format.words import quoted, shortened, visible
@@ -25,7 +26,6 @@ from ..wire.requests import (
 )
 from .address import BrokerAddress, registered_place
 
-PERM_WRITE = 2
 MASTER_ID = "0"
 _VERSION = re.compile(r"V(\d{1,4})_(\d{1,4})_(\d{1,4})", re.ASCII)
 _INTEGER = re.compile(r"-?[0-9]{1,19}")

@@ -10,10 +10,16 @@ it is inside of a record that is larger than a frame.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Final
 
-from tandemlog.format.constants import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, Buffer
+from tandemlog.format.constants import (
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    SIZE_AND_MAGIC,
+    Buffer,
+)
 
 from ...errors import HaError
 from ...store_port import LogPort
@@ -21,7 +27,6 @@ from ...store_port import LogPort
 FRAME_BYTES: Final = 256 << 10
 """The log bytes of a frame. A slave's buffer is 4 MiB, and a frame must fit into it."""
 
-_SIZE_AND_MAGIC: Final = Struct(">iI")
 _MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 
 
@@ -109,12 +114,12 @@ def _begins(head: Buffer, left: int) -> bool:
     """Whether `head` is the beginning of a record that fits into `left` bytes."""
     if len(head) < BLANK_SIZE:
         return False
-    size, magic = _SIZE_AND_MAGIC.unpack_from(head)
+    size, magic = SIZE_AND_MAGIC.unpack_from(head)
     return magic in _MAGICS and BLANK_SIZE <= size <= left
 
 
 def _record_size(data: Buffer, at: int, offset: int) -> int:
-    size, magic = _SIZE_AND_MAGIC.unpack_from(data, at)
+    size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
     if magic not in _MAGICS or size < BLANK_SIZE:
         raise HaError(
             f"this node's log has no record at {offset + at}, and a RocketMQ slave cannot be told "

@@ -11,8 +11,8 @@ from storage.config import StoreConfig
 from tandemlog.cluster.connection import ConnectionOptions
 from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.format.calls import DEFAULT_PORT
 
-from ...settings.config import DEFAULT_PORT
 from ..showing.output import Format
 from .connecting import security
 

@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays.ragged import Buffer, byte_array, first_true, windows
-from ..constants import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
+from ..constants import BLANK_SIZE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE, SIZE_AND_MAGIC
 from ..errors import CorruptRecordError
 
 _SIZE: Final = Struct(">i")
-_SIZE_AND_MAGIC: Final = Struct(">iI")
 _START_DTYPE: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _FIRST_STEPS: Final = 16
 _MOST_STEPS: Final = 4096
@@ -208,13 +207,13 @@ def why_stopped(
     at = base + position
     if left <= 0:
         return StopReason.END, None
-    if left < _SIZE_AND_MAGIC.size:
+    if left < SIZE_AND_MAGIC.size:
         fault = CorruptRecordError(at, "size", f"only {left} bytes are left")
         if limit is None or limit > end:
             return StopReason.INCOMPLETE, fault
         zeros = not data[position:end].any()
         return StopReason.ZEROS if zeros else StopReason.CORRUPT, fault
-    size, magic = _SIZE_AND_MAGIC.unpack_from(data.data, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(data.data, position)
     if magic == MAGIC_BLANK:
         return StopReason.BLANK, None
     if size == 0 and magic == 0:

@@ -34,6 +34,7 @@ from ..constants import (
     MAX_TOPIC_V1,
     MIN_RECORD_SIZE,
     SHARDING_KEY,
+    SIZE_AND_MAGIC,
     TAGS,
     UNIQ_KEY,
     Buffer,
@@ -52,7 +53,6 @@ _HEAD: Final = Struct(">iIiiiqqiq")
 _STORE_TIMESTAMP: Final = Struct(">q")
 _TAIL: Final = Struct(">iqi")
 """Reconsume times to body length."""
-_SIZE_AND_MAGIC: Final = Struct(">iI")
 _MAGIC: Final = Struct(">I")
 _I16: Final = Struct(">h")
 _MAX_I32: Final = (1 << 31) - 1
@@ -282,9 +282,9 @@ def decode_record(
 
 def _check_start(buffer: Buffer, position: int, end: int, at: int) -> tuple[int, int]:
     """Size and version of a record that lies within `end`."""
-    if end - position < _SIZE_AND_MAGIC.size:
+    if end - position < SIZE_AND_MAGIC.size:
         raise CorruptRecordError(at, "size", f"only {max(end - position, 0)} bytes are left")
-    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, position)
+    size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
         raise CorruptRecordError(at, "magic", "it marks the end of the file, not a record")
     if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -312,7 +312,7 @@ def encode_blank(length: int) -> bytes:
     """The 8 bytes that close a file with `length` bytes left; raises FormatError below 8."""
     if not BLANK_SIZE <= length <= _MAX_I32:
         raise FormatError(f"a file's end mark of {length} bytes: at least {BLANK_SIZE} are needed")
-    return _SIZE_AND_MAGIC.pack(length, MAGIC_BLANK)
+    return SIZE_AND_MAGIC.pack(length, MAGIC_BLANK)
 
 
 def is_blank(buffer: Buffer, position: int = 0) -> bool:

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tandemlog.consume.group_session import JOIN, LEAVE, LEAVE_FOR_A_WHILE, GroupSession, rows_of
+from tandemlog.consume.group_session import GroupSession, rows_of
+from tandemlog.format.calls import JOIN, LEAVE, LEAVE_FOR_A_WHILE
 from tandemlog.v1 import broker_pb2
 
 Queue = tuple[str, int]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fakes.fake_broker import FakeCluster
 from tandemlog import EARLIEST, AsyncConsumer, AsyncProducer, FollowOptions
-from tandemlog.cluster.paging import MAX_POSITIONS
 from tandemlog.consume.lanes import JOIN_AFTER, LARGE_BYTES, Lane, Lanes
 from tandemlog.consume.positions import Queue
+from tandemlog.format.calls import MAX_POSITIONS
 
 
 def queues_of(count: int) -> list[Queue]:

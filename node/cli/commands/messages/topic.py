@@ -8,10 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tandemlog.admin import DEFAULT_QUEUES, PERM_READ, PERM_WRITE, AsyncAdmin, TopicInfo
+from tandemlog.admin import AsyncAdmin, TopicInfo
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import TopicExistsError
-from tandemlog.format.constants import client_topic_fault, is_system_topic
+from tandemlog.format.constants import (
+    DEFAULT_QUEUES,
+    PERM_READ,
+    PERM_WRITE,
+    client_topic_fault,
+    is_system_topic,
+)
 from tandemlog.format.words import counted
 
 from ...frame.command import new_app

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.sync.admin import Admin
 
-from ....settings.config import DEFAULT_PORT
 from ...frame.command import new_app
 from ...frame.exit_codes import epilog
 from ...frame.failures import CommandError, one_line_errors

@@ -15,10 +15,10 @@ from ha.rocketmq.follow.address import parse_address
 from tandemlog.cluster.connection import Connection, ConnectionOptions
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
+from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.format.words import counted
 
 from ....certs.authority import CertificateError
-from ....settings.config import DEFAULT_PORT
 from ....settings.endpoints import ListenError
 from ...cluster.nodes_table import alarm_lines, node_rows, picture
 from ...frame.command import new_app

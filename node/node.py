@@ -23,11 +23,11 @@ from storage.clock import duration
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2
 
-from .cluster_part import ClusterPart
 from .groups.coordinator import GroupCoordinator
 from .groups.limits import GroupLimits
 from .http.health import Health
 from .http.numbers import NodeCounters, NodeNumbers
+from .membership import ClusterPart
 from .process.log_setup import set_level
 from .process.machine import Machine
 from .process.machine_bounds import byte_bound, connection_bounds, open_files

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
-from .cluster.close_names import unknown_topics
 from .cluster.connection import Connection, ConnectionOptions, secured
 from .cluster.elections import (
     Changed,
@@ -31,6 +30,7 @@ from .cluster.node_details import (
 from .cluster.paging import every_page, pages_of_topics
 from .cluster.takeover import Takeover, takeover_of
 from .cluster.topology import ReadFrom, Topology
+from .cluster.unknown_topics import unknown_topics
 from .consume.group_admin import GroupAdmin, GroupDescription, OffsetChange
 from .consume.lag import QueueLag
 from .consume.positions import Positions, Queue, QueueRange, Start, in_ms, queues_of

@@ -28,7 +28,7 @@ from ..protocol.frames import PREPARING, Ack, Hello, SlaveFrame
 from ..protocol.handshake import MasterView, is_overruled
 from ..state import InSyncRecord, Member
 from .confirm import ConfirmTracker
-from .outside import count_as_heard
+from .foreign_slaves import count_as_heard
 from .rounds import led
 from .session import MasterAction, MasterSession, SendAnswer, SessionState
 from .sync_state_set import Progress, SetRules, SyncStateSet

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from ha.protocol.versions import VERSION
 
-from .frame.exit_codes import INTERRUPTED, table
+from .shared.exit_codes import INTERRUPTED, table
 
 # command: its module below commands/
 COMMANDS = {

@@ -11,7 +11,7 @@ import typer
 from typer.cli import get_docs_for_click
 
 from .app import app
-from .frame.exit_codes import MEANING, epilog, table
+from .shared.exit_codes import MEANING, epilog, table
 
 NAME = "tandemlog"
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from ..cluster.close_names import unknown_topics
 from ..cluster.connection import Connection
 from ..cluster.histories import PositionCheck, check_positions
 from ..cluster.knowing import NO_MASTER, Knowing
 from ..cluster.node import Node
 from ..cluster.paging import every_page, in_parts, pages_of_topics
+from ..cluster.unknown_topics import unknown_topics
 from ..errors import (
     FencedMemberError,
     InvalidArgumentError,

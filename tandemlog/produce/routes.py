@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
-from ..cluster.close_names import unknown_topics
+from ..cluster.unknown_topics import unknown_topics
 from ..errors import (
     InvalidMessageError,
     TandemlogError,

@@ -6,8 +6,8 @@ finds it again; the coordinator of a test is never restarted, so nothing has to 
 
 from collections.abc import Sequence
 
-from node.coordinator.machine import Changes, Saved
-from node.coordinator.server import CoordinatorServer, random_id
+from node.embedded_coordinator.machine import Changes, Saved
+from node.embedded_coordinator.server import CoordinatorServer, random_id
 from node.settings.endpoints import usable
 
 

@@ -23,7 +23,7 @@ from .node_clock import NodeClock
 from .node_settings import MAX_NODES, node_settings
 
 if TYPE_CHECKING:
-    from node.coordinator.server import CoordinatorServer
+    from node.embedded_coordinator.server import CoordinatorServer
 
 START_S: Final = 30.0
 """Until a master acknowledges puts: seconds of a machine that is busy with other tests."""

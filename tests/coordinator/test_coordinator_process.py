@@ -19,7 +19,7 @@ from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeErr
 from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.values import KeyRange, Put, Txn, absent
-from node.cli.frame.exit_codes import ADDRESS, OK, STORE, USAGE
+from node.cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from running import ROOT, wait_until
 
 pytestmark = pytest.mark.cluster

@@ -31,10 +31,10 @@ from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.methods import COMPACT, PUT, RANGE, STATUS, TXN, Answer, Method, Request
 from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.values import Get, KeyRange, Put, Txn
-from node.coordinator.database import SqliteDatabase
-from node.coordinator.limits import Limits
-from node.coordinator.machine import Changes
-from node.coordinator.server import CoordinatorServer
+from node.embedded_coordinator.database import SqliteDatabase
+from node.embedded_coordinator.limits import Limits
+from node.embedded_coordinator.machine import Changes
+from node.embedded_coordinator.server import CoordinatorServer
 from running import free_ports
 from tandemlog.v1 import coordinator_pb2 as pb
 

@@ -3,9 +3,9 @@
 import itertools
 from dataclasses import replace
 
-from node.coordinator.limits import Limits
-from node.coordinator.machine import Changes, Machine, Saved
-from node.coordinator.versions import Row  # noqa: TC001 - in an annotation that runs
+from node.embedded_coordinator.limits import Limits
+from node.embedded_coordinator.machine import Changes, Machine, Saved
+from node.embedded_coordinator.versions import Row  # noqa: TC001 - in an annotation that runs
 from tandemlog.v1 import coordinator_pb2 as pb
 
 EMPTY = Saved(cluster_id=7, member_id=8, term=1)
@@ -18,7 +18,7 @@ def new_machine(saved: Saved = EMPTY, now: float = 0.0, **limits: int) -> Machin
 
 
 class MemoryDisk:
-    """What a disk would hold, as node/coordinator/database.py keeps it."""
+    """What a disk would hold, as node/embedded_coordinator/database.py keeps it."""
 
     def __init__(self, saved: Saved = EMPTY) -> None:
         self._saved = saved

@@ -46,9 +46,9 @@ from ha.coordinator.wire import (
     txn_result,
     watch_request,
 )
-from node.coordinator.machine import Machine
-from node.coordinator.refusals import RefusedError
-from node.coordinator.watchers import Watchers
+from node.embedded_coordinator.machine import Machine
+from node.embedded_coordinator.refusals import RefusedError
+from node.embedded_coordinator.watchers import Watchers
 from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
 

@@ -20,8 +20,8 @@ from storage.errors import StoreError
 from tandemlog.v1 import common_pb2
 
 from ...errors import HaError, ProtocolError
+from ...master.foreign_slaves import outside_hello
 from ...master.group import MasterGroup
-from ...master.outside import outside_hello
 from ...protocol.frames import Ack, Hello
 from ...store_port import StorePort
 from ..wire.frames import OffsetReader, encode_header

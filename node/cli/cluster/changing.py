@@ -4,8 +4,8 @@ import typer
 
 from tandemlog.cluster.elections import ClusterChange
 
-from ..frame.online import run_admin
-from ..showing.output import Format, write_lines
+from ..output.tables import Format, write_lines
+from ..shared.online import run_admin
 from .elections_table import source
 
 

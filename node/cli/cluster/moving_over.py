@@ -6,7 +6,7 @@ from tandemlog.cluster.takeover import DRY_RUN, Takeover
 from tandemlog.cluster.topology import Topology
 from tandemlog.format.words import counted
 
-from ..showing.output import Row, date_text
+from ..output.tables import Row, date_text
 
 MOST_SHOWN = 8
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tandemlog.cluster.topology import NodeInfo, Topology
 
-from ..showing.output import fits, table_of
+from ..output.tables import fits, table_of
 
 COLUMNS = (
     "node",

@@ -19,9 +19,9 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import Changed, ClusterChange, Coordination
 from tandemlog.errors import NodeUnavailableError, OutcomeUnknownError
 
-from ..frame.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from ..frame.failures import CommandError
-from ..showing.output import Format, write_lines
+from ..output.tables import Format, write_lines
+from ..shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from ..shared.failures import CommandError
 from .elections_table import reinit_lines, source
 from .switching import LOOK_S, ask_consent, withdraw
 

@@ -21,9 +21,9 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.elections import ClusterChange, Coordination
 from tandemlog.errors import NodeUnavailableError, OutcomeUnknownError, TandemlogError
 
-from ..frame.exit_codes import REFUSED, UNKNOWN_OUTCOME, USAGE
-from ..frame.failures import CommandError
-from ..showing.output import Format, write_lines
+from ..output.tables import Format, write_lines
+from ..shared.exit_codes import REFUSED, UNKNOWN_OUTCOME, USAGE
+from ..shared.failures import CommandError
 from .elections_table import missing_text, source
 
 LOOK_S = 0.1

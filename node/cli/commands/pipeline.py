@@ -23,13 +23,13 @@ from tandemlog.logs import job_errors
 from tandemlog.logs.job_errors import OnCorruption
 from tandemlog.spark.spark_version import version_fault
 
-from ..frame import connecting, exit_codes
-from ..frame.command import new_app
-from ..frame.exit_codes import epilog
-from ..frame.failures import fail, one_line_errors
-from ..frame.option_groups import with_groups
-from ..frame.options import IndexEntries, IndexSlots
-from ..showing.output import cell_text, error_console, write_table
+from ..output.tables import cell_text, error_console, write_table
+from ..shared import connecting, exit_codes
+from ..shared.command import new_app
+from ..shared.exit_codes import epilog
+from ..shared.failures import fail, one_line_errors
+from ..shared.option_groups import with_groups
+from ..shared.options import IndexEntries, IndexSlots
 
 NO_MASTER = "none"
 NEEDS = "pip install 'tandemlog[spark]'"

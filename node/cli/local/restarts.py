@@ -11,7 +11,7 @@ busy.
 
 from dataclasses import dataclass
 
-from ..frame.exit_codes import ADDRESS, OK, STORE, USAGE
+from ..shared.exit_codes import ADDRESS, OK, STORE, USAGE
 
 FIRST_S = 0.5
 LONGEST_S = 30.0

@@ -7,8 +7,8 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from ..frame import exit_codes
-from ..frame.failures import CommandError
+from ..shared import exit_codes
+from ..shared.failures import CommandError
 
 READ_BYTES = 1 << 16
 MAX_SIZE = 1 << 30

@@ -31,9 +31,9 @@ from tandemlog.message import Message, SendResult
 from tandemlog.produce.framing import join_keys
 from tandemlog.produce.producer import AsyncProducer
 
-from ..frame.exit_codes import FAULT, USAGE
-from ..frame.failures import CommandError, exit_code_of, said
-from ..showing.output import Format, error_console, write_lines, write_rows
+from ..output.tables import Format, error_console, write_lines, write_rows
+from ..shared.exit_codes import FAULT, USAGE
+from ..shared.failures import CommandError, exit_code_of, said
 from .line_fields import ToMessage
 
 GENERATE_BATCH = 20_000

@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from node.cli import app
-from node.cli.frame import connecting, options
-from node.cli.frame.connecting import taken_out
+from node.cli.shared import connecting, options
+from node.cli.shared.connecting import taken_out
 from tandemlog.transport.security import Security
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from node.cli.frame.option_groups import with_groups
+from node.cli.shared.option_groups import with_groups
 
 
 @dataclass(frozen=True, slots=True)

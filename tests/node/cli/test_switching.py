@@ -7,9 +7,9 @@ import pytest
 
 from fakes.asked_admin import AskedAdmin
 from node.cli.cluster.switching import Wish, carry_out
-from node.cli.frame.exit_codes import REFUSED, UNKNOWN_OUTCOME
-from node.cli.frame.failures import CommandError
-from node.cli.showing.output import Format
+from node.cli.output.tables import Format
+from node.cli.shared.exit_codes import REFUSED, UNKNOWN_OUTCOME
+from node.cli.shared.failures import CommandError
 from tandemlog.cluster.elections import (
     ClusterChange,
     Coordination,

@@ -6,8 +6,8 @@ import pytest
 
 from fakes.fake_broker import running_cluster
 from node.cli import app
-from node.cli.frame import online
-from node.cli.frame.options import DEFAULT_TIMEOUT_S, PATIENT_TIMEOUT_S, connection_options
+from node.cli.shared import online
+from node.cli.shared.options import DEFAULT_TIMEOUT_S, PATIENT_TIMEOUT_S, connection_options
 from running import free_ports
 
 

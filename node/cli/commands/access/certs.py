@@ -17,11 +17,11 @@ from ....certs.folder import (
     make_certificate,
 )
 from ....certs.names import Kind, Owner
-from ...frame.command import new_app
-from ...frame.exit_codes import FAULT, STORE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.options import FormatOption
-from ...showing.output import Format, write_rows
+from ...output.tables import Format, write_rows
+from ...shared.command import new_app
+from ...shared.exit_codes import FAULT, STORE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.options import FormatOption
 
 app = new_app("Make and show certificates: for those who have no authority of their own.")
 

@@ -8,11 +8,11 @@ import typer
 
 from ....tokens.access_editing import AccessEditError, Grant, edited, read_access
 from ....tokens.secret import hash_of, new_token, write_secret
-from ...frame.command import new_app
-from ...frame.exit_codes import NOT_FOUND, STORE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.options import FormatOption
-from ...showing.output import Format, write_rows
+from ...output.tables import Format, write_rows
+from ...shared.command import new_app
+from ...shared.exit_codes import NOT_FOUND, STORE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.options import FormatOption
 
 app = new_app("Add, list and revoke the tokens in an access file.")
 

@@ -7,9 +7,9 @@ import typer
 from tandemlog.errors import TandemlogError
 
 from ...cluster.verdict import Level, Verdict, judge
-from ...frame.command import new_app
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, Timeout
+from ...shared.command import new_app
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, Timeout
 
 app = new_app()
 

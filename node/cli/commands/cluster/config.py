@@ -8,11 +8,12 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.node_details import NodeSetting, SettingChange
 
 from ...cluster.chosen_nodes import NodeOption, each_node
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, write_lines, write_table
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     DryRun,
@@ -20,7 +21,6 @@ from ...frame.options import (
     FormatOption,
     Timeout,
 )
-from ...showing.output import Format, write_lines, write_table
 
 app = new_app("Show and change the settings of running nodes.")
 

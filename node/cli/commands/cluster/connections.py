@@ -5,12 +5,12 @@ from typing import Any
 from tandemlog.admin import AsyncAdmin
 
 from ...cluster.chosen_nodes import NodeOption, each_node
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
-from ...showing.output import Format, write_lines, write_table
+from ...output.tables import Format, write_lines, write_table
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 
 COLUMNS = ("node", "peer", "identity", "seconds", "calls", "streams", "long_polls", "methods")
 

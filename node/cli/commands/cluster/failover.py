@@ -9,12 +9,12 @@ from tandemlog.cluster.elections import ClusterChange
 
 from ...cluster.elections_table import failover_lines
 from ...cluster.switching import Wish, carry_out
-from ...frame.command import new_app
-from ...frame.exit_codes import REFUSED, USAGE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
-from ...showing.output import Format
+from ...output.tables import Format
+from ...shared.command import new_app
+from ...shared.exit_codes import REFUSED, USAGE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
 
 app = new_app()
 

@@ -11,11 +11,12 @@ from ...cluster.elections_table import (
     loss_lines,
     source,
 )
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, fits, table_of, write_lines, write_table
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -23,7 +24,6 @@ from ...frame.options import (
     Timeout,
     now_ms,
 )
-from ...showing.output import Format, fits, table_of, write_lines, write_table
 
 app = new_app()
 

@@ -13,11 +13,12 @@ from tandemlog.errors import NodeUnavailableError
 
 from ...cluster.elections_table import coordinator_notes
 from ...cluster.nodes_table import COLUMNS, TITLES, alarm_lines, node_rows, picture, summary
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, error_console, write_rows
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -26,7 +27,6 @@ from ...frame.options import (
     check_endpoints,
     connection_options,
 )
-from ...showing.output import Format, error_console, write_rows
 
 if TYPE_CHECKING:
     from tandemlog.cluster.topology import Topology

@@ -3,11 +3,11 @@
 from tandemlog.cluster.elections import ClusterChange
 
 from ...cluster.changing import change_now
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
-from ...showing.output import Format
+from ...output.tables import Format
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.options import DEFAULT_ENDPOINT, DEFAULT_TIMEOUT_S, Endpoint, FormatOption, Timeout
 
 app = new_app()
 

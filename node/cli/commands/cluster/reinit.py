@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from ...cluster.resyncing import Resync, resync
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DryRun,
     Endpoint,
@@ -17,7 +18,6 @@ from ...frame.options import (
     Yes,
     timeout_option,
 )
-from ...showing.output import Format
 
 app = new_app()
 

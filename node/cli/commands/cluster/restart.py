@@ -7,11 +7,11 @@ import typer
 from tandemlog.admin import AsyncAdmin
 
 from ...cluster.rolling import Restarting, restart_all
-from ...frame.command import new_app
-from ...frame.exit_codes import USAGE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DryRun, Endpoint, timeout_option
+from ...shared.command import new_app
+from ...shared.exit_codes import USAGE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, timeout_option
 
 app = new_app()
 

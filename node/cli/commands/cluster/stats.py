@@ -10,12 +10,13 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.errors import NodeUnavailableError
 
 from ...cluster.metrics import Sample, rates, samples, summed
-from ...frame import connecting
-from ...frame.command import new_app
-from ...frame.completion import complete_topic
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.options import (
+from ...output.tables import Format, write_lines, write_table
+from ...shared import connecting
+from ...shared.command import new_app
+from ...shared.completion import complete_topic
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -24,7 +25,6 @@ from ...frame.options import (
     check_endpoints,
     connection_options,
 )
-from ...showing.output import Format, write_lines, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,12 @@ from tandemlog.cluster.elections import ClusterChange
 
 from ...cluster.elections_table import switchover_text
 from ...cluster.switching import Wish, carry_out
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
-from ...showing.output import Format
+from ...output.tables import Format
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
 
 app = new_app()
 

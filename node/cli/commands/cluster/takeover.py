@@ -10,12 +10,12 @@ from tandemlog.cluster.takeover import Takeover
 
 from ...cluster.moving_over import moved_lines, plan_lines, row_of
 from ...cluster.switching import ask_consent
-from ...frame.command import new_app
-from ...frame.exit_codes import REFUSED, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
-from ...showing.output import Format, write_lines
+from ...output.tables import Format, write_lines
+from ...shared.command import new_app
+from ...shared.exit_codes import REFUSED, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import DEFAULT_ENDPOINT, DryRun, Endpoint, FormatOption, Timeout, Yes
 
 LOOK_S = 0.3
 

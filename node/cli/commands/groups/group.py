@@ -20,12 +20,13 @@ from tandemlog.consume.lag import QueueLag
 from tandemlog.consume.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.errors import UnknownGroupError, UnknownQueueError
 
-from ...frame.command import new_app
-from ...frame.completion import complete_group, complete_topic
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, error_console, write_rows
+from ...shared.command import new_app
+from ...shared.completion import complete_group, complete_topic
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     DryRun,
@@ -34,8 +35,7 @@ from ...frame.options import (
     Timeout,
     now_ms,
 )
-from ...frame.times import parse_time_ms
-from ...showing.output import Format, error_console, write_rows
+from ...shared.times import parse_time_ms
 
 AT_ONCE = 8
 """Groups that are asked about at a time."""

@@ -8,12 +8,13 @@ import typer
 from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 
-from ...frame.command import new_app
-from ...frame.completion import complete_group, complete_topic
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, write_rows
+from ...shared.command import new_app
+from ...shared.completion import complete_group, complete_topic
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -22,8 +23,7 @@ from ...frame.options import (
     Timeout,
     now_ms,
 )
-from ...frame.times import FORMS, parse_time_ms
-from ...showing.output import Format, write_rows
+from ...shared.times import FORMS, parse_time_ms
 
 if TYPE_CHECKING:
     from tandemlog.consume.positions import Queue

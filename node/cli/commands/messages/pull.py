@@ -15,21 +15,6 @@ from tandemlog.consume.positions import EARLIEST, LATEST, Queue, Start
 from tandemlog.consume.stream import AsyncStream
 from tandemlog.memory import keep_freed_memory
 
-from ...frame.command import new_app
-from ...frame.completion import complete_group, complete_topic
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.options import (
-    DEFAULT_ENDPOINT,
-    DEFAULT_TIMEOUT_S,
-    Endpoint,
-    ReadFromOption,
-    Timeout,
-    check_endpoints,
-    connection_options,
-    now_ms,
-)
-from ...frame.times import FORMS, LEAST_MS, MAX_LENGTH, parse_time_ms
 from ...messages.reading import (
     Ending,
     EveryQueue,
@@ -40,7 +25,22 @@ from ...messages.reading import (
     queue_ranges,
     stops_at,
 )
-from ...showing.message_formats import Write, writer_of
+from ...output.message_formats import Write, writer_of
+from ...shared.command import new_app
+from ...shared.completion import complete_group, complete_topic
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.options import (
+    DEFAULT_ENDPOINT,
+    DEFAULT_TIMEOUT_S,
+    Endpoint,
+    ReadFromOption,
+    Timeout,
+    check_endpoints,
+    connection_options,
+    now_ms,
+)
+from ...shared.times import FORMS, LEAST_MS, MAX_LENGTH, parse_time_ms
 
 COMMIT_S = 1.0
 

@@ -12,11 +12,15 @@ from tandemlog.message import Message
 from tandemlog.produce.options import MAX_DELIVERY_TIMEOUT_MS, ProducerOptions
 from tandemlog.produce.producer import AsyncProducer
 
-from ...frame.command import new_app
-from ...frame.completion import complete_topic
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.options import (
+from ...messages.line_fields import Queues, Rows, ToMessage, keyed, plain
+from ...messages.lines import MAX_SIZE, check_files, lines_of, whole
+from ...messages.sending import Sending
+from ...output.tables import Format
+from ...shared.command import new_app
+from ...shared.completion import complete_topic
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -25,10 +29,6 @@ from ...frame.options import (
     connection_options,
     timeout_option,
 )
-from ...messages.line_fields import Queues, Rows, ToMessage, keyed, plain
-from ...messages.lines import MAX_SIZE, check_files, lines_of, whole
-from ...messages.sending import Sending
-from ...showing.output import Format
 
 GENERATE_BATCH = 20_000
 GENERATE_BYTES = 16 << 20

@@ -8,12 +8,14 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.received_message import ReceivedMessage
 
-from ...frame.command import new_app
-from ...frame.completion import complete_topic
-from ...frame.exit_codes import NOT_FOUND, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.message_rows import MESSAGE_COLUMNS, received_row, table_row
+from ...output.tables import Format, write_rows
+from ...shared.command import new_app
+from ...shared.completion import complete_topic
+from ...shared.exit_codes import NOT_FOUND, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     Endpoint,
@@ -22,9 +24,7 @@ from ...frame.options import (
     Timeout,
     now_ms,
 )
-from ...frame.times import parse_time_ms
-from ...showing.message_rows import MESSAGE_COLUMNS, received_row, table_row
-from ...showing.output import Format, write_rows
+from ...shared.times import parse_time_ms
 
 MAX_MESSAGES = 2**31 - 1  # what the field of a request holds
 

@@ -20,12 +20,13 @@ from tandemlog.format.constants import (
 )
 from tandemlog.format.words import counted
 
-from ...frame.command import new_app
-from ...frame.completion import complete_topic
-from ...frame.exit_codes import REFUSED, USAGE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.online import run_admin
-from ...frame.options import (
+from ...output.tables import Format, date_text, error_console, write_rows
+from ...shared.command import new_app
+from ...shared.completion import complete_topic
+from ...shared.exit_codes import REFUSED, USAGE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.online import run_admin
+from ...shared.options import (
     DEFAULT_ENDPOINT,
     DEFAULT_TIMEOUT_S,
     PATIENT_TIMEOUT_S,
@@ -33,7 +34,6 @@ from ...frame.options import (
     FormatOption,
     Timeout,
 )
-from ...showing.output import Format, date_text, error_console, write_rows
 
 MAX_QUEUES = 65_536
 _PERMS = {"r": PERM_READ, "w": PERM_WRITE, "rw": PERM_READ | PERM_WRITE}

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from ....coordinator.database import DataError
-from ....coordinator.protection import Protection
-from ....coordinator.server import run_coordinator
+from ....embedded_coordinator.database import DataError
+from ....embedded_coordinator.protection import Protection
+from ....embedded_coordinator.server import run_coordinator
 from ....process.log_setup import set_up_logging
 from ....process.process_setup import end_with_parent, prepare_process
 from ....security.coordinator_tls import CoordinatorFiles, CoordinatorTls
@@ -19,9 +19,9 @@ from ....settings.config import ConfigError
 from ....settings.endpoints import ListenError
 from ....settings.host_port import split_endpoint
 from ....settings.security_sections import is_loopback
-from ...frame.command import new_app
-from ...frame.exit_codes import ADDRESS, STORE, epilog
-from ...frame.failures import CommandError, one_line_errors
+from ...shared.command import new_app
+from ...shared.exit_codes import ADDRESS, STORE, epilog
+from ...shared.failures import CommandError, one_line_errors
 
 app = new_app()
 

@@ -12,14 +12,14 @@ from rich.console import Console
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.sync.admin import Admin
 
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.options import FormatOption
 from ...local.cluster import ClusterError, LocalCluster, Wishes, plan_cluster
 from ...local.coordinator import EMBEDDED, ETCD
 from ...local.drills import QUEUES, TOPIC, Account, Drill, Load, Round
-from ...showing.output import Format, write_rows
+from ...output.tables import Format, write_rows
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.options import FormatOption
 
 FAULTS = ("kill-master", "pause-master", "kill-slave", "switchover")
 

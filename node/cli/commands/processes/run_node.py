@@ -13,9 +13,9 @@ from ....process.process_setup import end_with_parent, prepare_process
 from ....run import run_node
 from ....settings.config import NodeConfig, load_config
 from ....settings.endpoints import ListenError
-from ...frame.command import new_app
-from ...frame.exit_codes import ADDRESS, epilog
-from ...frame.failures import CommandError, exit_code_of, one_line_errors
+from ...shared.command import new_app
+from ...shared.exit_codes import ADDRESS, epilog
+from ...shared.failures import CommandError, exit_code_of, one_line_errors
 
 app = new_app()
 

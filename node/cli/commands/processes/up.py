@@ -21,10 +21,6 @@ from tandemlog.format.words import counted
 from ....certs.authority import CertificateError
 from ....settings.endpoints import ListenError
 from ...cluster.nodes_table import alarm_lines, node_rows, picture
-from ...frame.command import new_app
-from ...frame.exit_codes import ADDRESS, STORE, epilog
-from ...frame.failures import CommandError, one_line_errors
-from ...frame.options import DEFAULTS
 from ...local.cluster import (
     DEFAULT_LOG_FILE_SIZE,
     DEFAULT_SLAVES,
@@ -41,6 +37,10 @@ from ...local.cluster import (
 )
 from ...local.coordinator import ETCD, NONE, PORT_DISTANCE
 from ...local.restarts import Restarts
+from ...shared.command import new_app
+from ...shared.exit_codes import ADDRESS, STORE, epilog
+from ...shared.failures import CommandError, one_line_errors
+from ...shared.options import DEFAULTS
 
 REFRESH_S = 0.5
 

@@ -7,12 +7,12 @@ import typer
 
 from storage.tools.dump import dump
 
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.option_groups import StoreSizes, store_config, with_groups
-from ...frame.options import FormatOption, Store
-from ...showing.output import Format, error_console, write_rows
+from ...output.tables import Format, error_console, write_rows
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.option_groups import StoreSizes, store_config, with_groups
+from ...shared.options import FormatOption, Store
 
 
 class What(StrEnum):

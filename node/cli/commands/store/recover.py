@@ -7,14 +7,14 @@ import typer
 from storage.recovery.report import RecoveryReport
 from storage.tools.recover import plan, recover
 
-from ...frame.command import new_app
-from ...frame.exit_codes import epilog
-from ...frame.failures import one_line_errors
-from ...frame.option_groups import StoreSizes, store_config, with_groups
-from ...frame.options import FormatOption, Store
-from ...showing.offline import say_lines
-from ...showing.output import Format, write_lines
-from ...showing.progress import byte_progress
+from ...output.offline import say_lines
+from ...output.progress import byte_progress
+from ...output.tables import Format, write_lines
+from ...shared.command import new_app
+from ...shared.exit_codes import epilog
+from ...shared.failures import one_line_errors
+from ...shared.option_groups import StoreSizes, store_config, with_groups
+from ...shared.options import FormatOption, Store
 
 app = new_app()
 

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put, txn
-from node.coordinator.machine import Machine
-from node.coordinator.refusals import RefusedError
+from node.embedded_coordinator.machine import Machine
+from node.embedded_coordinator.refusals import RefusedError
 from tandemlog.v1 import coordinator_pb2 as pb
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from node.cli import app
 from node.cli.cluster.verdict import Level
-from node.cli.frame.exit_codes import MEANING, USAGE, epilog
+from node.cli.shared.exit_codes import MEANING, USAGE, epilog
 
 
 def run(

@@ -18,7 +18,7 @@ import typer
 from tandemlog.format.constants import KEYS
 from tandemlog.produce.framing import is_reserved
 
-from .output import date_text
+from .tables import date_text
 
 if TYPE_CHECKING:
     from tandemlog.consume.received_message import ReceivedMessage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.coordinator_machines import MemoryDisk, delete, new_machine, put, txn
-from node.coordinator.database import FILE, LOCK, DataError, SqliteDatabase, way_out
+from node.embedded_coordinator.database import FILE, LOCK, DataError, SqliteDatabase, way_out
 from tandemlog.v1 import coordinator_pb2 as pb
 
 

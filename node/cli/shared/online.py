@@ -8,7 +8,7 @@ from tandemlog.admin import AsyncAdmin
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.errors import TandemlogError, UnavailableError
 
-from ..showing.output import error_console
+from ..output.tables import error_console
 from .options import check_endpoints, connection_options
 
 Result = TypeVar("Result")

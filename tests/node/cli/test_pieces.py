@@ -13,14 +13,14 @@ from ha import errors as ha_errors
 from ha.config import HaConfig
 from ha.state_file import StateFile
 from node.cli import app
-from node.cli.frame import exit_codes, failures
-from node.cli.frame.failures import CommandError, exit_code_of, one_line_errors
-from node.cli.frame.options import connection_options
-from node.cli.frame.times import parse_time_ms
 from node.cli.messages.lines import lines_of
 from node.cli.messages.reading import EveryQueue
 from node.cli.messages.sending import generated_bodies
-from node.cli.showing.output import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
+from node.cli.output.tables import MAX_CELL, StreamedTable, cell_text, write_lines, write_table
+from node.cli.shared import exit_codes, failures
+from node.cli.shared.failures import CommandError, exit_code_of, one_line_errors
+from node.cli.shared.options import connection_options
+from node.cli.shared.times import parse_time_ms
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreLockedError
 from tandemlog import errors as client_errors

@@ -13,7 +13,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from .output import error_console
+from .tables import error_console
 
 
 @contextmanager

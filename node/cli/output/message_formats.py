@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from .message_rows import received_row, table_row
-from .output import StreamedTable, write_lines
+from .tables import StreamedTable, write_lines
 from .templates import looks_like_a_template, template
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tandemlog.cluster.endpoints import parse_endpoints
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.format.calls import DEFAULT_PORT
 
-from ..showing.output import Format
+from ..output.tables import Format
 from .connecting import security
 
 DEFAULTS = StoreConfig(Path())

@@ -8,7 +8,7 @@ import pytest
 from made_certificates import Authority
 
 from node.certs.names import Kind
-from node.coordinator.protection import Protection, fault_in
+from node.embedded_coordinator.protection import Protection, fault_in
 
 
 class Call:

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.coordinator_machines import EMPTY, MemoryDisk, delete, get, new_machine, put
-from node.coordinator.machine import Machine  # noqa: TC001 - in an annotation that runs
-from node.coordinator.refusals import RefusedError
+from node.embedded_coordinator.machine import Machine  # noqa: TC001 - in an annotation that runs
+from node.embedded_coordinator.refusals import RefusedError
 from tandemlog.v1 import coordinator_pb2 as pb
 
 KEYS = [b"a", b"b", b"c", b"d"]

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.coordinator_machines import delete, new_machine, put, txn
-from node.coordinator.machine import Machine
-from node.coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
+from node.embedded_coordinator.machine import Machine
+from node.embedded_coordinator.watchers import MESSAGE_BYTES, PIECE_ROWS, Watchers
 from storage.shares import Shares
 from tandemlog.v1 import coordinator_pb2 as pb
 

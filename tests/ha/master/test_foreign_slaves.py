@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ha.config import HaConfig, Replication
+from ha.master.foreign_slaves import OUTSIDE_SILENCE_S, outside_hello
 from ha.master.group import MasterGroup
 from ha.master.members import slave_rows
-from ha.master.outside import OUTSIDE_SILENCE_S, outside_hello
 from ha.master.session import MasterSession
 from ha.protocol.frames import Ack, Hello
 from ha.protocol.handshake import MasterView

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from node.cli.frame import exit_codes
-from node.cli.frame.failures import CommandError, exit_code_of
 from node.cli.local.cluster import locked
 from node.cli.messages.lines import lines_of
-from node.cli.showing.output import fits, table_of, write_table
+from node.cli.output.tables import fits, table_of, write_table
+from node.cli.shared import exit_codes
+from node.cli.shared.failures import CommandError, exit_code_of
 from storage.errors import StoreLockedError
 
 ROWS = [

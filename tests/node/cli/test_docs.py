@@ -11,9 +11,9 @@ import typer
 
 from node.cli.app import app
 from node.cli.docs_page import cli_markdown
-from node.cli.frame.exit_codes import MEANING
+from node.cli.shared.exit_codes import MEANING
 
-PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cli.md").read_text()
 
 
 def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:

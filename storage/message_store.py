@@ -51,7 +51,7 @@ from .puts.pacing import ReputPacing
 from .puts.put_path import AppendResult, PutPath
 from .puts.targets import PutTargets
 from .recovery.cut_copy import save_copy
-from .recovery.failure_note import FailureNote
+from .recovery.last_stop import FailureNote
 from .recovery.opening import Opened, open_store
 from .recovery.prologue import needs_prologue, prologue, take_prologue
 from .recovery.set_aside import drop_set_aside

@@ -15,12 +15,20 @@ needs no descriptor once it is mapped.
 Touching a page of a map that the disk cannot read would kill the process. So pages are first
 brought into memory, and an unreadable page is an error like any other: `view` does both, `span`
 leaves it to the caller that reads parts of it.
+
+Asking the kernel whether pages are in memory costs some microseconds, more than copying a record: a
+pull of a queue whose records lie far apart would spend most of its time on that. So pages that were
+in memory count as being there as long as the map is open; a store opens its maps again each second.
+
+    chunks of 1 MiB   | . | x | x | . | x | . |        x: all of its pages were there
+    a pull's records     r   r   r       r r
 """
 
 import errno
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +37,42 @@ from tandemlog.format.constants import PAGE
 
 from ..errors import StoreClosedError, UnreadableError
 from .files import Buffer, FileSystem
-from .residency import CHUNK, CHUNK_BITS, Residency
 
+CHUNK_BITS: Final = 20
+CHUNK: Final = 1 << CHUNK_BITS
 OUT_OF_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 """The process or the machine is short of something. Every other error of an open or a map (EIO, a
 file that is gone, became a folder or may not be read) is about the file."""
+
+
+class Residency:
+    """Which chunks of a file of `size` bytes have been seen in memory; none at first."""
+
+    __slots__ = ("_known", "_size")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._known = bytearray(-(-size // CHUNK))
+
+    def covers(self, position: int, size: int) -> bool:
+        """Whether all of these bytes are known to be there."""
+        return 0 not in self._known[position // CHUNK : -(-(position + size) // CHUNK)]
+
+    def missing(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """b[n]: which of many short stretches are not known to be there, by their first and last
+        byte."""
+        known = np.frombuffer(self._known, np.uint8)
+        first, last = known[begins >> CHUNK_BITS], known[(ends - 1) >> CHUNK_BITS]
+        found: NDArray[np.bool_] = (first & last) == 0
+        return found
+
+    def note(self, position: int, size: int) -> None:
+        """These bytes are there."""
+        end = position + size
+        first = -(-position // CHUNK)
+        last = len(self._known) if end >= self._size else end // CHUNK
+        for chunk in range(first, last):
+            self._known[chunk] = 1
 
 
 class MappedFile:

@@ -3,7 +3,8 @@
     append          commit             flush
     wrote     ->    committed    ->    flushed
     direct:   pwrite at append, so committed follows wrote at once
-    buffered: append fills memory, commit pwrites; readers see no further than committed
+    buffered: append fills memory, commit joins neighbours and pwrites; readers see no further than
+              committed
 
 Each of the three is published only after it is true, and at any time wrote >= committed >= flushed.
 After a failed fsync, or a failed write of the commit stage, the log accepts no more writes,
@@ -15,6 +16,8 @@ import errno
 import logging
 import os
 import threading
+from collections import deque
+from collections.abc import Iterator
 
 from ..clock import Clock
 from ..disk.mapped_file_queue import MappedFileQueue
@@ -22,11 +25,49 @@ from ..disk_refusal import crowded, is_crowded
 from ..errors import FlushFailedError, StoreError, StoreReadOnlyError
 from ..positions import Position
 from ..stats import LatencyHistogram
-from .write_buffer import WriteBuffer
 
 logger = logging.getLogger(__name__)
 
 SLOW_FLUSH_S = 1.0
+JOINED_BYTES = 1 << 20
+
+
+class WriteBuffer:
+    """Appended bytes that have not been given to the operating system yet, in the order in which
+    they were appended: the buffered mode, which RocketMQ calls the transient store pool.
+
+    One thread adds, one at a time takes, so a deque needs no further lock. Bytes of a failed write
+    stay at the front.
+    """
+
+    def __init__(self) -> None:
+        self._stretches: deque[tuple[int, bytes]] = deque()
+
+    def add(self, offset: int, data: bytes) -> None:
+        self._stretches.append((offset, data))
+
+    def __len__(self) -> int:
+        return len(self._stretches)
+
+    def take(self, file_size: int) -> Iterator[tuple[int, bytes]]:
+        """(offset, bytes) to write, each within one file; each goes only when the next is asked
+        for, so a write that raises leaves it here."""
+        while self._stretches:
+            offset, first = self._stretches[0]
+            joined, size = [first], len(first)
+            limit = min(JOINED_BYTES, file_size - offset % file_size)
+            for index in range(1, len(self._stretches)):
+                at, data = self._stretches[index]
+                if at != offset + size or size + len(data) > limit:
+                    break
+                joined.append(data)
+                size += len(data)
+            yield offset, joined[0] if len(joined) == 1 else b"".join(joined)
+            for _ in joined:
+                self._stretches.popleft()
+
+    def clear(self) -> None:
+        self._stretches.clear()
 
 
 class LogStages:

@@ -15,9 +15,12 @@ A crash between two steps repeats them: the flag goes down when the doubt is dur
 counted as held before it was fsynced counts on until recovery has fsynced it.
 """
 
+import threading
+
 from ..disk.files import FileSystem
-from ..errors import StoreError
+from ..errors import FlushFailedError, StoreError
 from ..inspect.examination import Examination
+from ..log.commit_log import CommitLog
 from ..state_files.fsync_flag import FsyncFlag
 from ..state_files.session_file import Session, SessionFile, next_session
 from ..store_paths import StorePaths
@@ -111,3 +114,31 @@ class LastStop:
     def note_failed_fsync(self) -> None:
         """For the next open, as far as the disk lets it be noted; may be called again."""
         self._flag.raise_it()
+
+
+class FailureNote:
+    """A failed fsync is noted at once, so that the next open does not trust what is cached.
+
+    Listens to the log; `apart`: save in a thread of its own, once the store is started.
+    """
+
+    def __init__(self, log: CommitLog, last_stop: LastStop) -> None:
+        self.apart = False
+        self._log = log
+        self._last_stop = last_stop
+        log.flushed.listen(self._heard)
+
+    def save(self) -> None:
+        """Durable on return if an fsync has failed. Again as long as the disk does not take it."""
+        if isinstance(self._log.failure, FlushFailedError):
+            self._last_stop.note_failed_fsync()
+
+    def _heard(self) -> None:
+        """The thread that met it holds the log's locks and has others to tell, and a disk in
+        trouble may take minutes for a byte."""
+        if self._log.failure is None:
+            return
+        if self.apart:
+            threading.Thread(target=self.save, name="fsync-flag", daemon=True).start()
+        else:
+            self.save()

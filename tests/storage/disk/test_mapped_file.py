@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from storage.disk.mapped_file import MappedFile
-from storage.disk.residency import CHUNK
+from storage.disk.mapped_file import CHUNK, MappedFile, Residency
 from storage.errors import StoreClosedError, UnreadableError
 from tandemlog.testing.memory_files import MemoryFiles
 
@@ -187,3 +188,35 @@ def test_a_process_without_descriptors_does_not_blame_the_file(files: MemoryFile
     files.fail("open", errno.EMFILE)
     with pytest.raises(OSError, match="Too many open files"):
         file.view(0, 10)
+
+
+RESIDENCY_SIZE = 5 * CHUNK + 1000
+RESIDENCY_PLACES = st.integers(0, RESIDENCY_SIZE // 500).map(
+    lambda number: min(number * 500, RESIDENCY_SIZE - 1)
+)
+
+
+@given(
+    noted=st.lists(st.tuples(RESIDENCY_PLACES, RESIDENCY_PLACES)),
+    asked=st.lists(st.tuples(RESIDENCY_PLACES, RESIDENCY_PLACES)),
+)
+def test_only_chunks_that_were_noted_as_a_whole_are_known(
+    noted: list[tuple[int, int]], asked: list[tuple[int, int]]
+) -> None:
+    residency = Residency(RESIDENCY_SIZE)
+    known: set[int] = set()
+    for one, other in noted:
+        begin, end = min(one, other), max(one, other) + 1
+        residency.note(begin, end - begin)
+        known |= {
+            chunk
+            for chunk in range(6)
+            if begin <= chunk * CHUNK and min((chunk + 1) * CHUNK, RESIDENCY_SIZE) <= end
+        }
+    for one, other in asked:
+        begin, end = min(one, other), max(one, other) + 1
+        there = set(range(begin // CHUNK, (end - 1) // CHUNK + 1)) <= known
+        assert residency.covers(begin, end - begin) is there
+        if end - begin <= CHUNK:
+            [missing] = residency.missing(np.array([begin]), np.array([end])).tolist()
+            assert missing is not there

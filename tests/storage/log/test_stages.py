@@ -1,8 +1,8 @@
-"""Bytes on their way to the disk: joined where they touch, kept where a write fails."""
+"""Bytes on their way through the stages: joined where they touch, kept where a write fails."""
 
 import pytest
 
-from storage.log.write_buffer import JOINED_BYTES, WriteBuffer
+from storage.log.stages import JOINED_BYTES, WriteBuffer
 
 
 def test_neighbours_are_joined_up_to_a_files_end() -> None:

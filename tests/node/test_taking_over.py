@@ -350,8 +350,8 @@ async def test_a_node_that_was_restarted_after_its_broker_died_can_be_forced_to_
 async def test_a_takeover_can_be_forced_while_log_comes_first(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha.rocketmq.follow.log_first.FAR_BYTES", 1_000)
-    monkeypatch.setattr("ha.rocketmq.follow.log_first.HOLD_S", 3.0)
+    monkeypatch.setattr("ha.rocketmq.follow.follower.FAR_BYTES", 1_000)
+    monkeypatch.setattr("ha.rocketmq.follow.follower.HOLD_S", 3.0)
     broker.most = [4_000, *[0] * 500]
     node = await started(config(tmp_path, follow=broker.address))
     try:

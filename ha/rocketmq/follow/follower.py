@@ -37,7 +37,6 @@ from .comparison import (
     check_identity,
     first_step,
 )
-from .log_first import LogFirst
 from .note import Following, FollowingFile
 from .session import FollowSession
 from .store import FollowStore
@@ -53,6 +52,9 @@ SETTLE_S = 5.0
 """RocketMQ's default of syncFlushTimeout: so long a put waits for slaves."""
 REST_PER_WORK = 20.0
 """A round rests so many times as long as it took: a broker with large tables is asked less."""
+FAR_BYTES = 16 << 20
+"""So far behind its broker a follower stores log first; see LogFirst."""
+HOLD_S = 10.0
 
 
 class RelayHost(Protocol):
@@ -87,6 +89,28 @@ class FollowerState:
     def compared(self) -> bool:
         """Whether the log here equals that of the broker's process that was seen last."""
         return self.facts is not None and self.facts.boot_ms == self.compared_boot_ms
+
+
+class LogFirst:
+    """Far behind its broker, a follower stores log and does not dispatch it.
+
+    Dispatching would take the processor from the bytes that make this node a safe copy. What is
+    not confirmed is not dispatched, so the confirmed position stands still meanwhile, but for no
+    longer than HOLD_S: readers see the log grow. One owner calls; `now` is monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self._held = 0
+        self._since: float | None = None
+
+    def position(self, durable: int, broker_end: int, now: float) -> int:
+        """What may be confirmed of a log that is durable up to `durable`."""
+        far = broker_end - durable > FAR_BYTES
+        if far and self._since is None:
+            self._since = now
+        if not far or self._since is None or now - self._since >= HOLD_S:
+            self._held, self._since = durable, None
+        return min(self._held, durable)
 
 
 class BrokerFollower:

@@ -17,7 +17,7 @@ from fakes.replicas import eventually
 from fakes.stores import CONFIG, DIRECTORY, Bench
 from ha.master.term import next_epoch
 from ha.rocketmq.follow.address import parse_address
-from ha.rocketmq.follow.follower import BrokerFollower
+from ha.rocketmq.follow.follower import FAR_BYTES, HOLD_S, BrokerFollower, LogFirst
 from ha.rocketmq.follow.note import FollowingFile
 from ha.rocketmq.follow.stream import FollowStream
 from ha.rocketmq.follow.takeover import Presence
@@ -524,3 +524,29 @@ async def test_a_connection_that_is_over_holds_no_memory(
 async def test_a_host_that_no_resolver_takes_is_an_error_of_the_broker() -> None:
     with pytest.raises(BrokerError, match="is no host and port"):
         await connected_socket("a" * 70 + ".example", 1)
+
+
+BROKER_END = 10 * FAR_BYTES
+
+
+def test_far_behind_the_position_stands_still_but_not_for_long() -> None:
+    first = LogFirst()
+    assert first.position(1_000, BROKER_END, 0.0) == 0
+    assert first.position(5_000, BROKER_END, HOLD_S - 0.1) == 0
+    assert first.position(9_000, BROKER_END, HOLD_S) == 9_000
+    assert first.position(12_000, BROKER_END, HOLD_S + 1) == 9_000
+    assert first.position(20_000, BROKER_END, 2 * HOLD_S + 1) == 20_000
+
+
+def test_near_the_end_it_follows_at_once() -> None:
+    first = LogFirst()
+    assert first.position(1_000, BROKER_END, 0.0) == 0
+    assert first.position(BROKER_END - FAR_BYTES, BROKER_END, 1.0) == BROKER_END - FAR_BYTES
+    assert first.position(BROKER_END, BROKER_END, 1.1) == BROKER_END
+    assert first.position(BROKER_END + 500, BROKER_END, 1.2) == BROKER_END + 500
+
+
+def test_a_log_that_was_cut_is_never_confirmed_beyond_its_end() -> None:
+    first = LogFirst()
+    assert first.position(BROKER_END, BROKER_END, 0.0) == BROKER_END
+    assert first.position(700, BROKER_END, 1.0) == 700

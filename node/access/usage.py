@@ -6,16 +6,62 @@
 Everything that begins is counted and counted back when it ends, also what is refused: a refused
 call is one until gRPC is done with it. Bytes in flight stop a stream from being read further; they
 refuse nothing, since the client has sent them already.
+
+Calls and bytes per second are token buckets:
+
+    level = rate        one second's worth, the most that is kept
+    spend n             level - n, also below 0
+    time t passes       level + t x rate
+    level < 0           in debt: wait -level / rate seconds
 """
 
 from collections.abc import Callable
 
 from .errors import OverLimitError
 from .identities import CallerLimits
-from .rates import TokenBucket
 
 LONGEST_WAIT_S = 1.0
 """A read that would have to wait longer for its rate is refused, and its caller tries again."""
+
+
+class TokenBucket:
+    """A rate per second, as a token bucket that may go into debt.
+
+    What is spent is known only after it has arrived, so it is always taken; the debt says how long
+    the caller has to wait before it may spend again. Over any time t, at most (1 + t) x rate and
+    one more request pass. `now` is any clock that never goes back.
+    """
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate = rate
+        self._level = rate
+        self._at = now
+
+    def spend(self, amount: float, now: float) -> float:
+        """Take `amount`; returns how many seconds to wait before more is spent."""
+        self._fill(now)
+        self._level -= amount
+        return self._debt_s()
+
+    def take(self, amount: float, now: float) -> bool:
+        """Take `amount` if it is there, else nothing: who is refused owes nothing."""
+        self._fill(now)
+        if self._level < amount:
+            return False
+        self._level -= amount
+        return True
+
+    def wait_s(self, now: float) -> float:
+        """How many seconds to wait before anything may be spent."""
+        self._fill(now)
+        return self._debt_s()
+
+    def _fill(self, now: float) -> None:
+        self._level = min(self._rate, self._level + max(0.0, now - self._at) * self._rate)
+        self._at = max(self._at, now)
+
+    def _debt_s(self) -> float:
+        return max(0.0, -self._level / self._rate)
 
 
 class Usage:

@@ -16,7 +16,7 @@ from tandemlog.v1 import common_pb2
 
 from ..access.doorkeeper import Doorkeeper
 from ..groups.coordinator import GroupCoordinator
-from ..groups.group_numbers import group_statistics
+from ..groups.group import Group
 from ..pulls.group_activity import GroupActivity, GroupNumbers
 from ..pulls.pull_service import PullService
 from ..pulls.read_turns import ReadTurns
@@ -134,7 +134,7 @@ class NodeCounters:
             "streams": self._door.streams,
             "long_polls": self._pulls.waiting,
             "answer_bytes": self._turns.held_bytes,
-            **({} if self._membership is None else group_statistics(self._membership)),
+            **({} if self._membership is None else _group_statistics(self._membership)),
         }
 
     def _group_numbers(self) -> Mapping[str, GroupNumbers]:
@@ -188,3 +188,24 @@ class NodeCounters:
             workload=self._workload.numbers,
             certificate_expiry_s=self._certificate_expiry_s(),
         )
+
+
+def _group_statistics(groups: GroupCoordinator) -> Mapping[str, float]:
+    """By the names of metrics; all of it is 0 on a node that does not lead."""
+    held = list(groups.groups.values())
+    return {
+        "group_rebalances_total": groups.rebalances_total,
+        "group_fenced_commits_total": groups.fenced_commits_total,
+        "group_members_removed_total": groups.members_removed_total,
+        "groups_with_members": sum(bool(group.members) for group in held),
+        "groups_reconciling": sum(map(_queues_move, held)),
+    }
+
+
+def _queues_move(group: Group) -> bool:
+    """Whether queues are on their way: by numbers, which differ until the last one has come."""
+    return group.out_of_date or any(
+        member.giving_since is not None
+        or len(member.owned) != len(group.targets.get(member.member_id, ()))
+        for member in group.members.values()
+    )

@@ -19,10 +19,10 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import grpc
 
@@ -46,7 +46,6 @@ from ..access.doorkeeper import NO_PROOF, Doorkeeper
 from ..access.errors import NotKnownError
 from ..access.peers import host_of
 from .call_door import Served, ServedStream
-from .data_context import CallAbortedError, DataContext
 from .frame_budget import COUNTED_BYTES, FrameBudget
 
 logger = logging.getLogger(__name__)
@@ -72,6 +71,54 @@ class DataMethods:
 
     pull: Served
     append: ServedStream
+
+
+class CallAbortedError(Exception):
+    """The call ended with a status in place of an answer."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code, self.text = code, text
+
+
+class DataContext:
+    """The context of a call, for the door in place of gRPC's.
+
+    `peer` names the connection as gRPC does, `authorization` is the value that its last TOKEN had.
+    `ended` is to be called when the call is over, answered or not. `status` is what a stream said
+    at its end, 0 and no text if all is well.
+    """
+
+    def __init__(self, peer: str, authorization: str) -> None:
+        self._peer = peer
+        self._metadata = (("authorization", authorization),) if authorization else ()
+        self._callbacks: list[Callable[[Any], None]] = []
+        self.status = 0, ""
+
+    def peer(self) -> str:
+        return self._peer
+
+    def invocation_metadata(self) -> Any:
+        return self._metadata
+
+    def auth_context(self) -> Mapping[str, Any]:
+        return {}
+
+    async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
+        raise CallAbortedError(code.value[0], details)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._callbacks.append(callback)
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.status = code.value[0], self.status[1]
+
+    def set_details(self, details: str) -> None:
+        self.status = self.status[0], details
+
+    def ended(self) -> None:
+        for callback in self._callbacks:
+            callback(None)
 
 
 class _Requests:

@@ -22,8 +22,7 @@ from fakes.secured_node import access_text, running, settings, token, until
 from node.access.peers import peer_of
 from node.node import Node
 from node.services import data_server
-from node.services.data_context import CallAbortedError
-from node.services.data_session import DataMethods
+from node.services.data_session import CallAbortedError, DataMethods
 from node.settings.endpoints import ListenError
 from storage.metadata.topics import TopicConfig
 from tandemlog.cluster import data_path

@@ -4,8 +4,7 @@ import pytest
 
 from node.access.errors import OverLimitError
 from node.access.identities import CallerLimits
-from node.access.rates import TokenBucket
-from node.access.usage import Usage
+from node.access.usage import TokenBucket, Usage
 
 
 def usage(**limits: int) -> Usage:

@@ -104,7 +104,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
     "tandemlog.testing": (
         ("memory_file", "node_clock"),
         ("memory_files",),
-        ("memory_coordinator", "node_settings"),
+        ("node_settings",),
         ("node_group",),
         ("cluster",),
         ("async_cluster",),

@@ -9,6 +9,7 @@ The loop's thread passes on whole batches; messages are created in the caller's 
 """
 
 import asyncio
+import importlib
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from ..cluster.connection import ConnectionOptions
 from ..cluster.histories import PositionCheck
 from ..cluster.topology import ReadFrom
+from ..consume.columns import as_arrow
 from ..consume.commits import Commit
 from ..consume.consumer import AsyncConsumer
 from ..consume.follow_options import FollowOptions
@@ -26,6 +28,7 @@ from ..consume.lag import QueueLag
 from ..consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
 from ..consume.received import ReceivedBatch
 from ..consume.received_message import ReceivedMessage
+from ..consume.scan import AsyncScan
 from ..consume.statistics import ConsumerStatistics
 from ..consume.stream import AsyncStream
 from ..consume.subscription import Topics
@@ -34,7 +37,6 @@ from ..forks import inherited, watch
 from ..format.files.log_history import LogHistory
 from ..transport.security import Security
 from .loop_thread import LoopThread
-from .scan import reader_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -339,7 +341,7 @@ class Consumer:
                 options=options,
             )
         )
-        return reader_of(thread, scan)
+        return _reader_of(thread, scan)
 
     def ranges(self, topics: str | Sequence[str] = ()) -> list[QueueRange]:
         """The ranges of the queues of `topics` (none: of all); queues without a message are left
@@ -373,3 +375,25 @@ class Consumer:
         if self._open_thread is None:
             raise ClientClosedError("the consumer is closed")
         return self._open_thread
+
+
+def _reader_of(thread: LoopThread, scan: AsyncScan) -> "pa.RecordBatchReader":
+    """The batches of `scan`, which runs in the loop of `thread`.
+
+    The loop's thread fetches ahead; batches are decoded in the thread that reads. When the reader
+    is at its end, closed or forgotten, so is the scan.
+    """
+    arrow = importlib.import_module("pyarrow")
+    reader: pa.RecordBatchReader = arrow.RecordBatchReader.from_batches(
+        scan.schema, _batches(thread, scan)
+    )
+    return reader
+
+
+def _batches(thread: LoopThread, scan: AsyncScan) -> Iterator["pa.RecordBatch"]:
+    try:
+        while window := thread.run(scan.next_window()):
+            yield as_arrow(window, scan.schema)
+    finally:
+        # not waited for: a reader that is forgotten may be collected in any thread, the loop's too
+        asyncio.run_coroutine_threadsafe(scan.close(), thread.loop)

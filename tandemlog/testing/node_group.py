@@ -9,21 +9,19 @@ gives every node a new disk instead.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from node.embedded_coordinator.machine import Changes, Saved
+from node.embedded_coordinator.server import CoordinatorServer, random_id
 from node.node import Node
 from node.process.machine import Machine
-from node.settings.endpoints import ListenError
+from node.settings.endpoints import ListenError, usable
 
-from .memory_coordinator import start_coordinator
 from .memory_files import MemoryFiles
 from .node_clock import NodeClock
 from .node_settings import MAX_NODES, node_settings
-
-if TYPE_CHECKING:
-    from node.embedded_coordinator.server import CoordinatorServer
 
 START_S: Final = 30.0
 """Until a master acknowledges puts: seconds of a machine that is busy with other tests."""
@@ -46,6 +44,33 @@ class DatedFiles(MemoryFiles):
     @now_ms.setter
     def now_ms(self, value: int) -> None:
         """It is the clock's."""
+
+
+class MemoryDatabase:
+    """The Database of an embedded coordinator in a test: the real server, and no disk.
+
+    The state machine holds everything while the server runs. A database lets a restart find it
+    again; the coordinator of a test is never restarted, so nothing has to be kept.
+    """
+
+    def __init__(self) -> None:
+        self.saved = Saved(cluster_id=random_id(), member_id=random_id(), term=1)
+
+    def commit(self, changes: Sequence[Changes]) -> None:
+        """What was committed lasts as long as the process."""
+
+    def size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _start_coordinator() -> CoordinatorServer:
+    """On a free port of 127.0.0.1. Raises ListenError."""
+    server = CoordinatorServer(MemoryDatabase(), usable("coordinator", _ANY_PORT))
+    await server.start()
+    return server
 
 
 @dataclass
@@ -73,7 +98,7 @@ class NodeGroup:
         """All nodes, until one acknowledges puts and the others follow it."""
         try:
             if len(self.places) > 1:
-                self._coordinator = await _with_free_port(start_coordinator)
+                self._coordinator = await _with_free_port(_start_coordinator)
             await asyncio.gather(*(self._start(place) for place in self.places))
             await self.settled()
         except BaseException:

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from tandemlog.arrow.received import columns_of
 from tandemlog.cluster.pull_answer import PullAnswer
 from tandemlog.cluster.topology import ReadFrom
 from tandemlog.consume.positions import Positions
 from tandemlog.consume.reading import Reader
+from tandemlog.consume.received import ReceivedBatch
 from tandemlog.errors import (
     NodeUnavailableError,
     TandemlogError,
@@ -29,14 +31,13 @@ from tandemlog.errors import (
     UnknownTopicError,
 )
 from tandemlog.format.record.tags import parse_tags, tag_hashes
-from tandemlog.logs.view_columns import Columns
+from tandemlog.logs.view_columns import Columns, arrow_schema
 from tandemlog.v1 import broker_pb2
 
 from ..cluster.connections import connection_of, run, start
 from ..cluster.errors import ClusterError
 from ..cluster.offsets import Queue, QueueSpan
 from ..cluster.options import ClusterOptions
-from .decode import decode
 from .nodes import NodeChoice
 from .progress import PullProgress
 
@@ -103,6 +104,14 @@ def read_spans(
     finally:
         if pending is not None:
             pending.cancel()
+
+
+def decode(batch: ReceivedBatch, columns: Columns) -> pa.RecordBatch:
+    """The records of a pull as the given columns of schema.MESSAGES, bodies as their producers gave
+    them. Raises BadRecordError naming queue and offset for a
+    record that cannot be decoded, or a body that cannot be decompressed. The CRCs were checked
+    before (progress.py)."""
+    return columns_of([batch], arrow_schema(columns), verify_crc=False)
 
 
 @dataclass(frozen=True, slots=True)

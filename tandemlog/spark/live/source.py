@@ -12,8 +12,15 @@ come with its schema (tables.py).
 # ruff: noqa: N802
 
 from collections.abc import Mapping
+from typing import Any, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from tandemlog.logs.job_errors import OptionError, PipelineError
@@ -27,7 +34,7 @@ from ..cluster.option_reading import (
     write_options,
 )
 from ..cluster.options import Guarantee, ReadOptions, Use, WriteOptions
-from ..newer_spark import DataSourceStreamArrowWriter
+from ..newer_spark import DataSourceStreamArrowWriter, ReadLimit, SupportsTriggerAvailableNow
 from ..sink.writer import LiveStreamWriter, LiveWriter, check_topic
 from ..spark_schema import spark_schema
 from ..spark_version import EXACTLY_ONCE, STREAM_READ, STREAM_WRITE, part_fault
@@ -41,9 +48,40 @@ from ..tables import (
     without_marks,
 )
 from .batch import LiveBatchReader
-from .refused import RefusedStreamReader
 from .schema import check_sink_schema, columns_of, live_columns
 from .stream import LiveStreamReader
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be: whatever Spark asks first is answered with `problem`.
+
+    PySpark stops a reader in the end that it never got: an error in streamReader itself is followed
+    by an UnboundLocalError of its own, which then is the last line that the user sees.
+    """
+
+    def __init__(self, problem: PipelineError) -> None:
+        self._problem = problem
+
+    def _refuse(self) -> NoReturn:
+        raise self._problem from None
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._refuse()
+
+    def initialOffset(self) -> dict[str, Any]:
+        self._refuse()
+
+    def latestOffset(self, *_: Any) -> dict[str, Any]:  # without arguments before 4.2
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        self._refuse()
 
 
 class LiveDataSource(DataSource):

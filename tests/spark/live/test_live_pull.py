@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,13 +13,17 @@ from fakes.fake_broker import ThreadedCluster, running_cluster
 from fakes.live_topics import cluster_options, produce
 from tandemlog import Producer, ProducerOptions
 from tandemlog.cluster.topology import ReadFrom
+from tandemlog.consume.received import ReceivedBatch
+from tandemlog.errors import BadRecordError
+from tandemlog.format.record.record import encode_record
+from tandemlog.format.record.sys_flag import ZLIB, with_compression
 from tandemlog.logs.view_columns import arrow_schema
 from tandemlog.spark.cluster.cluster import Cluster
 from tandemlog.spark.cluster.errors import ClusterError, DataLossError
 from tandemlog.spark.cluster.offsets import QueueSpan
 from tandemlog.spark.cluster.offsets_resolve import NOTHING
 from tandemlog.spark.cluster.options import ClusterOptions, Selection
-from tandemlog.spark.live.pull import Pulling, read_spans
+from tandemlog.spark.live.pull import Pulling, decode, read_spans
 from tandemlog.spark.live.schema import LIVE
 from tandemlog.sync.loop_thread import LoopThread
 
@@ -309,3 +314,40 @@ def test_an_unreachable_cluster_is_named() -> None:
     nowhere = ClusterOptions(("127.0.0.1:1",), retry_timeout_ms=200)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1 \(connection refused\)"):
         Cluster(nowhere, Selection(topics=("t",))).queues()
+
+
+COLUMNS = {"queue_offset": "long", "body": "binary"}
+
+
+def batch(*records: bytes) -> ReceivedBatch:
+    return ReceivedBatch(
+        topic="t",
+        queue_id=3,
+        status="FOUND",
+        next_offset=0,
+        min_offset=0,
+        max_offset=0,
+        records=memoryview(b"".join(records)),  # type: ignore[arg-type]
+        sizes=np.array([len(each) for each in records], np.uint32),
+    )
+
+
+def record(offset: int, body: bytes, sys_flag: int = 0) -> bytes:
+    return encode_record(topic="t", body=body, queue_offset=offset, sys_flag=sys_flag)
+
+
+def test_bytes_that_are_no_record() -> None:
+    bad = bytearray(record(7, b"abc"))
+    bad[84] ^= 1
+    with pytest.raises(BadRecordError, match="t/3 offset 7: the record does not hold together"):
+        decode(batch(bytes(bad)), COLUMNS)
+
+
+def test_a_body_that_cannot_be_decompressed() -> None:
+    with pytest.raises(BadRecordError, match="t/3 offset 2: body: not valid zlib"):
+        decode(batch(record(2, b"x", with_compression(0, ZLIB))), COLUMNS)
+    metadata = decode(
+        batch(record(2, b"x", with_compression(0, ZLIB))),
+        {"queue_offset": "long"},
+    )
+    assert metadata.column("queue_offset").to_pylist() == [2]

@@ -85,7 +85,7 @@ FLOORS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
     "tandemlog.format": (
-        ("__init__", "constants", "errors", "fast_crc", "java_hash", "words"),
+        ("__init__", "calls", "constants", "errors", "fast_crc", "java_hash", "words"),
         ("arrays", "wire"),
         ("record",),
         ("files",),

@@ -35,7 +35,7 @@ class Progress:
     (end, time) is enough to find such a t while it lags by a steady flow of new bytes.
 
     `outside`: a slave of another protocol, which fetches the tables by itself and does not say
-    which versions it has (outside.py).
+    which versions it has (foreign_slaves.py).
     """
 
     member: Member

@@ -34,7 +34,7 @@ from itertools import islice
 
 import numpy as np
 
-from ..cluster.knowing import NO_MASTER
+from ..cluster.master_questions import NO_MASTER
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..cluster.topology import ReadFrom

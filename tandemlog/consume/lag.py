@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cluster.connection import Connection
-from ..cluster.knowing import Knowing
+from ..cluster.master_questions import Knowing
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..format.calls import MAX_POSITIONS

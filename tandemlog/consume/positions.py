@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..cluster.connection import Connection
 from ..cluster.histories import PositionCheck, check_positions
-from ..cluster.knowing import NO_MASTER, Knowing
+from ..cluster.master_questions import NO_MASTER, Knowing
 from ..cluster.node import Node
 from ..cluster.paging import every_page, in_parts, pages_of_topics
 from ..cluster.unknown_topics import unknown_topics

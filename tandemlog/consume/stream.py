@@ -7,8 +7,8 @@ from typing import Self
 
 from ..forks import inherited, watch
 from .commits import Commit
+from .delivery_cursor import Handing
 from .follower import Follower
-from .handing import Handing
 from .lag import QueueLag
 from .positions import Queue, Start
 from .received import ReceivedBatch

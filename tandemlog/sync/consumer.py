@@ -21,9 +21,9 @@ from ..cluster.topology import ReadFrom
 from ..consume.columns import as_arrow
 from ..consume.commits import Commit
 from ..consume.consumer import AsyncConsumer
+from ..consume.delivery_cursor import Handing
 from ..consume.follow_options import FollowOptions
 from ..consume.follower import OnCommitError, OnQueues
-from ..consume.handing import Handing
 from ..consume.lag import QueueLag
 from ..consume.positions import EARLIEST, LATEST, Queue, QueueRange, Start
 from ..consume.received import ReceivedBatch

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
-from tandemlog.cluster.knowing import MASTER_WAIT_MS, NO_MASTER, Knowing
+from tandemlog.cluster.master_questions import MASTER_WAIT_MS, NO_MASTER, Knowing
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.paging import in_parts, pages_of_topics
 from tandemlog.cluster.pull_answer import PullAnswer

@@ -81,8 +81,8 @@ class Caller:
         if self.who is not None and self.keeper is not None:
             self.keeper.renew(self.who)
 
-    def is_another(self) -> bool:
-        """Renew it; whether its rights may be others than a moment ago. Raises NotKnownError."""
+    def rights_changed(self) -> bool:
+        """Renew it; whether its rights may have changed in this moment. Raises NotKnownError."""
         before = self.restricted
         self.renew()
         return self.restricted is not before

@@ -277,6 +277,6 @@ class Doorkeeper:
             self.audit.refused(caller.call, caller.name, caller.peer, str(problem))
 
 
-def everyone(monotonic: Callable[[], float]) -> Doorkeeper:
+def open_to_all(monotonic: Callable[[], float]) -> Doorkeeper:
     """The doorkeeper of a node without an access file and required certificates."""
     return Doorkeeper("", monotonic=monotonic)

@@ -264,7 +264,7 @@ class AppendPump:
             if pending.failure is not None:
                 error = error_of(pending.failure)
                 may_change = is_of_the_store(pending.failure, error.code)
-                if may_change and self._gate.sure_epoch() != pending.epoch:
+                if may_change and self._gate.leased_epoch() != pending.epoch:
                     doubted.append((pending, error))
                 else:
                     pending.refuse_with(error)

@@ -41,7 +41,7 @@ class PutGate(Protocol):
     def epoch(self) -> int | None:
         """The epoch of which this node is master; None if of none. Any thread may ask."""
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         """The epoch, while no other node can lead a later one; any thread may ask."""
 
     async def leads(self) -> int:

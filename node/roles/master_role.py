@@ -45,7 +45,7 @@ class MasterRole(OwnTables):
             return None
         return self._replication.epoch
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         if self._lease_fault is None:
             # an operator may have named the wrong node: slaves that hold more tell it soon
             return self._replication.epoch if self._replication.may_confirm() else None
@@ -54,12 +54,12 @@ class MasterRole(OwnTables):
         return self._replication.epoch
 
     async def leads(self) -> int:
-        epoch = self.sure_epoch()
+        epoch = self.leased_epoch()
         elected = self._lease_fault is not None
         if epoch is None and elected and await self._replication.led_after_now(ROUND_S):
             epoch = self._replication.epoch
         # the lease may have been renewed meanwhile
-        epoch = self.sure_epoch() if epoch is None else epoch
+        epoch = self.leased_epoch() if epoch is None else epoch
         if epoch is not None:
             return epoch
         reason = None if elected else self._replication.admission()

@@ -32,7 +32,7 @@ class RelayRole:
         replication = self._replication()
         return None if replication is None else replication.epoch
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         return self.epoch()
 
     async def leads(self) -> int:

@@ -19,7 +19,7 @@ class NodeRole(Protocol):
 
     def epoch(self) -> int | None: ...
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         """The epoch, while no other node can lead a later one: by the lease, or, with configured
         roles, while this node could acknowledge a put. None: only the in-sync set can tell, see
         `leads`. Any thread may ask."""

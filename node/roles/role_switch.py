@@ -33,8 +33,8 @@ class RoleSwitch:
     def epoch(self) -> int | None:
         return self.current.epoch()
 
-    def sure_epoch(self) -> int | None:
-        return self.current.sure_epoch()
+    def leased_epoch(self) -> int | None:
+        return self.current.leased_epoch()
 
     async def leads(self) -> int:
         role = self.current

@@ -19,7 +19,7 @@ class SlaveRole(OwnTables):
     def epoch(self) -> int | None:
         return None
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         return None
 
     async def leads(self) -> int:

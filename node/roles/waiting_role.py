@@ -20,7 +20,7 @@ class WaitingRole(OwnTables):
     def epoch(self) -> int | None:
         return None
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         return None
 
     async def leads(self) -> int:

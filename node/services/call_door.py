@@ -35,7 +35,7 @@ from tandemlog.v1 import common_pb2
 
 from ..access.audit import OK
 from ..access.caller import Caller
-from ..access.doorkeeper import Doorkeeper, everyone
+from ..access.doorkeeper import Doorkeeper, open_to_all
 from ..access.errors import DeniedError, NotKnownError, OverLimitError
 from ..error_status import Code, RequestRefusedError, error_of
 from ..pulls.pull_service import Parts
@@ -87,7 +87,7 @@ class CallDoor:
     ) -> None:
         self._turns = turns
         self._leadership = leadership or Leadership()
-        self.keeper = everyone(time.monotonic) if keeper is None else keeper
+        self.keeper = open_to_all(time.monotonic) if keeper is None else keeper
         self._call_shares = Shares(max_calls)
         self._stream_shares = Shares(max_streams)
         self.max_streams = max_streams
@@ -147,7 +147,7 @@ class CallDoor:
                 begun_in = await self._leadership.begin(kind, read)
                 made = await method(read, caller)
                 await self._leadership.vouch(kind, read, made, begun_in)
-                if rule.waits and caller.is_another():
+                if rule.waits and caller.rights_changed():
                     rule.check(caller, read)
                 encoded: bytes | Parts = (
                     made.SerializeToString() if isinstance(made, Message) else made

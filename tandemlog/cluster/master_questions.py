@@ -34,7 +34,7 @@ NO_MASTER: Final = (NodeUnavailableError, NotMasterError, NotInSyncError)
 """What says that there is no master to ask now: none, a slave, one that may have been deposed."""
 
 
-class Knowing:
+class MasterQuestions:
     """Asks the nodes of `connection`; one event loop."""
 
     def __init__(self, connection: Connection) -> None:

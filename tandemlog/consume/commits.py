@@ -30,7 +30,7 @@ from ..errors import (
     UnknownTopicError,
 )
 from .positions import Positions, Queue
-from .progress import Place, Progress
+from .progress import Progress, QueueProgress
 from .received import ReceivedBatch
 from .received_message import ReceivedMessage
 from .statistics import ConsumerCounters
@@ -85,7 +85,7 @@ class _Lost:
     the log of all that."""
 
     former: Identity
-    place: Place
+    progress: QueueProgress
     committed: int | None
     log_term: tuple[int, int]
 
@@ -109,7 +109,7 @@ class Commits:
         if self._group is None:
             raise ClientClosedError("there is nothing to commit without a group")
         if what is None:
-            lost = {queue: each.place.delivered for queue, each in list(self._lost.items())}
+            lost = {queue: each.progress.delivered for queue, each in list(self._lost.items())}
             return {**lost, **self._progress.delivered}
         if isinstance(what, ReceivedMessage):
             return {(what.topic, what.queue_id): what.queue_offset + 1}
@@ -205,12 +205,12 @@ class Commits:
     # queues that were lost
 
     def lost(
-        self, places: Mapping[Queue, Place], committed: Mapping[Queue, int], former: Identity
+        self, lost: Mapping[Queue, QueueProgress], committed: Mapping[Queue, int], former: Identity
     ) -> None:
         """A member that was `former` does not own these any more, of which it is known what the
         group has `committed`."""
-        for queue, place in places.items():
-            self._lost[queue] = _Lost(former, place, committed.get(queue), self._of.log.log_term)
+        for queue, progress in lost.items():
+            self._lost[queue] = _Lost(former, progress, committed.get(queue), self._of.log.log_term)
 
     def forget_lost(self, queues: Collection[Queue] | None = None) -> None:
         """Nothing of these (all) is in the caller's hands any more."""
@@ -221,7 +221,7 @@ class Commits:
         """What is done of lost queues; commit_failed hears of those that another member has owned
         since. Raises what may pass."""
         async with self._saving:
-            done = {queue: each.place.done for queue, each in self._lost.items()}
+            done = {queue: each.progress.done for queue, each in self._lost.items()}
             try:
                 await self._send_lost(done, named=False)
             except TandemlogError as error:

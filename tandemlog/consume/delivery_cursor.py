@@ -11,14 +11,14 @@ first one did not reach must not be skipped, since the offsets behind it will be
 from collections.abc import Iterator
 
 from ..forks import watch
-from .fetching import Portion
+from .fetching import FetchedBatch
 from .follower import Call, Follower
-from .progress import Place
+from .progress import QueueProgress
 from .received import ReceivedBatch
 from .received_message import ReceivedMessage
 
 
-class Handing:
+class DeliveryCursor:
     """See the module; for one caller at a time."""
 
     __slots__ = (
@@ -29,8 +29,8 @@ class Handing:
         "_follower",
         "_index",
         "_on_receive",
-        "_place",
         "_progress",
+        "_queue_progress",
         "_turn",
     )
 
@@ -43,13 +43,13 @@ class Handing:
         self._batch: ReceivedBatch | None = None
         self._turn = 0
         self._index = 0
-        self._place = Place(0)
+        self._queue_progress = QueueProgress(0)
         watch(self)
 
-    def begin(self, portion: Portion) -> bool:
+    def begin(self, fetched: FetchedBatch) -> bool:
         """A batch to deliver; False if it must not be delivered any more, or has nothing to
         deliver."""
-        batch, turn = portion
+        batch, turn = fetched
         again, self._again = self._again, False
         if not len(batch):
             self._follower.skipped(batch, turn)
@@ -58,7 +58,7 @@ class Handing:
         if not self._progress.take_in_hand(queue, turn):
             return False
         self._batch, self._turn = batch, turn
-        self._place = self._progress.place(queue, turn)
+        self._queue_progress = self._progress.of_queue(queue, turn)
         self._index = 0
         self._counters.in_hand = self._in_hand
         if self._on_receive is not None and not again:
@@ -68,17 +68,17 @@ class Handing:
     def messages(self) -> Iterator[ReceivedMessage]:
         """Deliver the messages of the batch one by one, unless something else waits for the
         caller: then the rest comes later."""
-        batch, follower, place = self.batch, self._follower, self._place
+        batch, follower, progress = self.batch, self._follower, self._queue_progress
         member = follower.membership is not None
         following = (batch.headers.queue_offset + 1).tolist()
         indexes = range(1, len(batch) + 1)
         for index, message, next_offset in zip(indexes, batch, following, strict=True):
             self._index = index
-            place.delivered = next_offset
+            progress.delivered = next_offset
             yield message
             if self._batch is not batch:
                 return  # another loop, or call, has continued meanwhile
-            place.done = next_offset
+            progress.done = next_offset
             if follower.interrupted or (member and follower.must_stop):
                 return
 
@@ -91,11 +91,11 @@ class Handing:
         batch = self.batch
         if most is None or len(batch) <= most:
             self._index = len(batch)
-            self._place.delivered = batch.next_offset
+            self._queue_progress.delivered = batch.next_offset
             return batch
         next_offset = batch[most].queue_offset
         self._index = most
-        self._place.delivered = next_offset
+        self._queue_progress.delivered = next_offset
         return batch.before(next_offset)
 
     @property
@@ -106,7 +106,7 @@ class Handing:
 
     def came_back(self) -> None:
         """The caller wants more: what it got is done."""
-        self._place.done = self._place.delivered
+        self._queue_progress.done = self._queue_progress.delivered
 
     def empty(self) -> None:
         """The caller has nothing in hand."""
@@ -120,7 +120,7 @@ class Handing:
             return None
         message = batch[self._index]
         self._index += 1
-        self._place.delivered = message.queue_offset + 1
+        self._queue_progress.delivered = message.queue_offset + 1
         return message
 
     def calls(self) -> Iterator[Call]:
@@ -132,7 +132,7 @@ class Handing:
             if not call.overtaken:
                 yield call
 
-    def rest(self) -> Portion | None:
+    def rest(self) -> FetchedBatch | None:
         """With nothing in hand, what is left to deliver of the last batch; if nothing is, its end
         counts as done."""
         batch, self._batch = self._batch, None

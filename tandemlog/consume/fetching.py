@@ -62,7 +62,7 @@ from .statistics import ConsumerCounters
 
 logger = logging.getLogger(__name__)
 
-Portion = tuple[ReceivedBatch, int]
+FetchedBatch = tuple[ReceivedBatch, int]
 """A batch, and the turn of its queue in which it was read."""
 
 _PASSING = (*NO_MASTER, ShuttingDownError, BusyError)
@@ -100,7 +100,7 @@ class Fetcher:
         self.on_cut: Callable[[Queue, int], None] | None = None
         self._fetched: dict[Queue, int] = {}
         self._turns: dict[Queue, int] = {}
-        self.buffer: deque[Portion] = deque()
+        self.buffer: deque[FetchedBatch] = deque()
         self._buffered = 0
         self.changed = asyncio.Event()
         self.counters = ConsumerCounters()
@@ -153,12 +153,12 @@ class Fetcher:
         self._room.set()
         self.changed.set()
 
-    def pop(self) -> Portion:
+    def pop(self) -> FetchedBatch:
         """The oldest batch of the buffer."""
-        portion = self.buffer.popleft()
-        self._buffered -= len(portion[0].records)
+        fetched = self.buffer.popleft()
+        self._buffered -= len(fetched[0].records)
         self._room.set()
-        return portion
+        return fetched
 
     async def _fetch(self, lane: Lane) -> None:
         try:

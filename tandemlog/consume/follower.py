@@ -27,7 +27,7 @@ from ..hooks import Hooks
 from ..telemetry.outages import call_back
 from .commits import Commits
 from .cuts import Cuts
-from .fetching import Fetcher, Portion
+from .fetching import FetchedBatch, Fetcher
 from .follow_options import FollowOptions
 from .lag import Lags, QueueLag
 from .positions import COMMITTED, EARLIEST, Positions, Queue, Start
@@ -90,7 +90,7 @@ class Follower:
         self._callbacks = callbacks or Callbacks()
         self.on_receive = Hooks(options.hooks).on_receive
         self.counters = fetcher.counters
-        self._moved: deque[Portion] = deque()
+        self._moved: deque[FetchedBatch] = deque()
         self.progress = Progress(lambda: positions.master_epoch)
         self.membership: Membership | None = None
         self.log = fetcher.log
@@ -163,11 +163,13 @@ class Follower:
         async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
             return await self._wait_for_batches()
 
-    def pop(self) -> Portion | None:
+    def pop(self) -> FetchedBatch | None:
         """The next batch of some queue, if one is there."""
         return self._fetcher.pop() if self._fetcher.buffer else None
 
-    async def next_portions(self, taken: deque[Portion], timeout_ms: float | None = None) -> bool:
+    async def next_fetched(
+        self, taken: deque[FetchedBatch], timeout_ms: float | None = None
+    ) -> bool:
         """Moves all that is there to `taken`, empty batches too (see `skipped`), for a caller in
         another thread: one that is interrupted while it waits finds them there. False at the
         stops. Raises as `wait`."""
@@ -184,8 +186,8 @@ class Follower:
             if self.must_stop:
                 self.interrupted = False
                 self.attended()
-            elif (portion := self.pop()) is not None:
-                batch, turn = portion
+            elif (fetched := self.pop()) is not None:
+                batch, turn = fetched
                 if not len(batch):
                     self.skipped(batch, turn)
                 elif self.progress.may_deliver((batch.topic, batch.queue_id), turn):
@@ -194,13 +196,13 @@ class Follower:
 
     def handed_out(self, queue: Queue, next_offset: int) -> None:
         """The caller of `next_batch` got everything before `next_offset`."""
-        self.progress.place(queue, self.progress.turn(queue)).delivered = next_offset
+        self.progress.of_queue(queue, self.progress.turn(queue)).delivered = next_offset
 
     async def next_batches(self, taken: deque[ReceivedBatch]) -> bool:
-        """As `next_portions`, for a reader of queues that nothing takes away."""
-        portions: deque[Portion] = deque()
-        found = await self.next_portions(portions)
-        for batch, turn in portions:
+        """As `next_fetched`, for a reader of queues that nothing takes away."""
+        fetched: deque[FetchedBatch] = deque()
+        found = await self.next_fetched(fetched)
+        for batch, turn in fetched:
             taken.append(batch)
             self.skipped(batch, turn)
         return found
@@ -238,8 +240,8 @@ class Follower:
 
     def skipped(self, batch: ReceivedBatch, turn: int) -> None:
         """Any thread. The tags left nothing of a batch: nothing to deliver, and done."""
-        place = self.progress.place((batch.topic, batch.queue_id), turn)
-        place.delivered = place.done = batch.next_offset
+        progress = self.progress.of_queue((batch.topic, batch.queue_id), turn)
+        progress.delivered = progress.done = batch.next_offset
 
     # queues
 

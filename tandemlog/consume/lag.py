@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cluster.connection import Connection
-from ..cluster.master_questions import Knowing
+from ..cluster.master_questions import MasterQuestions
 from ..cluster.node import Node
 from ..cluster.pull_answer import PullAnswer
 from ..format.calls import MAX_POSITIONS
@@ -55,7 +55,7 @@ class Lags:
         self, connection: Connection, positions: Positions, now_ms: NowMs = wall_clock_ms
     ) -> None:
         self._positions = positions
-        self._knowing = Knowing(connection)
+        self._questions = MasterQuestions(connection)
         self._timeout_ms = connection.options.request_timeout_ms
         self._now_ms = now_ms
 
@@ -100,7 +100,7 @@ class Lags:
             async def ask(node: Node, request: broker_pb2.PullRequest = request) -> PullAnswer:
                 return await node.pull(request, self._timeout_ms)
 
-            answers, _ = await self._knowing.ask(ask, "looking for the oldest message that waits")
+            answers, _ = await self._questions.ask(ask, "looking for the oldest message that waits")
             if not self._note(answers, [queue for queue, _ in asked], left, times):
                 return times
         return times

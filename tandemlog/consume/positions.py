@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ..cluster.connection import Connection
 from ..cluster.histories import PositionCheck, check_positions
-from ..cluster.master_questions import NO_MASTER, Knowing
+from ..cluster.master_questions import NO_MASTER, MasterQuestions
 from ..cluster.node import Node
 from ..cluster.paging import every_page, in_parts, pages_of_topics
 from ..cluster.unknown_topics import unknown_topics
@@ -93,7 +93,7 @@ class Positions:
     def __init__(self, connection: Connection, reader: Reader) -> None:
         self._connection = connection
         self._reader = reader
-        self._knowing = Knowing(connection)
+        self._questions = MasterQuestions(connection)
         self.timeout_ms = connection.options.request_timeout_ms
 
     @property
@@ -107,7 +107,7 @@ class Positions:
         A slave hears of a new topic a moment after its master: what the master knows is waited
         for where another node is read from.
         """
-        answers, _ = await self._knowing.ask(
+        answers, _ = await self._questions.ask(
             lambda node: self._topics_of(node, names),
             "asking for topics",
             lambda node: self._topics_of(node, names, of_master=True),
@@ -141,7 +141,7 @@ class Positions:
     async def held(self, topics: Sequence[str] = ()) -> tuple[dict[Queue, QueueRange], bool]:
         """What the cluster's queues hold, and whether that comes from the master: without one it is
         what the nodes that respond hold together, and there may be more."""
-        answers, sure = await self._knowing.ask(
+        answers, sure = await self._questions.ask(
             lambda node: self._ranges_of(node, topics),
             "asking what the queues hold",
             lambda node: self._ranges_of(node, topics, of_master=True),
@@ -157,14 +157,14 @@ class Positions:
     ) -> PositionCheck:
         """Whether these positions mean the same in the cluster's log, by the master's word; raises
         NodeUnavailableError if there is none to ask for `wait_ms`."""
-        return await self._knowing.ask_master(
+        return await self._questions.ask_master(
             lambda node: check_positions(node, history, positions, self.timeout_ms), wait_ms
         )
 
     async def held_by_master(self, topics: Sequence[str]) -> dict[Queue, QueueRange] | None:
         """The same by the master's word; None if there is none to ask now."""
         try:
-            ranges = await self._knowing.ask_master(
+            ranges = await self._questions.ask_master(
                 lambda node: self._ranges_of(node, topics, of_master=True)
             )
         except NO_MASTER:
@@ -241,7 +241,7 @@ class Positions:
         or before it."""
         if not queues:
             return {}
-        answers, _ = await self._knowing.ask(
+        answers, _ = await self._questions.ask(
             lambda node: self._search_of(node, queues, timestamp, boundary),
             f"looking for messages of {timestamp} ms",
             lambda node: self._search_of(node, queues, timestamp, boundary, of_master=True),

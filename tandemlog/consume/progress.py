@@ -2,11 +2,11 @@
 
     turn        the number of a queue's present reading: seek, resume and a new assignment begin
                 another one; a batch that was read in an older turn is dropped
-    place       how far the caller is in a queue; seek and a new assignment begin another one, so
+    progress    how far the caller is in a queue; seek and a new assignment begin another one, so
                 what a thread still writes to the old one does not count
     committed   what the group is known to have, by the word of the newest master: one that was
-                elected since may lack the last commits, which are saved again. A place is where
-                a queue was begun until something is delivered, so that a commit saves that too
+                elected since may lack the last commits, which are saved again. Until something is
+                delivered, the progress is where the queue began, so that a commit saves that too
     leaving     queues that are being given up, or paused: nothing more of them is delivered
     in hand     the queue of the messages that the caller has now
 
@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from .positions import Queue
 
 
-class Place:
+class QueueProgress:
     """How far the caller is in a queue, from a turn on, and where it began. The caller's thread
     sets the offsets, one plain assignment for each message."""
 
@@ -45,7 +45,7 @@ class Progress:
         self._epoch = 0
         self.in_hand: Queue | None = None
         self._turns: dict[Queue, int] = {}
-        self._places: dict[Queue, Place] = {}
+        self._by_queue: dict[Queue, QueueProgress] = {}
         self._leaving: frozenset[Queue] = frozenset()
         self._paused: frozenset[Queue] = frozenset()
         self._cut_up_to: dict[Queue, int] = {}
@@ -56,18 +56,18 @@ class Progress:
     @property
     def delivered(self) -> dict[Queue, int]:
         """By queue, the offset of the next message that the caller gets."""
-        return {queue: place.delivered for queue, place in list(self._places.items())}
+        return {queue: each.delivered for queue, each in list(self._by_queue.items())}
 
     @property
     def done(self) -> dict[Queue, int]:
         """By queue, the offset after the last message that the caller came back from."""
-        return {queue: place.done for queue, place in list(self._places.items())}
+        return {queue: each.done for queue, each in list(self._by_queue.items())}
 
     @property
     def moved(self) -> dict[Queue, int]:
         """`delivered`, of the queues in which something was."""
-        places = list(self._places.items())
-        return {queue: place.delivered for queue, place in places if place.delivered != place.begun}
+        rows = list(self._by_queue.items())
+        return {queue: each.delivered for queue, each in rows if each.delivered != each.begun}
 
     # the loop's thread
 
@@ -87,17 +87,17 @@ class Progress:
     def begin(self, queue: Queue, offset: int) -> None:
         """A new queue, or another place in it: what was done before does not count any more."""
         number = next(self._numbers)
-        self._places[queue] = Place(number, offset)
+        self._by_queue[queue] = QueueProgress(number, offset)
         self._turns[queue] = number
 
     def cut(self, queue: Queue, first: int) -> int:
         """What lies at or behind `first` is not in the log any more: the queue is read again from
         there, or from the place where the caller is, if that comes first. Returns that place."""
-        place, position = self._places.get(queue), self.position(queue)
+        before, position = self._by_queue.get(queue), self.position(queue)
         offset = min(position, first)
         self.begin(queue, offset)
-        if place is not None:
-            self._places[queue].done = min(place.done, offset)
+        if before is not None:
+            self._by_queue[queue].done = min(before.done, offset)
         self.committed.pop(queue, None)
         self._cut_up_to[queue] = max(position, self._cut_up_to.get(queue, 0))
         return offset
@@ -122,22 +122,22 @@ class Progress:
         """From now on nothing more of `queues` is delivered."""
         self._leaving |= self.queues.intersection(queues)
 
-    def forget(self, queues: Iterable[Queue]) -> dict[Queue, Place]:
+    def forget(self, queues: Iterable[Queue]) -> dict[Queue, QueueProgress]:
         """They belong to another reader, or to none. Returns how far the caller is in them."""
         gone = frozenset(queues)
         self._paused -= gone
-        places = {queue: self._places.pop(queue) for queue in gone & self._places.keys()}
+        left = {queue: self._by_queue.pop(queue) for queue in gone & self._by_queue.keys()}
         for queue in gone:
             self._turns.pop(queue, None)
             self.committed.pop(queue, None)
             self._cut_up_to.pop(queue, None)
         self._leaving -= gone
-        return places
+        return left
 
     def position(self, queue: Queue) -> int:
         """The offset of the next message to deliver."""
-        place = self._places.get(queue)
-        return place.delivered if place is not None else 0
+        known = self._by_queue.get(queue)
+        return known.delivered if known is not None else 0
 
     def turn(self, queue: Queue) -> int:
         return self._turns.get(queue, 0)
@@ -187,8 +187,8 @@ class Progress:
         self.in_hand = None
         return False
 
-    def place(self, queue: Queue, turn: int) -> Place:
+    def of_queue(self, queue: Queue, turn: int) -> QueueProgress:
         """Where the caller of a batch that was read in `turn` says how far it is; an unused one
         if that turn does not count any more."""
-        place = self._places.get(queue)
-        return place if place is not None and turn >= place.since else Place(turn)
+        known = self._by_queue.get(queue)
+        return known if known is not None and turn >= known.since else QueueProgress(turn)

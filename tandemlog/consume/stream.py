@@ -7,7 +7,7 @@ from typing import Self
 
 from ..forks import inherited, watch
 from .commits import Commit
-from .delivery_cursor import Handing
+from .delivery_cursor import DeliveryCursor
 from .follower import Follower
 from .lag import QueueLag
 from .positions import Queue, Start
@@ -26,7 +26,7 @@ class AsyncStream:
     def __init__(self, follower: Follower, consumer: object = None) -> None:
         self._follower = follower
         self._consumer = consumer  # which leaves its groups when nothing uses it any more
-        self._handing = Handing(follower)
+        self._cursor = DeliveryCursor(follower)
         watch(self)
 
     @property
@@ -62,12 +62,12 @@ class AsyncStream:
         TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
         if not await self._begin(timeout_ms):
             return None
-        return self._handing.some(max_messages)
+        return self._cursor.some(max_messages)
 
     async def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
         """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
-        self._handing.came_back()
-        while (message := self._handing.one()) is None:
+        self._cursor.came_back()
+        while (message := self._cursor.one()) is None:
             try:
                 if not await self._begin(timeout_ms):
                     return None
@@ -91,7 +91,7 @@ class AsyncStream:
                 return None
         except TimeoutError:
             return None
-        return self._handing.messages()
+        return self._cursor.messages()
 
     async def __anext__(self) -> ReceivedMessage:
         message = await self.poll()
@@ -106,24 +106,24 @@ class AsyncStream:
 
     async def _begin(self, timeout_ms: float | None) -> bool:
         """The caller is back: begins the next batch that may be delivered; False at the end."""
-        handing, follower = self._handing, self._follower
-        handing.empty()
+        cursor, follower = self._cursor, self._follower
+        cursor.empty()
         now = asyncio.get_running_loop().time
         until = None if timeout_ms is None else now() + timeout_ms / 1e3
         while True:
             if follower.must_stop:
                 await self._attend()
-            portion = handing.rest() or follower.pop()
-            if portion is None:
+            fetched = cursor.rest() or follower.pop()
+            if fetched is None:
                 left = None if until is None else max(0.0, until - now()) * 1e3
                 if not await follower.wait(left):
                     return False
-            elif handing.begin(portion):
+            elif cursor.begin(fetched):
                 return True
 
     async def _attend(self) -> None:
         try:
-            for call in self._handing.calls():
+            for call in self._cursor.calls():
                 try:
                     await _awaited(call.run(self))
                 finally:

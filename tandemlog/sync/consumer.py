@@ -21,7 +21,7 @@ from ..cluster.topology import ReadFrom
 from ..consume.columns import as_arrow
 from ..consume.commits import Commit
 from ..consume.consumer import AsyncConsumer
-from ..consume.delivery_cursor import Handing
+from ..consume.delivery_cursor import DeliveryCursor
 from ..consume.follow_options import FollowOptions
 from ..consume.follower import OnCommitError, OnQueues
 from ..consume.lag import QueueLag
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from ..consume.fetching import Portion
+    from ..consume.fetching import FetchedBatch
 
 ResultT = TypeVar("ResultT")
 
@@ -57,8 +57,8 @@ class Stream:
         self._thread = thread
         self._stream = stream
         self._follower = stream.follower
-        self._taken: deque[Portion] = deque()
-        self._handing = Handing(stream.follower)
+        self._taken: deque[FetchedBatch] = deque()
+        self._cursor = DeliveryCursor(stream.follower)
         watch(self)
 
     def __enter__(self) -> Self:
@@ -89,12 +89,12 @@ class Stream:
         TimeoutError after `timeout_ms` without a message; the stream stays as it is."""
         if not self._begin(timeout_ms):
             return None
-        return self._handing.some(max_messages)
+        return self._cursor.some(max_messages)
 
     def poll(self, timeout_ms: float | None = None) -> ReceivedMessage | None:
         """The next message; None after `timeout_ms` without one, and at the end (`until_end`)."""
-        self._handing.came_back()
-        while (message := self._handing.one()) is None:
+        self._cursor.came_back()
+        while (message := self._cursor.one()) is None:
             try:
                 if not self._begin(timeout_ms):
                     return None
@@ -114,7 +114,7 @@ class Stream:
                     return
             except TimeoutError:
                 return
-            yield from self._handing.messages()
+            yield from self._cursor.messages()
 
     def batches(self) -> Iterator[ReceivedBatch]:
         """Batches of one queue each, without an object per message."""
@@ -124,23 +124,23 @@ class Stream:
     def _begin(self, timeout_ms: float | None) -> bool:
         """The caller is back: begins the next batch that may be delivered, of what was taken over
         from the loop's thread, which is refilled with all it has; False at the end."""
-        handing, follower = self._handing, self._follower
-        handing.empty()
+        cursor, follower = self._cursor, self._follower
+        cursor.empty()
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1e3
         while True:
             if follower.must_stop:
                 self._attend()
-            portion = handing.rest() or (self._taken.popleft() if self._taken else None)
-            if portion is None:
+            fetched = cursor.rest() or (self._taken.popleft() if self._taken else None)
+            if fetched is None:
                 left = None if until is None else max(0.0, until - time.monotonic()) * 1e3
-                if not self._thread.run(follower.next_portions(self._taken, left)):
+                if not self._thread.run(follower.next_fetched(self._taken, left)):
                     return False
-            elif handing.begin(portion):
+            elif cursor.begin(fetched):
                 return True
 
     def _attend(self) -> None:
         try:
-            for call in self._handing.calls():
+            for call in self._cursor.calls():
                 try:
                     call.run(self)
                 finally:

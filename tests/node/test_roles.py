@@ -150,7 +150,7 @@ async def test_a_configured_master_that_could_acknowledge_nothing_says_nothing_f
     group = Elected(led=True)
     group.may_confirm = lambda: False  # type: ignore[method-assign]
     role = MasterRole(SimpleNamespace(), group)  # type: ignore[arg-type]
-    assert role.sure_epoch() is None
+    assert role.leased_epoch() is None
     with pytest.raises(RequestRefusedError, match="not sure"):
         await role.leads()
     group.may_confirm = lambda: True  # type: ignore[method-assign]

@@ -53,7 +53,7 @@ async def led_by_its_own_word(self: Leadership, begun_in: int | None) -> int:
 
 
 async def by_the_lease_alone(self: MasterRole) -> int:
-    epoch = self.sure_epoch()
+    epoch = self.leased_epoch()
     if epoch is None:
         raise not_sure()
     return epoch
@@ -78,7 +78,7 @@ CLIENT_FLOOR: list[Patch] = [
     (Topology, "authority", property(any_master)),
 ]
 CHAIN: list[Patch] = [(tandemlog.produce.chain, "may_judge", any_refusal)]
-NODE: list[Patch] = [(MasterRole, "sure_epoch", sure_of_itself)]
+NODE: list[Patch] = [(MasterRole, "leased_epoch", sure_of_itself)]
 
 UNWATCHED: list[Patch] = [
     (sim.served_calls, "goes_back", lambda epoch, newest: False),

@@ -71,7 +71,7 @@ class NoMasterRole(OwnTables):
     def epoch(self) -> int | None:
         return None
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         return None
 
     async def leads(self) -> int:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from tandemlog.cluster.histories import PositionCheck, check_positions, is_unknown_call
-from tandemlog.cluster.master_questions import MASTER_WAIT_MS, NO_MASTER, Knowing
+from tandemlog.cluster.master_questions import MASTER_WAIT_MS, NO_MASTER, MasterQuestions
 from tandemlog.cluster.node import Node
 from tandemlog.cluster.paging import in_parts, pages_of_topics
 from tandemlog.cluster.pull_answer import PullAnswer
@@ -119,7 +119,7 @@ class Cluster:
             return await check_positions(node, history, positions, timeout_ms)
 
         try:
-            return await Knowing(connection_of(self._options)).ask_master(
+            return await MasterQuestions(connection_of(self._options)).ask_master(
                 compared, min(MASTER_WAIT_MS, self._options.retry_timeout_ms)
             )
         except NO_MASTER:
@@ -137,7 +137,7 @@ class Cluster:
     async def _is_of(self, history: LogHistory) -> bool:
         connection = connection_of(self._options)
         timeout_ms = self._options.request_timeout_ms
-        found, _ = await Knowing(connection).ask(
+        found, _ = await MasterQuestions(connection).ask(
             lambda node: check_positions(node, None, {}, timeout_ms), "asking for its history"
         )
         return all(each.history.newest == history.newest for each in found)
@@ -157,7 +157,7 @@ class Cluster:
             )
 
         try:
-            await Knowing(connection).ask_master(listed)
+            await MasterQuestions(connection).ask_master(listed)
         except UnknownTopicError as error:
             return str(error)
         except NO_MASTER:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 
-from node.access.doorkeeper import everyone
+from node.access.doorkeeper import open_to_all
 from node.process.connection_census import ConnectionCensus, superfluous
 
 
@@ -62,7 +62,7 @@ async def test_sockets_of_this_process_are_found_and_shut_down() -> None:
         for _ in range(40):
             clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
             accepted.append(stack.enter_context(listener.accept()[0]))
-        keeper = everyone(asyncio.get_running_loop().time)
+        keeper = open_to_all(asyncio.get_running_loop().time)
         used = f"ipv4:127.0.0.1:{clients[0].getsockname()[1]}"
         keeper.enter(used, stream=False)
         census = ConnectionCensus(keeper, port, 20)

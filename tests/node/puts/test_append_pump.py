@@ -54,7 +54,7 @@ class FakeGate:
     def epoch(self) -> int | None:
         return self.master_of
 
-    def sure_epoch(self) -> int | None:
+    def leased_epoch(self) -> int | None:
         return self.master_of if self.lease else None
 
     async def leads(self) -> int:

@@ -70,8 +70,8 @@ def commits_at(server: Any, *queues: Queue) -> tuple[Commits, Progress]:
 
 
 def deliver(progress: Progress, queue: Queue, offset: int) -> None:
-    place = progress.place(queue, progress.turn(queue))
-    place.delivered = place.done = offset
+    behind = progress.of_queue(queue, progress.turn(queue))
+    behind.delivered = behind.done = offset
 
 
 @pytest.mark.parametrize("cancelled_after", range(20))

@@ -29,7 +29,7 @@ def gate(keeper: Doorkeeper) -> Middleware:
         if keeper.open_health and path in PATHS:
             return await handler(request)
         try:
-            # several are one value, which is no token
+            # repeated headers are joined, which never equals a token: see authorization_of
             authorization = ", ".join(request.headers.getall("Authorization", ()))
             keeper.identify(authorization, _certificate(request))
         except NotKnownError as error:

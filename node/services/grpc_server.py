@@ -1,11 +1,10 @@
 """The gRPC server of a node: our services, and the standard health and reflection.
 
 All calls except replication, which has its own bounds and asks for the proof of a node
-(replication_gate.py), pass the door (call_door.py). gRPC itself
-has two bounds that matter here, and both would drop calls silently: how many wait to be accepted
-(1,000 by default, above it some are cancelled at random), and how large a message may be. So the
-first is set above the limit of the door, which refuses with a reason, and the second is the size of
-a put.
+(replication_gate.py), pass the door (call_door.py). gRPC itself has two bounds that matter here,
+and both would drop calls silently: how many wait to be accepted (1,000 by default, above it some
+are cancelled at random), and how large a message may be. So the first is set above the limit of the
+door, which refuses with a reason, and the second is the size of a put.
 """
 
 import asyncio

@@ -69,8 +69,8 @@ class StrangerInterceptor(aio.ServerInterceptor):
 
 
 def authorization_of(metadata: Any) -> str:
-    """The value of the header `authorization`; empty if there is none. Several are one value, which
-    is no token: what stands between could look at another one of them than this node."""
+    """The value of the header `authorization`; empty if there is none. Repeated headers are joined,
+    which never equals a token: a proxy in between might have checked another of them."""
     return ", ".join(_text(value) for key, value in metadata or () if key == "authorization")
 
 

@@ -54,7 +54,7 @@ def reserve_size(use: DiskUsage) -> int:
 
 
 class RoomForUnits:
-    """What may still be written below `path` of what is neither small nor has its space."""
+    """How many bytes large files below `path` may still take without touching the reserve."""
 
     def __init__(self, path: Path, files: FileSystem) -> None:
         self._path = path

@@ -414,8 +414,8 @@ class CommitLog:
         size. The old files are deleted, or moved into the directory `move_to`.
 
         Raises StoreReadOnlyError if the disk does not allow it, which is permanent: some files
-        may be gone. No FlushFailedError, also where it was an fsync: of what lay here nothing is
-        believed any more, in the page cache or out of it, and the next open does all of it again.
+        may be gone. No FlushFailedError, also where it was an fsync: the old contents are discarded
+        either way, so a failed fsync here hides nothing, and the next open does all of it again.
         """
         with self._write_lock, self._stages.flush_lock, self._stages.commit_lock:
             self._stages.require_writable()

@@ -5,9 +5,9 @@
 
 Append is cheaper than dispatch, and the two share one interpreter: without this a long burst would
 leave consumers ever further behind, and a crash at its end ever more of the log to dispatch again.
-Only dispatch that moves is waited for: one that stands (no space for a queue) is none of the
-puts' business, they say themselves when the log has no room. Nor is what a crash left behind: the
-first put after it does not wait for the dispatch of those before, which have waited themselves.
+Puts wait only while dispatch moves: if it is stuck (no space for a queue), they do not wait for it,
+and say themselves when the log has no room. Nor do they wait for what a crash left to dispatch: the
+puts before the crash have waited for that themselves.
 """
 
 from ..errors import StoreError

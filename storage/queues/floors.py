@@ -10,8 +10,8 @@ more, or something else, the log is right.
 
     begins   a queue's number at the begin of the log, from the node that had the log before that
              (queue_begins.py); true as long as the log begins there or later
-    known    the end of a queue while it is damaged; gone with a cut of what was dispatched, which
-             may have been of it
+    known    the end of a queue while it is damaged; dropped when dispatched log is truncated: the
+             records may have been there
     held     which numbers a damaged queue had, as long as `known` is known: what a record says
              that has none of them is doubted (numbers.py)
 """

@@ -2,10 +2,10 @@
 
     loop     write ─▶ queue ─▶ thread: sendall, one call without Python's lock ─▶ done ─▶ loop
 
-The thread is made at the first write. It is none of a pool: a pool may be full of work that waits
-for these very bytes, and is gone when a program that ends still sends what it has. Then the loop
-writes by itself. A socket is never closed while the thread may be using it: its number could belong
-to another file a moment later.
+The thread is made at the first write. It is not taken from a thread pool: a pool may be full of
+work that waits for these very bytes, and is gone when a program that ends still sends what it has.
+Then the loop writes by itself. A socket is never closed while the thread may be using it: its
+number could belong to another file a moment later.
 """
 
 import asyncio

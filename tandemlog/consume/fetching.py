@@ -1,4 +1,4 @@
-"""Reads several queues on and on: long polls for many at a time, and a buffer ahead of the caller.
+"""Keeps long-polling several queues, many in one request, into a buffer ahead of the caller.
 
     node ──Pull(positions), waits for the first message──▶ fetch task ──▶ buffer ──▶ follower
                                                              ▲  stops at prefetch_bytes

@@ -187,7 +187,7 @@ class Membership:
                 self.joined.set_exception(error.copy())
 
     async def _report(self) -> None:
-        """Heartbeats, on and on; raises what ends the membership."""
+        """Keeps sending heartbeats; raises what ends the membership."""
         wait, failures, idle = False, 0, 0
         while True:
             await self._present.wait()

@@ -9,7 +9,7 @@ stream (a broken connection, a silent node, an answer that says "not now") leads
 place: look for the master, open a new stream, write again all that has no outcome (chain.py).
 Streams without progress back off. An idle stream stays open.
 
-A master that stands still, or is cut off, ends no stream. So while answers are due and none comes,
+A paused or partitioned master does not close the stream. So while answers are due and none comes,
 the other nodes are asked who the master is: if it is another one by now, the stream is given up. It
 is also given up if the node turns out not to belong to the cluster: its answers do not count.
 """

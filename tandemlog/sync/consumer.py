@@ -122,8 +122,8 @@ class Stream:
             yield batch
 
     def _begin(self, timeout_ms: float | None) -> bool:
-        """The caller is back: begins the next batch that may be delivered, of what was taken over
-        from the loop's thread, which is refilled with all it has; False at the end."""
+        """The caller is back: starts the next deliverable batch, and refills the local queue from
+        the loop's thread when it is empty; False at the end."""
         cursor, follower = self._cursor, self._follower
         cursor.empty()
         until = None if timeout_ms is None else time.monotonic() + timeout_ms / 1e3

@@ -1,6 +1,6 @@
 """Which messages `pull` reads: from where, how many, until when.
 
-    --offset ──▶ m m m m m m m m m ──▶ the end that was there at first; with --follow, on and on
+    --offset ──▶ m m m m m m m m m ──▶ the end that was there at first; with --follow, forever
                          --last 3 ┤                    --until TIME ┤   --exit-on-idle MS ┤
 
 A queue holds its messages by store time, so it is finished at the first one that was stored after

@@ -11,7 +11,7 @@ The body CRC covers the stored (perhaps compressed) body and is masked to 31 bit
 optional second CRC covers stands in property_crc.py.
 
 This is the plain path, a record at a time. It checks everything it reads, the position written
-inside the record included: bytes that once were a record elsewhere are none here.
+inside the record included: a valid record at another offset is rejected.
 """
 
 import struct

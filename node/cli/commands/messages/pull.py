@@ -1,4 +1,4 @@
-"""`tandemlog pull`: read a topic, from where one wants, once or on and on."""
+"""`tandemlog pull`: read a topic from a chosen position, once or following it."""
 
 import asyncio
 import time

@@ -86,7 +86,7 @@ proto: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(PYTHON) -m node.settings.config_docs > docs/configuration.md
 	$(PYTHON) -m node.http.monitoring_docs > docs/monitoring.md
-	$(PYTHON) -m node.cli.docs_page > docs/cli.md
+	$(PYTHON) -m cli.docs_page > docs/cli.md
 	$(PYTHON) scripts/api_docs.py > docs/api.md
 
 format: $(VENV)/.dev

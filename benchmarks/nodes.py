@@ -12,8 +12,8 @@ from typing import Any
 
 import tandemlog
 from benchmarks.workload import QUEUES, topics
-from node.cli.local.cluster import LocalCluster, Wishes, plan_cluster
-from node.cli.local.coordinator import PORT_DISTANCE, PORTS
+from cli.local.cluster import LocalCluster, Wishes, plan_cluster
+from cli.local.coordinator import PORT_DISTANCE, PORTS
 from tandemlog.cluster.topology import Topology
 from tandemlog.errors import TandemlogError
 
@@ -87,7 +87,7 @@ def memory_mb(process: int) -> float:
 
 def start_node(config: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "node", "node", "--config", str(config)],
+        [sys.executable, "-m", "tandemlog", "node", "--config", str(config)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ import tandemlog
 from benchmarks.harness import Figure, bring_in_memory, medians_in_turns
 from benchmarks.nodes import cluster
 from benchmarks.workload import BODY_BYTES, QUEUES, topics
-from node.cli.local.cluster import LocalCluster
+from cli.local.cluster import LocalCluster
 from tandemlog import Message, Security
 
 TOPICS = 64

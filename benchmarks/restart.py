@@ -11,7 +11,7 @@ from benchmarks.harness import Figure, median_of
 from benchmarks.nodes import cluster
 from benchmarks.produce import TOPICS, send_many_rate
 from benchmarks.workload import topics
-from node.cli.local.cluster import LocalCluster
+from cli.local.cluster import LocalCluster
 from tandemlog import Message
 
 GIB = 1 << 30

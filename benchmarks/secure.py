@@ -18,7 +18,7 @@ from benchmarks import produce, pull
 from benchmarks.harness import Figure, bring_in_memory
 from benchmarks.nodes import cluster
 from benchmarks.workload import topics
-from node.cli.local.cluster import LocalCluster
+from cli.local.cluster import LocalCluster
 from node.tokens.access_editing import Grant, edited
 from node.tokens.secret import hash_of, new_token
 from tandemlog import Admin, Security

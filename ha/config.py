@@ -8,7 +8,7 @@ from tandemlog.transport.security import Security
 
 class Role(Enum):
     """What the configuration makes of a node; ELECTED: the cluster decides (ha/election); RELAY: it
-    follows a RocketMQ broker, and leads slaves of its own (ha/rocketmq/follow)."""
+    follows a RocketMQ broker, and leads slaves of its own (rocketmq/follow)."""
 
     MASTER = "master"
     SLAVE = "slave"

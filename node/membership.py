@@ -18,9 +18,9 @@ from ha.election.host import Identity
 from ha.election.requests import ClusterRequests
 from ha.master.master import ReplicationMaster
 from ha.protocol.replication_service import ReplicationService
-from ha.rocketmq.follow.address import parse_address
 from ha.slave.slave import ReplicationSlave
 from ha.state_file import StateFile
+from rocketmq.follow.address import parse_address
 from storage.clock import Clock
 from storage.message_store import MessageStore
 from tandemlog.v1 import common_pb2

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from ha.config import HaConfig
 from ha.errors import HaError
-from ha.rocketmq.follow.address import parse_address
 from ha.state_file import StateFile
+from rocketmq.follow.address import parse_address
 from storage.disk.files import FileSystem
 from storage.disk.real_files import RealFileSystem
 from storage.errors import StoreError, StoreLayoutError

@@ -34,7 +34,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import tandemlog
-from node.cli.local.cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
+from cli.local.cluster import LocalCluster, NodeProcess, Wishes, plan_cluster
 from storage.config import StoreConfig
 from storage.tools.dump import dump
 from storage.tools.verify import verify

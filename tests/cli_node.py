@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from node.cli import app
+from cli import app
 from node.node import Node
 from node.settings.config import NodeConfig, load_config
 from node.settings.sections import StoreSection

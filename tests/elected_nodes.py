@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from node.cli.local.drills import QUEUES, TOPIC, Load
+from cli.local.drills import QUEUES, TOPIC, Load
 from running import LOOPBACK, SMALL, NodeProcess, Place, free_ports, wait_until
 from tandemlog.sync.admin import Admin
 

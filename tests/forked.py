@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAM = [sys.executable, "-m", "node"]
+PROGRAM = [sys.executable, "-m", "tandemlog"]
 MOST_BYTES = 1 << 17
 """Of a request: arguments and environment."""
 
@@ -202,10 +202,10 @@ def _end_all(pids: Sequence[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    app = importlib.import_module("node.cli.app")
+    app = importlib.import_module("cli.app")
     importlib.import_module("node.run")
     for name in app.COMMANDS.values():
-        importlib.import_module(f"node.cli.commands.{name}")
+        importlib.import_module(f"cli.commands.{name}")
     gc.collect()
     gc.freeze()
     sys.argv = ["tandemlog", *_serve(int(sys.argv[1]))]

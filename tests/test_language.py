@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCT = ("storage", "ha", "node", "tandemlog")
+PRODUCT = ("storage", "ha", "rocketmq", "node", "cli", "tandemlog")
 
 # phrase: what to write instead
 AVOID = {

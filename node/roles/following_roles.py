@@ -24,10 +24,10 @@ from ha.errors import HaError, StateFileError
 from ha.master.master import ReplicationMaster
 from ha.master.members import NO_MASTER, own_status
 from ha.master.term import end_term
-from ha.rocketmq.follow.address import BrokerAddress
-from ha.rocketmq.follow.follower import BrokerFollower
-from ha.rocketmq.follow.note import Following, FollowingFile, TakenOver
-from ha.rocketmq.follow.takeover import obstacle
+from rocketmq.follow.address import BrokerAddress
+from rocketmq.follow.follower import BrokerFollower
+from rocketmq.follow.note import Following, FollowingFile, TakenOver
+from rocketmq.follow.takeover import obstacle
 from storage.clock import Clock
 from storage.disk.files import FileSystem
 from storage.errors import StoreError

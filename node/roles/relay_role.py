@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ha.master.master import ReplicationMaster
 from ha.master.members import NO_MASTER, READ_ONLY
-from ha.rocketmq.follow.follower import BrokerFollower
+from rocketmq.follow.follower import BrokerFollower
 from tandemlog.format.words import quoted
 from tandemlog.v1 import broker_pb2, common_pb2
 

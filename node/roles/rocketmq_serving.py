@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ha.master.master import ReplicationMaster
-from ha.rocketmq.serve.serving import BrokerServing
+from rocketmq.serve.serving import BrokerServing
 
 from ..process.tasks import cancelled
 from ..settings.config import NodeConfig

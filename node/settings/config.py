@@ -29,7 +29,7 @@ from pydantic_settings import (
 from ha.config import HaConfig, Replication, Role
 from ha.coordinator.options import CoordinatorOptions
 from ha.election.config import ElectionConfig
-from ha.rocketmq.follow.address import parse_address
+from rocketmq.follow.address import parse_address
 from storage.config import ConfirmSource, RetentionConfig, StoreConfig
 from tandemlog.format.calls import DEFAULT_PORT
 from tandemlog.transport.files import SecurityFileError, SecurityFiles

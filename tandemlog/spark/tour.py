@@ -230,7 +230,7 @@ def _cluster(folder: Path) -> Iterator[str]:
     """`tandemlog up` with one slave, its log files small; the endpoint of the master."""
     port = _free_port()
     log = folder.with_name("cluster.log")
-    command = [sys.executable, "-m", "node", "up", "--dir", str(folder), "--slaves", "1"]
+    command = [sys.executable, "-m", "tandemlog", "up", "--dir", str(folder), "--slaves", "1"]
     command += ["--port", str(port), "--commit-log-file-size", str(_LOG_FILE)]
     command += ["--index-slots", str(_INDEX.index_slots)]
     command += ["--index-entries", str(_INDEX.index_entries)]

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from elected_nodes import Account
 
 from chaos.checks import Place, longest_gap
-from node.cli.local.drills import TOPIC
+from cli.local.drills import TOPIC
 from running import wait_until
 from tandemlog.errors import TandemlogError
 from tandemlog.message import Message, SendResult

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import grpc
 
 from chaos.checks import Bodies, Finding, Place
-from node.cli.local.drills import QUEUES, TOPIC
+from cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess
 from tandemlog.cluster.node import CHANNEL_OPTIONS
 from tandemlog.consume.follow_options import FollowOptions

@@ -72,7 +72,7 @@ def test_list_watches(tmp_path: Path) -> None:
     with Running(tmp_path) as running:
         arguments = ("list", "--endpoint", running.master.endpoint, "--format", "jsonl")
         with subprocess.Popen(
-            [sys.executable, "-m", "node", *arguments, "--watch", "0.1"],
+            [sys.executable, "-m", "tandemlog", *arguments, "--watch", "0.1"],
             cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

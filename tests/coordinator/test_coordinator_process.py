@@ -13,13 +13,13 @@ import pytest
 import pytest_asyncio
 
 import forked
+from cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from conformance.coordinator_suite import put, told, value_of
 from coordinators import EmbeddedProcess, etcd_or_skip, etcdctl, paused
 from ha.coordinator.errors import CoordinatorUnavailableError, UnknownOutcomeError
 from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.options import CoordinatorOptions
 from ha.coordinator.values import KeyRange, Put, Txn, absent
-from node.cli.shared.exit_codes import ADDRESS, OK, STORE, USAGE
 from running import ROOT, wait_until
 
 pytestmark = pytest.mark.cluster

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from made_certificates import Authority
 
+from cli import app
 from conformance.coordinator_suite import put, value_of
 from coordinators import Process, etcd_or_skip
 from ha.coordinator.errors import CoordinatorRefusedError, CoordinatorUnavailableError
 from ha.coordinator.etcd_client import EtcdCoordinator
 from ha.coordinator.options import CoordinatorOptions
 from node.certs.names import Kind
-from node.cli import app
 from running import ROOT, free_ports, wait_until
 from tandemlog.transport.security import Security
 
@@ -41,7 +41,7 @@ def coordinator(
     made = authority.make(Kind.COORDINATOR, "c0", ["127.0.0.1"])
     endpoint = f"127.0.0.1:{free_ports(1)[0]}"
     command = [
-        *(sys.executable, "-m", "node", "coordinator", "--dir", str(folder / "data")),
+        *(sys.executable, "-m", "tandemlog", "coordinator", "--dir", str(folder / "data")),
         *("--listen", endpoint, "--ca-file", authority.ca_file),
         *("--cert-file", str(made), "--key-file", str(made.with_suffix(".key"))),
         *("--allow-client", "operator"),

@@ -102,7 +102,7 @@ def test_what_a_pod_is_told_fits_what_is_around_it() -> None:
 
 def program(*arguments: str, **more: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-m", "node", *arguments],
+        [sys.executable, "-m", "tandemlog", *arguments],
         cwd=ROOT,
         check=True,
         capture_output=True,
@@ -143,7 +143,7 @@ def test_a_node_starts_from_what_a_pod_is_told(tmp_path: Path) -> None:
     }
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "node", "node", "--config", str(config)],
+            [sys.executable, "-m", "tandemlog", "node", "--config", str(config)],
             cwd=ROOT,
             env=environment,
             stdout=log,

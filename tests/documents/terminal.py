@@ -28,7 +28,11 @@ class Terminal:
         self.port = first_of_free_row(3)
         shims = folder / "bin"
         shims.mkdir()
-        for name, options in (("tandemlog", "-m node"), ("python", ""), ("pytest", "-m pytest")):
+        for name, options in (
+            ("tandemlog", "-m tandemlog"),
+            ("python", ""),
+            ("pytest", "-m pytest"),
+        ):
             shim = shims / name
             shim.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {options} "$@"\n')
             shim.chmod(0o755)

@@ -11,7 +11,7 @@ from elected import Elected
 from elected_nodes import Account
 
 import tandemlog
-from node.cli.local.drills import QUEUES, TOPIC
+from cli.local.drills import QUEUES, TOPIC
 from running import wait_until
 from tandemlog.consume.follow_options import FollowOptions
 

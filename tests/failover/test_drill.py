@@ -14,7 +14,7 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.parametrize("fault", ["kill-master", "switchover"])
 def test_a_drill_counts_what_came_of_all_messages(fault: str) -> None:
     port = first_of_free_row(3)
-    command = [sys.executable, "-m", "node", "drill", fault, "--rounds", "1"]
+    command = [sys.executable, "-m", "tandemlog", "drill", fault, "--rounds", "1"]
     done = subprocess.run(
         [*command, "--port", str(port), "--format", "jsonl"],
         cwd=ROOT,

@@ -16,9 +16,9 @@ import grpc
 import pytest
 from elected_nodes import SETTLE_S, ElectedNodes
 
+from cli.local.drills import QUEUES, TOPIC
 from coordinators import EmbeddedProcess
 from fakes.coordinator_way import CoordinatorWay
-from node.cli.local.drills import QUEUES, TOPIC
 from running import NodeProcess, wait_until
 from tandemlog import Message, Producer, SendResult, TandemlogError
 from tandemlog.sync.admin import Admin

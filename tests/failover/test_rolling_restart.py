@@ -41,7 +41,7 @@ def restart(cluster: Elected) -> str:
     """Run the command as an operator's hands: restart each node that it names."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "node", "restart", "--rolling", "--timeout", "120"),
+            *(sys.executable, "-m", "tandemlog", "restart", "--rolling", "--timeout", "120"),
             *("--endpoint", ",".join(cluster.endpoints)),
         ],
         cwd=ROOT,

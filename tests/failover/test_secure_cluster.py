@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from made_certificates import Authority, now
 
+from cli.local.security import HOSTS, LocalSecurity
 from node.certs.folder import cluster_in, make_certificate
 from node.certs.names import Kind, Owner
-from node.cli.local.security import HOSTS, LocalSecurity
 from running import ROOT, first_of_free_row, wait_until
 from tandemlog import Admin, ConnectionOptions, Message, Producer, ProducerOptions, Security
 from tandemlog.cluster.elections import ClusterChange
@@ -34,7 +34,7 @@ class Up:
         command = ("up", "--secure", "--dir", str(folder / "data"), "--port", str(self.port))
         with self.out.open("wb") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "node", *command], cwd=ROOT, stdout=out, stderr=out
+                [sys.executable, "-m", "tandemlog", *command], cwd=ROOT, stdout=out, stderr=out
             )
 
     def said(self) -> str:
@@ -64,7 +64,7 @@ class Up:
         """As `run`, however it ends."""
         more = {"TANDEMLOG_CONFIG_DIR": str(self.security.folder)} if environment else {}
         return subprocess.run(
-            [sys.executable, "-m", "node", *arguments],
+            [sys.executable, "-m", "tandemlog", *arguments],
             cwd=ROOT,
             input=feed,
             capture_output=True,

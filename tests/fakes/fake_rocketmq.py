@@ -11,9 +11,9 @@ import json
 from dataclasses import dataclass, field
 
 from fakes.log_builder import LogBuilder
-from ha.rocketmq.wire.frames import OffsetReader, encode_header
-from ha.rocketmq.wire.remoting import NOT_SUPPORTED, Command, CommandReader, encode_command
-from ha.rocketmq.wire.requests import (
+from rocketmq.wire.frames import OffsetReader, encode_header
+from rocketmq.wire.remoting import NOT_SUPPORTED, Command, CommandReader, encode_command
+from rocketmq.wire.requests import (
     GET_ALL_CONSUMER_OFFSET,
     GET_ALL_DELAY_OFFSET,
     GET_ALL_SUBSCRIPTION_GROUP_CONFIG,

@@ -5,8 +5,8 @@ from pathlib import Path
 from fakes.clock import FakeClock
 from fakes.replicas import Replica, eventually
 from fakes.slave_broker import SlaveBroker
-from ha.rocketmq.serve.ha_server import HaServer
-from ha.rocketmq.serve.peers import Peers
+from rocketmq.serve.ha_server import HaServer
+from rocketmq.serve.peers import Peers
 from tandemlog.v1 import common_pb2
 
 HERE = ("127.0.0.1", 0)

@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from ha.rocketmq.wire import requests
-from ha.rocketmq.wire.remoting import SYSTEM_ERROR, Command, CommandReader, encode_command
+from rocketmq.wire import requests
+from rocketmq.wire.remoting import SYSTEM_ERROR, Command, CommandReader, encode_command
 
 
 class RemotingPeer:

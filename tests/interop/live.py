@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import tandemlog
-from ha.rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from interop.load import Consumer, Load
 from interop.rocketmq import Broker, NameServer, StoreSizes, ask
 from interop.store_client import StoreClient, Stored, Talker
+from rocketmq.wire.requests import GET_BROKER_RUNTIME_INFO
 from running import SMALL, NodeProcess, free_ports, wait_until
 from storage.config import StoreConfig
 from storage.tools.compare import compare

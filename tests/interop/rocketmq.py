@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from ha.errors import ProtocolError
-from ha.rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
-from ha.rocketmq.wire.requests import GET_BROKER_CLUSTER_INFO, GET_BROKER_RUNTIME_INFO
 from interop.jars import LOGGING, VERSION, java
+from rocketmq.wire.remoting import SUCCESS, Command, CommandReader, encode_command
+from rocketmq.wire.requests import GET_BROKER_CLUSTER_INFO, GET_BROKER_RUNTIME_INFO
 from running import free_ports
 from tandemlog.format.files.store_json import loads
 

@@ -15,9 +15,9 @@ import pytest
 
 import forked
 import tandemlog
-from ha.rocketmq.follow.session import HEARTBEAT_S
 from interop.jars import VERSION
 from interop.live import QUEUES, SIZES, TOPIC, check_alone, check_same, side_by_side
+from rocketmq.follow.session import HEARTBEAT_S
 from running import Running, wait_until
 from tandemlog import Message
 from tandemlog.errors import ChangeRefusedError

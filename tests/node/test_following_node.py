@@ -123,7 +123,7 @@ async def test_a_relay_with_ports_for_brokers_tells_that_none_can_follow_yet(
 async def test_it_takes_over_once_the_broker_refuses_writes_and_all_is_here(
     tmp_path: Path, broker: FakeRocketmq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ha.rocketmq.follow.takeover.QUIET_S", 0.3)
+    monkeypatch.setattr("rocketmq.follow.takeover.QUIET_S", 0.3)
     node = await started(config(tmp_path, follow=broker.address))
     try:
         await caught_up(node, broker)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import forked
-from ha.rocketmq.follow.note import Following, FollowingFile, TakenOver
 from ha.state import HaState
 from ha.state_file import StateFile
 from node.certs.folder import make_authority, make_certificate
@@ -19,6 +18,7 @@ from node.certs.names import Kind, Owner
 from node.preflight import RELEASED_MS, faults, warnings
 from node.settings.config import NodeConfig
 from node.settings.sections import StoreSection
+from rocketmq.follow.note import Following, FollowingFile, TakenOver
 from running import free_ports, toml
 from storage.disk.real_files import RealFileSystem
 from storage.state_files.checkpoint import StoreCheckpoint

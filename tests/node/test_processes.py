@@ -30,7 +30,7 @@ SIZES = [
 
 
 def program(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "node", *arguments]
+    return [sys.executable, "-m", "tandemlog", *arguments]
 
 
 class Up:

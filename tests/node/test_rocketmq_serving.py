@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from cli.cluster.nodes_table import node_rows
+from cli.cluster.verdict import judge
 from fakes.clock import FakeClock
 from fakes.name_server import name_server
 from fakes.replicas import Replica, eventually
@@ -16,11 +18,7 @@ from fakes.slave_broker import SlaveBroker
 from ha.config import Role
 from ha.master.record_keeper import LocalKeeper
 from ha.master.term import WonTerm
-from ha.rocketmq.wire import requests
-from ha.rocketmq.wire.client import RemotingClient
 from ha.state import Member
-from node.cli.cluster.nodes_table import node_rows
-from node.cli.cluster.verdict import judge
 from node.node import Node
 from node.roles import rocketmq_serving
 from node.roles.elected_roles import AgentCalls, ElectedRoles
@@ -28,6 +26,8 @@ from node.roles.rocketmq_serving import RocketmqServing
 from node.settings.config import NodeConfig
 from node.settings.host_port import split_endpoint
 from node.settings.sections import StoreSection
+from rocketmq.wire import requests
+from rocketmq.wire.client import RemotingClient
 from running import free_ports
 from storage.metadata.topics import TopicConfig
 from tandemlog.admin import AsyncAdmin

@@ -11,7 +11,7 @@ import pytest
 
 from running import ROOT
 
-PACKAGES = ("storage", "ha", "node", "tandemlog")
+PACKAGES = ("storage", "ha", "rocketmq", "node", "cli", "tandemlog")
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from cli.commands import pipeline as commands
 from fakes.log_builder import LogBuilder, varied
-from node.cli.commands import pipeline as commands
 from running import Running
 from tandemlog import Admin, Consumer, Producer
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from cli.cluster.verdict import Level, judge
 from fakes.replicas import eventually
-from node.cli.cluster.verdict import Level, judge
 from tandemlog import AsyncAdmin, AsyncProducer, Message, ProducerOptions
 from tandemlog.cluster.belief import CONFIGURED
 from tandemlog.testing import AsyncCluster

@@ -36,6 +36,9 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cannot_run(f"the last release, {PREVIOUS[:12]}, is not in the history of this checkout")
     folder = tmp_path_factory.mktemp("previous")
     subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
+    # its program is called `python -m node`; the tests start `python -m tandemlog`
+    started = folder / "tandemlog" / "__main__.py"
+    started.write_text("from node.__main__ import main\n\nmain()\n")
     return folder
 
 

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from made_certificates import now
 
+from cli import app
 from node.certs import folder as certs
 from node.certs.authority import CertificateError, Pair, issue, new_authority, read_authority
 from node.certs.description import (
@@ -21,7 +22,6 @@ from node.certs.description import (
     state_of,
 )
 from node.certs.names import Kind, Owner, owner_of
-from node.cli import app
 
 NODE = Owner("prod", Kind.NODE, "n1")
 CLIENT = Owner("prod", Kind.CLIENT, "orders")

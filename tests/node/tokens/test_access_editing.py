@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cli import app
 from node.access.access_file import parse_access
 from node.access.identities import hash_of as bytes_of
-from node.cli import app
 from node.tokens.access_editing import AccessEditError, Grant, edited, read_access
 from node.tokens.secret import hash_of, new_token
 

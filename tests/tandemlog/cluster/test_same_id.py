@@ -5,8 +5,8 @@ from itertools import permutations
 
 import pytest
 
-from node.cli.cluster.nodes_table import alarm_lines, node_rows
-from node.cli.cluster.verdict import Level, judge
+from cli.cluster.nodes_table import alarm_lines, node_rows
+from cli.cluster.verdict import Level, judge
 from tandemlog.cluster.topology import ReadFrom, Topology, merge_answers
 from tandemlog.v1 import admin_pb2, common_pb2
 

@@ -1,0 +1,127 @@
+"""Where the frames of RocketMQ's HA stream end: on a record's boundary wherever that is possible.
+
+    log    | record | record | record | large record ................ | record |
+    frames | 1               | 2      | 3        | 4        | 5       | 6
+
+A slave stores a frame whole or not at all, so between two connections it stands where a frame has
+ended. As frames end with records, a slave that comes back on no boundary has another log, unless
+it is inside of a record that is larger than a frame.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ha.errors import HaError
+from ha.store_port import LogPort
+from tandemlog.format.constants import (
+    BLANK_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    SIZE_AND_MAGIC,
+    Buffer,
+)
+
+FRAME_BYTES: Final = 256 << 10
+"""The log bytes of a frame. A slave's buffer is 4 MiB, and a frame must fit into it."""
+
+_MAGICS: Final = frozenset((MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position between two records, or inside of one that began at `record` and has `rest`
+    bytes more; `record` is the position itself between two."""
+
+    record: int
+    rest: int = 0
+
+
+@dataclass(slots=True)
+class Cut:
+    """The frames of some log bytes: where each ends, as log offsets. `midway`: the ends inside of a
+    record, and where that begins. `place` is the position behind the last frame."""
+
+    place: Place
+    ends: list[int] = field(default_factory=list)
+    midway: dict[int, int] = field(default_factory=dict)
+
+    def slice(self, ends: Iterable[int], record: int) -> None:
+        """Frames that end inside of the record that begins at `record`."""
+        for end in ends:
+            self.ends.append(end)
+            self.midway[end] = record
+
+
+def cut(data: Buffer, offset: int, place: Place, limit: int = FRAME_BYTES) -> Cut:
+    """The frames of `data`, which lies at `offset` of the log, where `place` is. A record that is
+    not whole in `data` is left out, unless it is larger than a frame. Raises HaError where no
+    record begins."""
+    made = Cut(place)
+    size = len(data)
+    begin = boundary = 0  # of the frame; behind the last record that is in it
+    record, at = place.record - offset, place.rest  # where the record begins that ends at `at`
+    while at <= size:
+        if at - begin > limit and boundary > begin:
+            made.ends.append(offset + boundary)
+            begin = boundary
+        if at - begin > limit:
+            made.slice(range(offset + begin + limit, offset + at, limit), offset + record)
+            made.ends.append(offset + at)
+            begin = at
+        record = boundary = at
+        if size - at < BLANK_SIZE:
+            break
+        at += _record_size(data, at, offset)
+    if boundary > begin:
+        made.ends.append(offset + boundary)
+    if made.ends:
+        made.place = Place(made.ends[-1])
+    elif at > size and at - record > limit:
+        # not one record ends here: as much of it as there is
+        made.slice([*range(offset + limit, offset + size, limit), offset + size], offset + record)
+        made.place = Place(offset + record, at - size)
+    return made
+
+
+def begins_at(log: LogPort, offset: int) -> bool:
+    """Whether a record begins at `offset`, or the log ends there. Raises what reading raises."""
+    if offset >= log.committed.value:
+        return True
+    left = log.file_size - offset % log.file_size
+    return _begins(log.read(offset, BLANK_SIZE), left)
+
+
+def large_record_at(log: LogPort, offset: int) -> Place | None:
+    """The record larger than a frame that `offset`, where none begins, is inside of; None if there
+    is no such. May read a whole log file; raises what reading raises."""
+    left = log.file_size - offset % log.file_size
+    at = base = max(offset + left - log.file_size, log.min_offset)
+    data = log.read(base, log.file_size)
+    while at < offset:
+        if not _begins(data[at - base : at - base + BLANK_SIZE], offset + left - at):
+            return None
+        end = at + _record_size(data, at - base, base)
+        if end > offset:
+            return Place(at, end - offset) if end - at > FRAME_BYTES else None
+        at = end
+    return None
+
+
+def _begins(head: Buffer, left: int) -> bool:
+    """Whether `head` is the beginning of a record that fits into `left` bytes."""
+    if len(head) < BLANK_SIZE:
+        return False
+    size, magic = SIZE_AND_MAGIC.unpack_from(head)
+    return magic in _MAGICS and BLANK_SIZE <= size <= left
+
+
+def _record_size(data: Buffer, at: int, offset: int) -> int:
+    size, magic = SIZE_AND_MAGIC.unpack_from(data, at)
+    if magic not in _MAGICS or size < BLANK_SIZE:
+        raise HaError(
+            f"this node's log has no record at {offset + at}, and a RocketMQ slave cannot be told "
+            "about a gap: see docs/damaged-store.md"
+        )
+    return int(size)
